@@ -1,0 +1,67 @@
+"""Choosing actions: a copy of the policy that only looks, and what it remembers of each environment."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from agents.distribution import sample
+from agents.network import ActorCritic, NetworkInput, load_flat_weights
+
+
+@dataclass
+class ActorState:
+    """What acting needs to know besides the observation, of E environments."""
+
+    lstm_state: torch.Tensor  # [E, 2, L]
+    previous_actions: torch.Tensor  # [E] int32, -1 at an episode start
+    previous_rewards: torch.Tensor  # [E] float32, 0 at an episode start
+
+    @classmethod
+    def at_start(cls, environments: int, lstm_size: int) -> "ActorState":
+        return cls(
+            lstm_state=torch.zeros(environments, 2, lstm_size),
+            previous_actions=torch.full((environments,), -1, dtype=torch.int32),
+            previous_rewards=torch.zeros(environments),
+        )
+
+    def restart(self, environment: int) -> None:
+        """Forget the episode that ended in one environment."""
+        self.lstm_state[environment] = 0
+        self.previous_actions[environment] = -1
+        self.previous_rewards[environment] = 0
+
+
+class Decision(NamedTuple):
+    actions: torch.Tensor  # [E] int64
+    logits: torch.Tensor  # [E, A]
+    values: torch.Tensor  # [E]
+    lstm_state: torch.Tensor  # [E, 2, L]
+
+
+class Actor:
+    """The policy as a worker holds it, on the CPU."""
+
+    def __init__(self, network: ActorCritic) -> None:
+        self._network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if network.compute_dtype == torch.bfloat16:
+            self._network.torso.bfloat16()  # once here instead of at every step, with the same result
+
+    def load(self, flat: torch.Tensor) -> None:
+        load_flat_weights(self._network, flat)
+
+    @torch.inference_mode()
+    def act(self, observations: torch.Tensor, state: ActorState, uniforms: torch.Tensor) -> Decision:
+        """One decision for each of E environments: observations `[E, S*C, H, W]` uint8, uniforms `[E]` in [0, 1)."""
+        environments = len(observations)
+        output = self._network(
+            NetworkInput(
+                observations=observations.unsqueeze(0),
+                previous_actions=state.previous_actions.unsqueeze(0),
+                previous_rewards=state.previous_rewards.unsqueeze(0),
+                starts=torch.zeros(1, environments, dtype=torch.bool),  # `restart` has emptied the memory already
+                lstm_state=state.lstm_state,
+            )
+        )
+        logits = output.logits[0]
+        return Decision(sample(logits, uniforms), logits, output.values[0], output.lstm_state)

@@ -1,0 +1,65 @@
+"""Where and how precisely to compute, chosen for the machine at hand."""
+
+import os
+from pathlib import Path
+
+import psutil
+import torch
+
+from option_flags import UsageError
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of `--device`; `auto` is CUDA where there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        found = torch.cuda.device_count()
+        raise UsageError(
+            f"--device={name} is not on this machine, which has {found} CUDA device(s); auto takes what is there."
+        )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UsageError("--device=mps is not on this machine; auto takes what is there.")
+    return device
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The dtype of `--precision` on this device; `auto` is bfloat16 where the hardware multiplies it."""
+    if name == "auto":
+        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    cpu_info = Path("/proc/cpuinfo")  # torch has no public question for this
+    if device.type != "cpu" or not cpu_info.exists():
+        return False
+    return any(flag in cpu_info.read_text() for flag in (" avx512_bf16", " amx_bf16"))
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity, and the quota of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota_file = Path("/sys/fs/cgroup/cpu.max")
+    if quota_file.exists():
+        quota, period = quota_file.read_text().split()
+        if quota != "max":
+            cores = min(cores, max(1, round(int(quota) / int(period))))
+    return cores
+
+
+def usable_memory() -> int:
+    """Bytes of memory free for this process: the machine's, and the limit of its container."""
+    free = psutil.virtual_memory().available
+    limit_file, used_file = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit_file.exists() and used_file.exists() and (limit := limit_file.read_text().strip()) != "max":
+        free = min(free, int(limit) - int(used_file.read_text()))
+    return free
+
+
+def learner_threads(device: torch.device) -> int:
+    """CPU threads of the learner: workers keep all cores busy, so it gets by on a part of them, or helps a GPU a little."""
+    return max(1, usable_cores() // 2) if device.type == "cpu" else min(4, usable_cores())

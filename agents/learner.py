@@ -1,0 +1,181 @@
+"""One update of the network from one batch of unrolls."""
+
+from typing import NamedTuple
+
+import torch
+
+from agents import losses
+from agents.distribution import entropy, kl_divergence, log_prob
+from agents.network import ActorCritic, NetworkInput, NetworkOutput
+from agents.vtrace import VTrace, trusted_states, vtrace
+from option_flags import LossOptions, OptimizerOptions
+from replay.mix import Batch
+from replay.trajectory import UnrollSpec, rebuild_stacks
+
+
+class Unrolls(NamedTuple):
+    """A batch as the mathematics wants it, all `[T, …, B]` with time first."""
+
+    inputs: NetworkInput  # T+1 steps
+    actions: torch.Tensor
+    rewards: torch.Tensor  # with the bootstrap of a time limit added in
+    discounts: torch.Tensor
+    behaviour_logits: torch.Tensor
+    stored_values: torch.Tensor
+    fresh: torch.Tensor  # [B] bool
+
+
+class Learner:
+    """Network, optimizer and learning-rate schedule on one device; `update` is the only thing that changes them."""
+
+    def __init__(
+        self,
+        network: ActorCritic,
+        spec: UnrollSpec,
+        loss: LossOptions,
+        optimizer: OptimizerOptions,
+        schedule_updates: int,
+        device: torch.device,
+    ) -> None:
+        self.network = network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.updates = 0
+        self._spec = spec
+        self._loss = loss
+        self._options = optimizer
+        self._schedule_updates = schedule_updates
+        self._device = device
+        self._optimizer = make_optimizer(network, optimizer)
+
+    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Learn from one batch; return what there is to report, as scalars that may still be on the device."""
+        unrolls = self._prepare(batch)
+        report, total = self._losses(unrolls)
+        self._optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        clip = self._options.gradient_clip_by_norm_threshold or float("inf")
+        report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.learning_rate
+            report["learning_rate"] = torch.tensor(group["lr"])
+        self._optimizer.step()
+        self.updates += 1
+        return report
+
+    @property
+    def learning_rate(self) -> float:
+        """Polynomial decay from `--lr` to `--lr_end_value` over the schedule, constant after it."""
+        left = max(0.0, 1.0 - self.updates / self._schedule_updates)
+        start, end = self._options.lr, self._options.lr_end_value
+        return float(end + (start - end) * left**self._options.lr_power)
+
+    def _prepare(self, batch: Batch) -> Unrolls:
+        fields = self._spec.tensors(batch.rows.to(self._device))
+        dones = fields["dones"].bool()
+        keep = (~dones).float()
+        observations = rebuild_stacks(fields["frames"], dones)  # [B, T+1, S*C, H, W]
+        previous_actions = torch.where(dones, -1, fields["actions"])
+        return Unrolls(
+            inputs=NetworkInput(
+                observations=observations.transpose(0, 1),
+                previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).T,
+                previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), fields["rewards"] * keep], 1).T,
+                # What the worker stored for state 0 is right already, also where an episode starts there.
+                starts=torch.cat([torch.zeros_like(dones[:, :1]), dones], 1).T,
+                lstm_state=fields["first_lstm_state"],
+            ),
+            actions=fields["actions"].T,
+            rewards=(fields["rewards"] + self._loss.gamma * fields["bootstraps"]).T,
+            discounts=(self._loss.gamma * keep).T,
+            behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
+            stored_values=fields["values"].T,
+            fresh=torch.from_numpy(batch.fresh).to(self._device),
+        )
+
+    def _losses(self, unrolls: Unrolls) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        options = self._loss
+        output = self.network(unrolls.inputs)
+        logits, values = output.logits[:-1], output.values[:-1]
+        behaviour_logits, actions = unrolls.behaviour_logits, unrolls.actions
+
+        log_ratios = (log_prob(logits, actions) - log_prob(behaviour_logits, actions)).detach()
+        trusted = torch.ones_like(values, dtype=torch.bool)
+        if options.use_kl_mask:
+            trusted = trusted_states(logits, behaviour_logits, options.rho_const, options.kl_div_threshold)
+        trace = vtrace(
+            log_ratios=log_ratios,
+            discounts=unrolls.discounts,
+            rewards=unrolls.rewards,
+            values=values.detach(),
+            bootstrap_value=output.values[-1].detach(),
+            rho_bar=options.rho_const,
+            c_bar=options.c_const,
+            trace_lambda=options.trace_lambda,
+            trusted=trusted,
+        )
+
+        terms = self._terms(output, unrolls, trace, trusted)
+        total = torch.stack(list(terms.values())).sum()
+        report = {name: term.detach() for name, term in terms.items()} | {"total_loss": total.detach()}
+        report |= diagnose(logits.detach(), behaviour_logits, values.detach(), trace, trusted, unrolls.fresh)
+        return report, total
+
+    def _terms(
+        self, output: NetworkOutput, unrolls: Unrolls, trace: VTrace, trusted: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """Each term of the loss, weighted and reduced; a term that is switched off is 0."""
+        options = self._loss
+        logits, values = output.logits[:-1], output.values[:-1]
+        fresh = unrolls.fresh.expand_as(values)
+        replayed = ~fresh
+        undecided_on = fresh if unrolls.fresh.any() else replayed
+        zero = values.new_zeros(())
+        policy = losses.policy_gradient_loss(logits, unrolls.actions, trace.advantages, trusted)
+        terms = {
+            "policy_loss": options.policy_gradient_loss_weight * policy,
+            "value_loss": options.value_loss_weight * losses.value_loss(values, trace.targets, trusted),
+            "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(logits, undecided_on),
+            "policy_cloning_loss": zero,
+            "value_cloning_loss": zero,
+        }
+        if options.use_policy_cloning_loss:
+            cloning = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, replayed)
+            terms["policy_cloning_loss"] = options.policy_cloning_loss_weight * cloning
+        if options.use_value_cloning_loss:
+            cloning = losses.value_cloning_loss(values, unrolls.stored_values, replayed)
+            terms["value_cloning_loss"] = options.value_cloning_loss_weight * cloning
+        scale = 1 / values.numel() if options.loss_reduction == "mean" else 1.0
+        return {name: scale * term for name, term in terms.items()}
+
+
+def make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:
+    parameters = list(network.parameters())
+    if options.optimizer == "adam":
+        betas = (options.adam_beta1, options.adam_beta2)
+        return torch.optim.Adam(parameters, options.lr, betas, options.adam_eps)
+    return torch.optim.RMSprop(
+        parameters, options.lr, options.rmsprop_alpha, options.rmsprop_eps, momentum=options.rmsprop_momentum
+    )
+
+
+@torch.no_grad()
+def diagnose(
+    logits: torch.Tensor,
+    behaviour_logits: torch.Tensor,
+    values: torch.Tensor,
+    trace: VTrace,
+    trusted: torch.Tensor,
+    fresh: torch.Tensor,
+) -> dict[str, torch.Tensor]:
+    """What tells a healthy update from a sick one; figures of a kind of sample that is not there are NaN."""
+    divergence = kl_divergence(behaviour_logits, logits)
+    return {
+        "entropy": entropy(logits).mean(),
+        # How far the policy differs between states: near 0, it ignores what it sees.
+        "policy_spread": torch.softmax(logits, -1).flatten(0, 1).std(0).mean(),
+        "value_mean": values.mean(),
+        "trusted_fraction": trusted.float().mean(),
+        "kl_fresh": divergence[:, fresh].mean(),
+        "kl_replayed": divergence[:, ~fresh].mean(),
+        "ratio_fresh": trace.ratios[:, fresh].mean(),
+        "ratio_replayed": trace.ratios[:, ~fresh].mean(),
+    }

@@ -1,0 +1,32 @@
+"""The terms of the loss, each a sum over the states that `mask [T, B]` picks. Targets carry no gradient."""
+
+import torch
+
+from agents.distribution import entropy, kl_divergence, log_prob
+
+
+def policy_gradient_loss(
+    logits: torch.Tensor, actions: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """−Σ A_t log π(a_t): `[T, B, A]`, `[T, B]`, `[T, B]` → scalar."""
+    return -(log_prob(logits, actions) * advantages.detach() * mask).sum()
+
+
+def value_loss(values: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """½ Σ (v_t − V_t)²: `[T, B]`, `[T, B]` → scalar."""
+    return 0.5 * ((targets.detach() - values).square() * mask).sum()
+
+
+def entropy_loss(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """−Σ H(π): `[T, B, A]` → scalar; small where the policy is undecided."""
+    return -(entropy(logits) * mask).sum()
+
+
+def policy_cloning_loss(logits: torch.Tensor, behaviour_logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Σ KL(μ ‖ π) (CLEAR, Rolnick et al. 2018, arXiv 1811.11682): `[T, B, A]`, `[T, B, A]` → scalar."""
+    return (kl_divergence(behaviour_logits.detach(), logits) * mask).sum()
+
+
+def value_cloning_loss(values: torch.Tensor, stored_values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Σ (V − V_replay)² (CLEAR): `[T, B]`, `[T, B]` → scalar."""
+    return ((values - stored_values.detach()).square() * mask).sum()

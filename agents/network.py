@@ -1,0 +1,192 @@
+"""The networks: a torso from pixels to features, an optional LSTM, and the heads for policy and value."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from option_flags import NetworkOptions, UsageError
+from replay.trajectory import UnrollSpec
+
+SQRT_2 = 2.0**0.5
+
+
+class NetworkInput(NamedTuple):
+    """T steps of B environments. What only an LSTM looks at is always there: it costs nothing."""
+
+    observations: torch.Tensor  # [T, B, S*C, H, W] uint8
+    previous_actions: torch.Tensor  # [T, B] int, -1 at an episode start
+    previous_rewards: torch.Tensor  # [T, B], clipped, 0 at an episode start
+    starts: torch.Tensor  # [T, B] bool, True where an episode starts
+    lstm_state: torch.Tensor  # [B, 2, L], h and c before step 0
+
+
+class NetworkOutput(NamedTuple):
+    logits: torch.Tensor  # [T, B, A] float32
+    values: torch.Tensor  # [T, B] float32
+    lstm_state: torch.Tensor  # [B, 2, L], after the last step
+
+
+class ActorCritic(nn.Module):
+    """Policy and value on one torso.
+
+    The torso runs in `compute_dtype` (bfloat16 under autocast, or float32), everything behind it in float32.
+    """
+
+    def __init__(
+        self,
+        torso_name: str,
+        observation_shape: tuple[int, int, int],
+        action_count: int,
+        lstm_size: int = 0,
+        compute_dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.action_count = action_count
+        self.lstm_size = lstm_size
+        self.compute_dtype = compute_dtype
+        self.torso, feature_size = make_torso(torso_name, observation_shape)
+        self.lstm: nn.LSTM | None = None
+        if lstm_size:
+            self.lstm = nn.LSTM(feature_size + action_count + 1, lstm_size)
+            feature_size = lstm_size
+        self.policy_head = nn.Linear(feature_size, action_count)
+        self.value_head = nn.Linear(feature_size, 1)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Orthogonal weights; a policy head so small that the first policy is close to uniform everywhere."""
+        for module in self.torso.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                _orthogonal(module, SQRT_2)
+        if self.lstm is not None:
+            for name, parameter in self.lstm.named_parameters():
+                if "weight" in name:
+                    for gate in parameter.data.chunk(4):
+                        nn.init.orthogonal_(gate)
+                else:
+                    nn.init.zeros_(parameter)
+        _orthogonal(self.policy_head, 0.01)
+        _orthogonal(self.value_head, 1.0)
+
+    def features(self, observations: torch.Tensor) -> torch.Tensor:
+        """The torso's last hidden layer, of each state on its own: `[N, S*C, H, W]` uint8 → `[N, F]` float32."""
+        device_type = observations.device.type
+        with torch.autocast(device_type, torch.bfloat16, enabled=self.compute_dtype == torch.bfloat16):
+            pixels = observations.to(self.compute_dtype, memory_format=torch.contiguous_format).mul_(1 / 255)
+            features: torch.Tensor = self.torso(pixels.contiguous(memory_format=torch.channels_last))
+        return features.float()
+
+    def forward(self, inputs: NetworkInput) -> NetworkOutput:
+        steps, batch = inputs.starts.shape
+        hidden = self.features(inputs.observations.flatten(0, 1)).view(steps, batch, -1)
+        hidden, lstm_state = self._remember(hidden, inputs)
+        logits: torch.Tensor = self.policy_head(hidden)
+        values: torch.Tensor = self.value_head(hidden)
+        return NetworkOutput(logits, values.squeeze(-1), lstm_state)
+
+    def _remember(self, features: torch.Tensor, inputs: NetworkInput) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run the LSTM, if there is one, with an empty memory at each episode start."""
+        if self.lstm is None:
+            return features, inputs.lstm_state
+        actions = torch.arange(self.action_count, device=features.device) == inputs.previous_actions.unsqueeze(-1)
+        lstm_inputs = torch.cat([features, actions.float(), inputs.previous_rewards.unsqueeze(-1)], dim=-1)
+        keep = (~inputs.starts).float().unsqueeze(-1)  # [T, B, 1]
+        h, c = (state.unsqueeze(0).contiguous() for state in inputs.lstm_state.unbind(1))  # [1, B, L] each
+        outputs = []
+        for step, kept in zip(lstm_inputs, keep, strict=True):
+            output, (h, c) = self.lstm(step.unsqueeze(0), (h * kept, c * kept))
+            outputs.append(output)
+        return torch.cat(outputs), torch.stack([h[0], c[0]], dim=1)
+
+
+def make_torso(name: str, observation_shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    """The named torso and the size of its last hidden layer."""
+    channels = observation_shape[0]
+    if name == "nature":
+        convolutions = _convolutions(channels, [(32, 8, 4), (64, 4, 2), (64, 3, 1)])
+        hidden = 512
+    elif name == "impala_shallow":
+        convolutions = _convolutions(channels, [(16, 8, 4), (32, 4, 2)])
+        hidden = 256
+    elif name == "conv3":
+        convolutions = _convolutions(channels, [(64, 3, 3), (64, 3, 2), (128, 3, 2)])
+        hidden = 512
+    elif name == "impala_deep":
+        blocks = [ResidualSection(i, o) for i, o in ((channels, 16), (16, 32), (32, 32))]
+        convolutions = nn.Sequential(*blocks, nn.ReLU())
+        hidden = 256
+    else:
+        raise ValueError(f"there is no network named {name}")
+    try:
+        with torch.no_grad():
+            flat_size = convolutions(torch.zeros(1, *observation_shape)).numel()
+    except RuntimeError:  # a kernel larger than what is left of the picture
+        height, width = observation_shape[1:]
+        raise UsageError(
+            f"--frame_scale_resolution={height},{width} is too small for --network={name}; 84,84 would be right."
+        ) from None
+    return nn.Sequential(convolutions, nn.Flatten(), nn.Linear(flat_size, hidden), nn.ReLU()), hidden
+
+
+class ResidualSection(nn.Module):
+    """One of the three sections of the IMPALA paper's deep network: convolution, pooling, two residual blocks."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(in_channels, out_channels, 3, padding=1)
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.ReLU(),
+                nn.Conv2d(out_channels, out_channels, 3, padding=1),
+                nn.ReLU(),
+                nn.Conv2d(out_channels, out_channels, 3, padding=1),
+            )
+            for _ in range(2)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.pool(self.convolution(x))
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+def _convolutions(in_channels: int, layers: list[tuple[int, int, int]]) -> nn.Sequential:
+    modules: list[nn.Module] = []
+    for out_channels, kernel, stride in layers:
+        modules += [nn.Conv2d(in_channels, out_channels, kernel, stride), nn.ReLU()]
+        in_channels = out_channels
+    return nn.Sequential(*modules)
+
+
+def _orthogonal(layer: nn.Conv2d | nn.Linear, gain: float) -> None:
+    nn.init.orthogonal_(layer.weight, gain)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+
+
+def weight_count(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+@torch.no_grad()
+def flat_weights(network: nn.Module) -> torch.Tensor:
+    """All weights behind one another, float32 on the CPU: `[weight_count]`."""
+    return torch.cat([parameter.reshape(-1) for parameter in network.parameters()]).float().cpu()
+
+
+@torch.no_grad()
+def load_flat_weights(network: nn.Module, flat: torch.Tensor) -> None:
+    """The inverse of `flat_weights`, into whatever dtype and layout the network has."""
+    parameters = list(network.parameters())
+    for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        parameter.copy_(part.view(parameter.shape))
+
+
+def make_network(options: NetworkOptions, spec: UnrollSpec, compute_dtype: torch.dtype) -> ActorCritic:
+    """The network of `--network` for the observations and actions of an unroll."""
+    channels, height, width = spec.frame_shape
+    observation_shape = (spec.frame_stack * channels, height, width)
+    return ActorCritic(options.network, observation_shape, spec.action_count, spec.lstm_size, compute_dtype)

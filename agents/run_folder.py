@@ -1,0 +1,75 @@
+"""The folder of one run, and files in it that are either whole or not there."""
+
+import errno
+import json
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+def create_run_folder(results_dir: Path, env: str, now: float) -> Path:
+    """Makes and returns `<results_dir>/<env>_<unix time>`, with `_2`, `_3`, … behind it where that one is taken.
+
+    Making the folder is what claims it, so two runs never share one. A place that cannot be written raises OSError.
+    """
+    results_dir.mkdir(parents=True, exist_ok=True)
+    name = f"{env.replace('/', '-')}_{int(now)}"  # gymnasium ids may hold a slash: ALE/Pong-v5
+    folder = results_dir / name
+    namesakes = 1
+    while True:
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            namesakes += 1
+            folder = results_dir / f"{name}_{namesakes}"
+        else:
+            _sync_folder(results_dir)
+            return folder
+
+
+def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
+    """Writes the file `path` so that, whatever happens, it is the old one or the whole new one.
+
+    `content` is the bytes themselves or a function that writes them to the open file it is given. What that function
+    raises is raised here, with the old file still in place and nothing else left behind. Only a process killed outright
+    while writing leaves its `.<name>.<random>.tmp`, which nothing reads.
+    """
+    # Not tempfile.mkstemp: its files are readable by their owner only, and the rename would keep that.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                content(file)
+            file.flush()
+            # Without the sync a power cut can keep the rename and lose the bytes it points to.
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:  # CTRL+C too
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, keys in the order given, atomically. NaN and infinity raise ValueError."""
+    # Made whole before the disk is touched: a value that is no JSON costs nothing.
+    text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+    write_atomically(path, f"{text}\n".encode())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes new names in `folder` last through a power cut, where the system has a way to."""
+    if os.name == "nt":  # folders cannot be opened there
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems sync files only
+            raise
+    finally:
+        os.close(descriptor)

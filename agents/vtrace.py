@@ -1,0 +1,72 @@
+"""V-trace (Espeholt et al. 2018, arXiv 1802.01561) with the trust mask of LASER (Schmitt et al. 2019, arXiv 1909.11583)."""
+
+from typing import NamedTuple
+
+import torch
+
+from agents.distribution import clipped_policy_logits, kl_divergence
+
+
+class VTrace(NamedTuple):
+    """All `[T, B]`, without gradient."""
+
+    targets: torch.Tensor  # v_t, what V(x_t) should become
+    advantages: torch.Tensor  # ρ_t (r_t + γ_t v_{t+1} − V_t), the weight of ∇ log π(a_t)
+    ratios: torch.Tensor  # π(a_t) / μ(a_t), not clipped
+
+
+@torch.no_grad()
+def vtrace(
+    *,
+    log_ratios: torch.Tensor,
+    discounts: torch.Tensor,
+    rewards: torch.Tensor,
+    values: torch.Tensor,
+    bootstrap_value: torch.Tensor,
+    rho_bar: float,
+    c_bar: float,
+    trace_lambda: float,
+    trusted: torch.Tensor | None = None,
+) -> VTrace:
+    """Targets and advantages of T steps.
+
+    `log_ratios` log π(a_t) − log μ(a_t), `discounts` γ·(1 − done_t), `rewards`, `values` V(x_t): all `[T, B]`;
+    `bootstrap_value` V(x_T): `[B]`; `trusted [T, B]` marks the states that take part, at the others the trace stops.
+    """
+    steps_and_batch = log_ratios.shape
+    for name, tensor in (("discounts", discounts), ("rewards", rewards), ("values", values)):
+        if tensor.shape != steps_and_batch or tensor.dim() != 2:
+            raise ValueError(
+                f"{name} must be [T, B] like log_ratios {tuple(steps_and_batch)}, not {tuple(tensor.shape)}"
+            )
+    if bootstrap_value.shape != steps_and_batch[1:]:
+        raise ValueError(f"bootstrap_value must be [B], not {tuple(bootstrap_value.shape)}")
+    if rho_bar < c_bar:
+        raise ValueError(f"rho_bar {rho_bar} must not be below c_bar {c_bar}")
+
+    ratios = log_ratios.exp()
+    rhos = ratios.clamp(max=rho_bar)
+    traces = trace_lambda * ratios.clamp(max=c_bar)
+    next_values = torch.cat([values[1:], bootstrap_value[None]])
+    deltas = rhos * (rewards + discounts * next_values - values)
+
+    correction = torch.zeros_like(bootstrap_value)  # v_{t+1} − V_{t+1}, from the end backwards
+    corrections = torch.empty_like(values)
+    for t in reversed(range(len(values))):
+        correction = deltas[t] + discounts[t] * traces[t] * correction
+        if trusted is not None:
+            correction = correction * trusted[t]
+        corrections[t] = correction
+
+    targets = values + corrections
+    next_targets = torch.cat([targets[1:], bootstrap_value[None]])
+    return VTrace(targets, rhos * (rewards + discounts * next_targets - values), ratios)
+
+
+@torch.no_grad()
+def trusted_states(
+    target_logits: torch.Tensor, behaviour_logits: torch.Tensor, rho_bar: float, threshold: float
+) -> torch.Tensor:
+    """Where KL(π ‖ π̃) < threshold, with π̃ the policy that V-trace estimates: `[T, B, A]`, `[T, B, A]` → `[T, B]`."""
+    implied = clipped_policy_logits(target_logits, behaviour_logits, rho_bar)
+    return kl_divergence(target_logits, implied) < threshold

@@ -1,0 +1,598 @@
+"""What a run can be told: frozen option dataclasses, and the flags derived from their fields.
+
+An option is declared once, as a field with its default, its help sentence and its rule. A Config that exists is valid,
+however it was made (command line, Python, checkpoint); a bad one ends in a UsageError of one sentence.
+"""
+
+import dataclasses
+import difflib
+import itertools
+import json
+import math
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, get_type_hints
+
+from absl import flags
+
+
+class UsageError(Exception):
+    """One sentence for the user, on one line: which flag is wrong, and what would be right."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
+
+
+class HelpRequested(Exception):  # noqa: N818  # not an error
+    """The command line asks for help_text() and nothing else."""
+
+
+# --- Rules: what one value may be -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one option accepts. `wanted` completes the sentence "--name must ..."."""
+
+    kind: type
+    wanted: str
+    accepts: Callable[[Any], bool] = lambda value: True
+    choices: tuple[str, ...] = ()
+    not_yet: tuple[str, ...] = ()
+    optional: bool = False
+
+    def checked(self, subject: str, value: object) -> Any:
+        """Returns the value in its declared type, or raises a UsageError about `subject`."""
+        if value is None and self.optional:
+            return None
+        if isinstance(value, str) and value in self.not_yet:
+            available = f"available {'is' if len(self.choices) == 1 else 'are'} {', '.join(self.choices)}"
+            raise UsageError(f"{subject}: {value} is not available yet in this version; {available}.")
+        exact = self._in_kind(value)
+        if exact is None or not self.accepts(exact):
+            raise UsageError(f"{subject} must {self.wanted}, not {_shown(value)}.")
+        return exact
+
+    def _in_kind(self, value: object) -> Any:
+        """The value as `kind`, or None where it is of another type; an int will do for a float, a bool never will."""
+        if isinstance(value, bool) != (self.kind is bool):
+            return None
+        if self.kind is float and isinstance(value, int):
+            try:
+                return float(value)
+            except OverflowError:
+                return None
+        return value if isinstance(value, self.kind) else None
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=repr, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def whole(low: int, high: int | None = None, optional: bool = False) -> Rule:
+    if high is None:
+        return Rule(int, f"be a whole number of at least {low}", lambda v: v >= low, optional=optional)
+    return Rule(int, f"be a whole number between {low} and {high}", lambda v: low <= v <= high, optional=optional)
+
+
+def between(low: float, high: float) -> Rule:
+    return Rule(float, f"lie between {low:g} and {high:g}", lambda v: low <= v <= high)
+
+
+def at_least(low: float) -> Rule:
+    return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf)
+
+
+def above(low: float) -> Rule:
+    return Rule(float, f"be a number above {low:g}", lambda v: low < v < math.inf)
+
+
+def one_of(*names: str, not_yet: tuple[str, ...] = ()) -> Rule:
+    wanted = f"be one of {', '.join(names)}" if len(names) > 1 else f"be {names[0]}"
+    return Rule(str, wanted, lambda v: v in names, choices=names, not_yet=not_yet)
+
+
+def matching(pattern: str, wanted: str) -> Rule:
+    return Rule(str, wanted, lambda v: re.fullmatch(pattern, v) is not None)
+
+
+ON_OFF = Rule(bool, "be true or false")
+FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
+FRACTION_ABOVE_ZERO = Rule(float, "be a number above 0 and at most 1", lambda v: 0 < v <= 1)
+
+
+def option(default: Any, rule: Rule, sentence: str) -> Any:
+    return field(default=default, metadata={"rule": rule, "help": sentence})
+
+
+@dataclass(frozen=True)
+class Options:
+    """The base of every topic's dataclass: checks each field by its rule, then the fields against each other."""
+
+    topic: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = item.metadata["rule"].checked(f"--{item.name}", getattr(self, item.name))
+            object.__setattr__(self, item.name, value)  # 1 becomes 1.0 in a float field
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raises a UsageError where values that are fine alone do not go together."""
+
+
+# --- Options, topic by topic ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Options):
+    topic = "Run"
+
+    op_mode: str = option("train", one_of("train", not_yet=("train_w_load", "test")), "What to do.")
+    environment_max_steps: int = option(6_000_000, whole(1), "Agent steps of all environments together, over the run.")
+    seed: int | None = option(None, whole(0, 2**31 - 1, optional=True), "Start of all random streams; unset draws one.")
+    reproducible: bool = option(False, ON_OFF, "Make runs of the same seed equal bit for bit, at some cost in speed.")
+    results_dir: str = option(
+        "results", matching(r"(?s)[^-].*", "be a path that begins with no dash"), "Folder for the folders of all runs."
+    )
+    device: str = option(
+        "auto",
+        matching(r"auto|cpu|cuda(:[0-9]{1,3})?|mps", "be one of auto, cpu, cuda, cuda:N, mps"),
+        "Where the learner computes: auto (an accelerator where there is one), cpu, cuda, cuda:N or mps.",
+    )
+    precision: str = option(
+        "auto", one_of("auto", "float32", "bfloat16"), "Numbers inside the network; auto is bfloat16 where it is fast."
+    )
+    learner_threads: int = option(0, whole(0), "CPU threads of the learner; 0 chooses from the cores.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentOptions(Options):
+    topic = "Environment"
+
+    env: str = option(
+        "PongNoFrameskip-v4", matching(r"\w[\w/:.-]*", "be an id such as PongNoFrameskip-v4"), "Game to play."
+    )
+    skipped_frames: int = option(4, whole(1), "Game frames that one agent step repeats its action for.")
+    frames_stacked: int = option(4, whole(1), "Latest frames that the policy sees at once.")
+    grayscaling_frames: bool = option(True, ON_OFF, "Show frames in gray instead of in colour.")
+    frame_scale_resolution: str = option(
+        "84,84",
+        matching(r"[1-9][0-9]{0,3},[1-9][0-9]{0,3}", 'be "height,width", such as 84,84'),
+        'Size that frames are scaled to, as "height,width".',
+    )
+    noop_threshold: int = option(30, whole(0), "Most no-op frames at the start of a game; 0 starts without any.")
+    episodic_life: bool = option(True, ON_OFF, "Let a lost life end an episode for the learner.")
+    reward_clipping_method: str = option(
+        "abs_one_sign",
+        one_of("abs_one_sign", "abs_one_clamp", "soft_asymmetric", "none"),
+        "How rewards are bounded for the learner; reported returns never are.",
+    )
+    repeat_action_probability: float = option(0.0, between(0, 1), "Sticky actions: chance to repeat the last action.")
+    max_game_frames: int = option(108_000, whole(1), "Game frames after which a game is cut off.")
+
+    @property
+    def resolution(self) -> tuple[int, int]:
+        """(height, width) of the frames that the policy sees."""
+        height, width = self.frame_scale_resolution.split(",")
+        return int(height), int(width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions(Options):
+    topic = "Workers"
+
+    worker_count: int = option(0, whole(0), "Worker processes; 0 is one for each core that this process may use.")
+    envs_per_worker: int = option(8, whole(1), "Environments that each worker steps together.")
+    slots_per_worker: int = option(2, whole(1, 8), "Rounds of unrolls that a worker may be ahead of the learner.")
+    worker_timeout: float = option(120.0, above(0), "Seconds without a sign of life until a worker is replaced.")
+    worker_restart_budget: int = option(10, whole(0), "Restarts without a delivered unroll until the run gives up.")
+
+
+@dataclass(frozen=True)
+class ReplaySpec:
+    """One entry of --replay_parameters; parse_replays checks each key by its rule."""
+
+    type: str = option(
+        MISSING, one_of("queue", "standard", not_yet=("attentive", "elite", "custom")), "How it picks unrolls."
+    )
+    capacity: int = option(MISSING, whole(1), "Unrolls that it holds.")
+    sample_ratio: float = option(MISSING, FRACTION_ABOVE_ZERO, "Its part of every batch.")
+
+
+# Every type names its own keys; a key that only some types take is one more ReplaySpec field, with a default.
+REPLAY_KEYS: dict[str, tuple[str, ...]] = {
+    "queue": ("capacity", "sample_ratio", "type"),
+    "standard": ("capacity", "sample_ratio", "type"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions(Options):
+    topic = "Batches and replays"
+
+    batch_size: int = option(8, whole(1), "Unrolls in one batch.")
+    r_f_steps: int = option(20, whole(1), "Agent steps in one unroll.")
+    replay_parameters: str = option(
+        '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
+        Rule(str, "be a JSON list, as one string"),
+        "JSON list of the replays that fill a batch: type (queue or standard), capacity in unrolls, and sample_ratio, "
+        "the part of a batch; the ratios add up to 1.",
+    )
+    training_fill_in_factor: float = option(
+        0.1, between(0, 1), "Part of every replay but the queues that is filled before learning starts."
+    )
+
+    @cached_property
+    def replays(self) -> tuple[ReplaySpec, ...]:
+        return parse_replays(self.replay_parameters)
+
+    @cached_property
+    def shares(self) -> tuple[int, ...]:
+        """Unrolls of a batch that come from each replay; they add up to batch_size."""
+        return split_by_ratio(self.batch_size, [replay.sample_ratio for replay in self.replays])
+
+    @property
+    def queue_shares(self) -> tuple[int, ...]:
+        return tuple(s for replay, s in zip(self.replays, self.shares, strict=True) if replay.type == "queue")
+
+    def _check_together(self) -> None:
+        for entry, (replay, share) in enumerate(zip(self.replays, self.shares, strict=True), start=1):
+            if share == 0:
+                enough = math.ceil(1 / min(Fraction(str(r.sample_ratio)) for r in self.replays))
+                raise UsageError(
+                    f"--batch_size={self.batch_size} is too small for --replay_parameters: entry {entry} would get no "
+                    f"unroll of a batch; {enough} or more would be right."
+                )
+            if replay.type != "queue" and replay.capacity < share:
+                raise UsageError(
+                    f"--replay_parameters: entry {entry} has a capacity of {replay.capacity}, but its share of a batch "
+                    f"is {share}; at least {share} would be right."
+                )
+        if len(set(self.queue_shares)) > 1:
+            raise UsageError(
+                "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
+                f"of a batch, not {' and '.join(map(str, self.queue_shares))} unrolls."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions(Options):
+    topic = "Network"
+
+    network: str = option("nature", one_of("nature", "impala_shallow", "impala_deep", "conv3"), "Shape of the network.")
+    use_lstm: bool = option(False, ON_OFF, "Put an LSTM between the convolutions and the heads.")
+    lstm_size: int = option(256, whole(1), "Units of the LSTM.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossOptions(Options):
+    topic = "Losses"
+
+    gamma: float = option(0.99, between(0, 1), "Discount of each later agent step.")
+    rho_const: float = option(1.0, above(0), "V-trace: upper bound of the importance weight of each error.")
+    c_const: float = option(1.0, above(0), "V-trace: upper bound of the importance weights along the trace.")
+    trace_lambda: float = option(0.95, between(0, 1), "V-trace: factor on every step of the trace.")
+    policy_gradient_loss_weight: float = option(1.0, at_least(0), "Weight of the policy gradient loss.")
+    value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
+    entropy_loss_weight: float = option(0.01, at_least(0), "Weight of the reward for entropy.")
+    loss_reduction: str = option("mean", one_of("mean", "sum"), "Whether losses are averaged or summed over a batch.")
+    use_policy_cloning_loss: bool = option(False, ON_OFF, "CLEAR: hold the policy near the one replayed.")
+    policy_cloning_loss_weight: float = option(0.01, at_least(0), "Weight of the policy cloning loss.")
+    use_value_cloning_loss: bool = option(False, ON_OFF, "CLEAR: hold the values near the ones replayed.")
+    value_cloning_loss_weight: float = option(0.005, at_least(0), "Weight of the value cloning loss.")
+    use_kl_mask: bool = option(False, ON_OFF, "LASER: leave out states whose acting policy is too far from today's.")
+    kl_div_threshold: float = option(0.3, above(0), "LASER: KL divergence from which a state is left out.")
+
+    def _check_together(self) -> None:
+        if self.rho_const < self.c_const:
+            raise UsageError(f"--rho_const must be at least --c_const, but {self.rho_const} is below {self.c_const}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerOptions(Options):
+    topic = "Optimizer"
+
+    optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "How gradients become steps.")
+    lr: float = option(7e-4, above(0), "Learning rate of the first update.")
+    rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.")
+    rmsprop_eps: float = option(1e-5, above(0), "RMSProp: added to the divisor.")
+    rmsprop_momentum: float = option(0.0, FRACTION_BELOW_ONE, "RMSProp: momentum.")
+    adam_beta1: float = option(0.9, FRACTION_BELOW_ONE, "Adam: decay of the mean.")
+    adam_beta2: float = option(0.999, FRACTION_BELOW_ONE, "Adam: decay of the mean square.")
+    adam_eps: float = option(1e-5, above(0), "Adam: added to the divisor.")
+    gradient_clip_by_norm_threshold: float = option(0.5, at_least(0), "Longest gradient; 0 leaves it as it is.")
+    lr_scheduler_steps: int = option(0, whole(0), "Updates until lr_end_value; 0 is the run's planned updates.")
+    lr_end_value: float = option(0.0, at_least(0), "Learning rate at the end of the schedule.")
+    lr_power: float = option(1.0, above(0), "Exponent of the decay; 1 is a straight line.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(Options):
+    topic = "Reports"
+
+    report_period: int = option(10_000, whole(1), "Agent steps between two lines of metrics.jsonl.")
+    console: str = option(
+        "auto", one_of("auto", "live", "plain", "off"), "Terminal output; auto is live on a terminal, plain elsewhere."
+    )
+    console_period: float = option(10.0, above(0), "Seconds between two plain lines.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything that a run is told, topic by topic."""
+
+    run: RunOptions = field(default_factory=RunOptions)
+    environment: EnvironmentOptions = field(default_factory=EnvironmentOptions)
+    workers: WorkerOptions = field(default_factory=WorkerOptions)
+    replay: ReplayOptions = field(default_factory=ReplayOptions)
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    loss: LossOptions = field(default_factory=LossOptions)
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    report: ReportOptions = field(default_factory=ReportOptions)
+
+    @property
+    def fresh_unrolls_per_update(self) -> int:
+        """New unrolls that one update waits for."""
+        # Every unroll passes through every queue, so several queues share the same new unrolls, all with one share.
+        return max(self.replay.queue_shares, default=self.replay.batch_size)
+
+    @property
+    def agent_steps_per_update(self) -> int:
+        return self.fresh_unrolls_per_update * self.replay.r_f_steps
+
+    @property
+    def planned_updates(self) -> int:
+        return -(-self.run.environment_max_steps // self.agent_steps_per_update)
+
+    def flags(self) -> dict[str, Any]:
+        """All values by flag name: plain enough for JSON, and from_flags makes an equal Config of them."""
+        return {
+            item.name: getattr(getattr(self, topic), item.name)
+            for topic, options in TOPICS.items()
+            for item in fields(options)
+        }
+
+    @classmethod
+    def from_flags(cls, values: Mapping[str, Any]) -> Self:
+        """The inverse of flags(); names that are left out get their defaults."""
+        for name in values:
+            if name not in OPTIONS:
+                raise _unknown_flag(name)
+        topics: dict[str, Any] = {
+            topic: options(**{item.name: values[item.name] for item in fields(options) if item.name in values})
+            for topic, options in TOPICS.items()
+        }
+        return cls(**topics)
+
+    def replace_flags(self, **overrides: Any) -> Self:
+        return self.from_flags({**self.flags(), **overrides})
+
+
+TOPICS: dict[str, type[Options]] = get_type_hints(Config)
+OPTIONS: dict[str, dataclasses.Field[Any]] = {item.name: item for topic in TOPICS.values() for item in fields(topic)}
+
+
+# --- Replays ----------------------------------------------------------------------------------------------------------
+
+
+def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
+    """Reads --replay_parameters key by key; a UsageError says which entry and which key is wrong."""
+    flag = "--replay_parameters"
+
+    def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entry: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in entry:
+                raise UsageError(f"{flag} has the key {_shown(key)} twice in one entry; give it once.")
+            entry[key] = value
+        return entry
+
+    def no_constant(name: str) -> None:
+        raise UsageError(f"{flag} must hold finite numbers, not {name}.")
+
+    try:
+        entries = json.loads(text, object_pairs_hook=without_duplicates, parse_constant=no_constant)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{flag} must be valid JSON; at character {error.pos + 1}: {error.msg.lower()}.") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, or brackets thousands deep
+        raise UsageError(f"{flag} must be a JSON list of replays, not {_shown(text)}.") from None
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f"{flag} must be a JSON list of at least one replay, not {_shown(entries)}.")
+    replays = tuple(_replay(f"{flag}: entry {number}", entry) for number, entry in enumerate(entries, start=1))
+    total = math.fsum(replay.sample_ratio for replay in replays)
+    if abs(total - 1) > 1e-6:
+        raise UsageError(f"{flag}: the values of sample_ratio must add up to 1, not {total:.9g}.")
+    return replays
+
+
+def _replay(subject: str, entry: object) -> ReplaySpec:
+    if not isinstance(entry, dict) or "type" not in entry:
+        raise UsageError(f'{subject} must be an object with the key "type", not {_shown(entry)}.')
+    declared = {item.name: item for item in fields(ReplaySpec)}
+    kind = declared["type"].metadata["rule"].checked(f"{subject}: type", entry["type"])
+    allowed = REPLAY_KEYS[kind]
+    for key in entry:
+        if key not in allowed:
+            unknown = f"{subject} has the unknown key {_shown(key)}" + _closest(key, allowed, quote='"')
+            raise UsageError(f"{unknown} A {kind} replay takes {', '.join(allowed)}.")
+    for key in allowed:
+        if key not in entry and declared[key].default is MISSING:
+            raise UsageError(f'{subject} lacks the key "{key}"; a {kind} replay takes {", ".join(allowed)}.')
+    return ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
+
+
+def split_by_ratio(total: int, ratios: Sequence[float]) -> tuple[int, ...]:
+    """Whole parts of `total` by the method of the largest remainder; of equal remainders the earlier part rounds up."""
+    # Decimal fractions as they were written: in binary floating point, ties would be decided by rounding errors.
+    exact = [Fraction(str(ratio)) for ratio in ratios]
+    quotas = [total * ratio / sum(exact) for ratio in exact]
+    parts = [math.floor(quota) for quota in quotas]
+    by_remainder = sorted(range(len(parts)), key=lambda i: parts[i] - quotas[i])
+    for i in by_remainder[: total - sum(parts)]:
+        parts[i] += 1
+    return tuple(parts)
+
+
+# --- The command line -------------------------------------------------------------------------------------------------
+
+REPLACED_FLAGS = {
+    "multiprocessing_backend": "workers are always spawned processes",
+    "learner_thread_count": "there is one learner; --learner_threads sets its CPU threads",
+    "undefok": "unknown flags are always refused",
+}
+NOT_YET_FLAGS = {
+    *("load_model_url", "test_episode_count", "render", "save_model_period", "caching", "cache_output_buffer_size"),
+    *("use_replay_compression", "lz4_compression_level", "avg_buff_size", "feature_out_layer_size"),
+}
+HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
+SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+HELP_WIDTH = 100
+
+
+def parse(argv: Sequence[str], base: Mapping[str, Any] = MappingProxyType({})) -> Config:
+    """Reads the words after the program's name; they beat the flagfile, which beats `base`, which beats the defaults.
+
+    A flagfile holds one flag a line, everything after the `=` being its value, without quotes; blank lines and lines
+    that begin with # are skipped, and it cannot name another flagfile. Raises UsageError or HelpRequested.
+    """
+    words = [_normal(word) for word in argv]
+    if HELP_WORDS.intersection(words):
+        raise HelpRequested
+    given = _read_words(words)
+    path = given.pop("flagfile", None)
+    from_file = {} if path is None else _read_flagfile(path)
+    return Config.from_flags({**base, **from_file, **given})
+
+
+def _normal(word: str) -> str:
+    """-c-const=1 as --c_const=1; numbers and values stay as they are."""
+    return re.sub("^--?[A-Za-z][^=]*", lambda name: "--" + name[0].lstrip("-").replace("-", "_"), word)
+
+
+class _OnceFlag(flags.Flag[str]):
+    def parse(self, argument: str) -> None:
+        if self.present:
+            raise UsageError(f"--{self.name} is given twice; give it once.")
+        super().parse(argument)
+
+
+class _FlagWords(flags.FlagValues):
+    """absl's reading of words, over our own flags only; --flagfile is left to parse(), which knows what beats what."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.set_gnu_getopt(True)
+        for name in (*OPTIONS, "flagfile"):
+            self[name] = _OnceFlag(flags.ArgumentParser(), None, name, None, None, boolean=_is_switch(name))
+
+    def read_flags_from_files(self, argv: Sequence[str], force_gnu: bool = True) -> list[str]:
+        return list(argv)
+
+
+def _is_switch(name: str) -> bool:
+    return name in OPTIONS and OPTIONS[name].metadata["rule"].kind is bool
+
+
+def _read_words(words: Sequence[str]) -> dict[str, Any]:
+    """The given flags by name, with values converted but not yet checked."""
+    if any(word.partition("=")[0] == "--undefok" for word in words):  # absl would let unknown flags pass
+        raise _unknown_flag("undefok")
+    known = _FlagWords()
+    try:
+        stray = known(["", *words])[1:]
+    except flags.UnrecognizedFlagError as error:
+        raise _unknown_flag(error.flagname) from None
+    except flags.Error:  # all that is left: the words end where a value should follow
+        raise UsageError(f"{words[-1]} needs a value: {words[-1]}=...") from None
+    except ValueError as error:  # --noname=value; absl's sentence begins with the word
+        name = str(error).partition("=")[0]
+        raise UsageError(f"{name} takes no value; write {name} alone.") from None
+    if stray or "--" in words:
+        raise _stray_word(words, [*stray, "--"][0])
+    return {name: _spelled(name, known[name].value or "") for name in known if known[name].present}
+
+
+def _spelled(name: str, text: str) -> Any:
+    """The number or switch that the text spells; where it spells none, the text itself, for the rule to refuse."""
+    kind = OPTIONS[name].metadata["rule"].kind if name in OPTIONS else str
+    if kind is bool:
+        return SWITCH_WORDS.get(text.lower(), text)
+    try:
+        number = text if kind is str else float(text)
+        # By way of Decimal 1e6 is a whole number too, and a large one keeps all its digits.
+        return int(Decimal(text)) if kind is int and Decimal(text) % 1 == 0 else number
+    except (ValueError, ArithmeticError):
+        return text
+
+
+def _read_flagfile(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = [line.strip() for line in file]
+    except OSError as error:
+        raise UsageError(f"--flagfile={path} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise UsageError(f"--flagfile={path} must be a text file in UTF-8.") from None
+    words: list[str] = []
+    for line in lines:
+        if line and not line.startswith("#"):
+            words += [line] if "=" in line.split()[0] else line.split(maxsplit=1)
+    try:
+        given = _read_words([_normal(word) for word in words])
+    except UsageError as error:
+        raise UsageError(f"--flagfile={path}: {error}") from None
+    if "flagfile" in given:
+        raise UsageError(f"--flagfile={path}: a flagfile must not name another one; give --flagfile once.")
+    return given
+
+
+def _closest(name: str, names: Iterable[str], dashes: str = "", quote: str = "") -> str:
+    """The end of a sentence: asks for the closest name, or just stops where none is close."""
+    matches = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {quote}{dashes}{matches[0]}{quote}?" if matches else "."
+
+
+def _unknown_flag(name: str) -> UsageError:
+    if name in REPLACED_FLAGS:
+        return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
+    if name in NOT_YET_FLAGS:
+        return UsageError(f"--{name} is not available yet in this version.")
+    return UsageError(f"--{name} is no known flag{_closest(name, (*OPTIONS, 'flagfile'), dashes='--')}")
+
+
+def _stray_word(words: Sequence[str], stray: str) -> UsageError:
+    for before, word in itertools.pairwise(words):
+        if word == stray and word.lower() in SWITCH_WORDS and _is_switch(before.removeprefix("--")):
+            return UsageError(f"{before} {word} must be one word; write {before}={word}.")
+    return UsageError(f"{_shown(stray)} belongs to no flag; every word must be --name=value, --name value or --name.")
+
+
+def help_text() -> str:
+    """All flags by topic, each with its default and its sentence."""
+    lines = [
+        "usage: python main.py [--name=value ...] [--flagfile=path]",
+        "",
+        "  python main.py --op_mode=train                          train on Pong with the defaults",
+        "  python main.py --env=BreakoutNoFrameskip-v4 --seed=1    another game, a fixed seed",
+        "  python main.py --flagfile=my.flags --lr=3e-4            flags from a file; the command line wins",
+        "",
+        "Switches are written --name or --noname. A dash in a name counts as an underscore.",
+    ]
+    for topic in TOPICS.values():
+        lines += ["", topic.topic]
+        for item in fields(topic):
+            rule, default = item.metadata["rule"], item.default
+            name = f"--[no]{item.name}" if rule.kind is bool else f"--{item.name}"
+            shown = "unset" if default is None else default if isinstance(default, str) else json.dumps(default)
+            sentence = item.metadata["help"] + (f" One of {', '.join(rule.choices)}." if len(rule.choices) > 1 else "")
+            lines.append(f"  {name}  (default: {shown})")
+            lines += textwrap.wrap(sentence, HELP_WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return "\n".join(lines)

@@ -1,0 +1,52 @@
+"""First in, first out: every unroll is learned from exactly once."""
+
+from typing import Any
+
+import numpy as np
+
+from replay.storage import RingStorage
+from replay.trajectory import Rows
+
+
+class QueueReplay:
+    """Unrolls in the order of their arrival; when full it waits, and so the workers wait, and nothing is dropped.
+
+    It holds at least its own share, whatever its capacity: a queue of capacity 1 with a share of 5 gathers five unrolls,
+    gives them to one batch, and gathers the next five.
+    """
+
+    name = "queue"
+    is_fresh = True
+
+    def __init__(self, capacity: int, share: int, nbytes: int) -> None:
+        self.share = share
+        self._storage = RingStorage(max(capacity, share), nbytes)
+        self._given = 0
+
+    def __len__(self) -> int:
+        return self._storage.added - self._given
+
+    @property
+    def capacity(self) -> int:
+        return self._storage.capacity
+
+    def missing(self) -> int:
+        return max(0, self.share - len(self))
+
+    def add(self, row: Rows) -> None:
+        if len(self) == self.capacity:
+            raise RuntimeError("a full queue was given one more unroll")
+        self._storage.add(row)
+
+    def draw(self, out: Rows) -> None:
+        if self.missing():
+            raise RuntimeError(f"the queue holds {len(self)} unrolls, fewer than its share of {self.share}")
+        self._storage.copy_to(np.arange(self._given, self._given + self.share) % self.capacity, out)
+        self._given += self.share
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"storage": self._storage.state_dict(), "given": self._given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._storage.load_state_dict(state["storage"])
+        self._given = state["given"]

@@ -1,0 +1,132 @@
+"""One unroll is one contiguous row of bytes; every field's name, shape and dtype is declared here and nowhere else.
+
+Shared-memory slots, replay storage and batches are all arrays of such rows, so moving an unroll is one copy of bytes.
+State t of an unroll (t = 0..T) is the stack of frames t..t+S-1: the first S frames are the stack of state 0 as the worker
+saw it, and each step adds one frame.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Rows = NDArray[np.uint8]
+
+ALIGNMENT = 64
+
+_TORCH_DTYPES = {"uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "float32": torch.float32}
+
+
+class Field(NamedTuple):
+    """One array inside an unroll."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class UnrollSpec:
+    """The layout of one unroll of T steps in an environment of the given frame shape and number of actions."""
+
+    unroll_length: int
+    frame_stack: int
+    frame_shape: tuple[int, ...]
+    action_count: int
+    lstm_size: int = 0  # 0: a network without memory
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        steps = self.unroll_length
+        declared: list[tuple[str, tuple[int, ...], str]] = [
+            ("frames", (steps + self.frame_stack, *self.frame_shape), "uint8"),
+            ("actions", (steps,), "int32"),
+            ("rewards", (steps,), "float32"),  # as the learner sees them: clipped
+            ("dones", (steps,), "uint8"),  # state t+1 starts an episode: game over, time limit or a lost life
+            ("bootstraps", (steps,), "float32"),  # value of the final state where a time limit cut, 0 elsewhere
+            ("behaviour_logits", (steps, self.action_count), "float32"),
+            ("values", (steps,), "float32"),  # as the acting policy saw them
+            ("game_returns", (steps,), "float32"),  # of the full game that ended here, unclipped
+            ("game_lengths", (steps,), "int32"),  # in agent steps; 0 where no game ended
+            ("first_lstm_state", (2, self.lstm_size), "float32"),  # h and c before state 0
+            ("first_action", (), "int32"),  # the action before state 0, -1 at an episode start
+            ("first_reward", (), "float32"),  # the reward before state 0
+            ("weight_version", (), "int64"),
+            ("environment_id", (), "int32"),
+        ]
+        fields, offset = [], 0
+        for name, shape, dtype in declared:
+            field = Field(name, shape, dtype, offset)
+            fields.append(field)
+            offset += -(-field.nbytes // ALIGNMENT) * ALIGNMENT
+        return tuple(fields)
+
+    @cached_property
+    def nbytes(self) -> int:
+        last = self.fields[-1]
+        return last.offset + -(-last.nbytes // ALIGNMENT) * ALIGNMENT
+
+    @cached_property
+    def _field_by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for two unrolls exactly when their bytes mean the same."""
+        return hashlib.sha256(repr(self.fields).encode()).hexdigest()[:16]
+
+    def array(self, rows: Rows, name: str) -> NDArray[Any]:
+        """A view of one field of rows `[..., nbytes]`: `[..., *shape]`; writing to it writes the rows."""
+        field = self._field_by_name[name]
+        flat = rows[..., field.offset : field.offset + field.nbytes].view(field.dtype)
+        return flat.reshape((*rows.shape[:-1], *field.shape))
+
+    def arrays(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """The views of all fields."""
+        return {field.name: self.array(rows, field.name) for field in self.fields}
+
+    def tensors(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Views of the fields of rows `[B, nbytes]` on any device, each `[B, *shape]`."""
+        if rows.shape[1:] != (self.nbytes,):
+            raise ValueError(f"rows of {self.nbytes} bytes expected, not a tensor of shape {tuple(rows.shape)}")
+        views: dict[str, torch.Tensor] = {}
+        for field in self.fields:
+            flat = rows[:, field.offset : field.offset + field.nbytes].view(_TORCH_DTYPES[field.dtype])
+            views[field.name] = flat.reshape(rows.shape[0], *field.shape)
+        return views
+
+
+def stack_indices(dones: torch.Tensor, frame_stack: int) -> torch.Tensor:
+    """Which frames make up each state: `dones [B, T]` → `[B, T+1, S]`, oldest first.
+
+    State t shows frames t..t+S-1, but nothing from before the start of its episode: there the first frame of the episode
+    stands in, as the environment's own stack repeats it. State 0 is kept as the worker saw it.
+    """
+    if dones.dim() != 2:
+        raise ValueError(f"dones must be [B, T], not {tuple(dones.shape)}")
+    batch, steps = dones.shape
+    state = torch.arange(steps + 1, device=dones.device)
+    no_start = torch.full((batch, steps + 1), -frame_stack, device=dones.device)
+    no_start[:, 1:] = torch.where(dones.bool(), state[1:], no_start[:, 1:])
+    episode_start = no_start.cummax(dim=1).values
+    age = torch.arange(frame_stack - 1, -1, -1, device=dones.device)
+    return torch.maximum(state[None, :, None] - age, episode_start[:, :, None]) + frame_stack - 1
+
+
+def rebuild_stacks(frames: torch.Tensor, dones: torch.Tensor) -> torch.Tensor:
+    """Every state's stack from single frames: `frames [B, T+S, C, H, W]`, `dones [B, T]` → `[B, T+1, S*C, H, W]`."""
+    batch, frame_count, channels, height, width = frames.shape
+    stack = frame_count - dones.shape[1]
+    rows = stack_indices(dones, stack) + frame_count * torch.arange(batch, device=frames.device)[:, None, None]
+    flat = frames.reshape(batch * frame_count, channels * height * width).index_select(0, rows.reshape(-1))
+    return flat.view(batch, dones.shape[1] + 1, stack * channels, height, width)

@@ -1,0 +1,682 @@
+"""Options, their rules and their sentences; the command line; the replays and their shares of a batch."""
+
+import dataclasses
+import json
+import math
+import pickle
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from option_flags import (
+    OPTIONS,
+    TOPICS,
+    Config,
+    EnvironmentOptions,
+    HelpRequested,
+    LossOptions,
+    ReplayOptions,
+    ReplaySpec,
+    RunOptions,
+    UsageError,
+    help_text,
+    parse,
+    split_by_ratio,
+)
+
+# A valid value other than the default, for every option: a new option must come with one.
+OTHER_VALUES: dict[str, Any] = {
+    "op_mode": "train",
+    "environment_max_steps": 1234,
+    "seed": 7,
+    "reproducible": True,
+    "results_dir": "elsewhere",
+    "device": "cuda:1",
+    "precision": "bfloat16",
+    "learner_threads": 3,
+    "env": "BreakoutNoFrameskip-v4",
+    "skipped_frames": 2,
+    "frames_stacked": 1,
+    "grayscaling_frames": False,
+    "frame_scale_resolution": "96,72",
+    "noop_threshold": 0,
+    "episodic_life": False,
+    "reward_clipping_method": "soft_asymmetric",
+    "repeat_action_probability": 0.25,
+    "max_game_frames": 5000,
+    "worker_count": 3,
+    "envs_per_worker": 2,
+    "slots_per_worker": 8,
+    "worker_timeout": 0.5,
+    "worker_restart_budget": 0,
+    "batch_size": 6,
+    "r_f_steps": 5,
+    "replay_parameters": json.dumps(
+        [
+            {"type": "queue", "capacity": 2, "sample_ratio": 0.5},
+            {"type": "standard", "capacity": 50, "sample_ratio": 0.5},
+        ]
+    ),
+    "training_fill_in_factor": 1.0,
+    "network": "impala_deep",
+    "use_lstm": True,
+    "lstm_size": 32,
+    "gamma": 0.9,
+    "rho_const": 3.0,
+    "c_const": 2.0,
+    "trace_lambda": 1.0,
+    "policy_gradient_loss_weight": 0.5,
+    "value_loss_weight": 0.75,
+    "entropy_loss_weight": 0.0,
+    "loss_reduction": "sum",
+    "use_policy_cloning_loss": True,
+    "policy_cloning_loss_weight": 0.2,
+    "use_value_cloning_loss": True,
+    "value_cloning_loss_weight": 0.3,
+    "use_kl_mask": True,
+    "kl_div_threshold": 0.4,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "rmsprop_alpha": 0.9,
+    "rmsprop_eps": 0.01,
+    "rmsprop_momentum": 0.5,
+    "adam_beta1": 0.0,
+    "adam_beta2": 0.99,
+    "adam_eps": 1e-8,
+    "gradient_clip_by_norm_threshold": 0.0,
+    "lr_scheduler_steps": 100,
+    "lr_end_value": 1e-4,
+    "lr_power": 2.0,
+    "report_period": 500,
+    "console": "plain",
+    "console_period": 1.5,
+}
+
+DEFAULTS = Config().flags()
+
+
+def sentence_of(*words: str, base: dict[str, Any] | None = None) -> str:
+    """The error that these words end in; checks on the way that it is one line."""
+    with pytest.raises(UsageError) as caught:
+        parse(words, base or {})
+    return one_line(caught.value)
+
+
+def one_line(error: UsageError) -> str:
+    text = str(error)
+    assert text.isprintable()
+    assert text.endswith((".", "?"))
+    return text
+
+
+def replays(*entries: dict[str, Any]) -> str:
+    return json.dumps(entries)
+
+
+def queue(ratio: float = 1.0, capacity: Any = 1) -> dict[str, Any]:
+    return {"type": "queue", "capacity": capacity, "sample_ratio": ratio}
+
+
+def standard(ratio: float = 1.0, capacity: Any = 100) -> dict[str, Any]:
+    return {"type": "standard", "capacity": capacity, "sample_ratio": ratio}
+
+
+# --- Import -----------------------------------------------------------------------------------------------------------
+
+
+def test_import_is_light_and_defines_no_global_flag() -> None:
+    program = (
+        "import sys; from absl import flags; before = set(flags.FLAGS); import option_flags;"
+        "print(set(flags.FLAGS) - before, sorted({'torch', 'numpy', 'gymnasium', 'cv2'} & set(sys.modules)))"
+    )
+    root = Path(__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "set() []"
+
+
+# --- Options ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_option_is_tried_here_with_another_value() -> None:
+    assert set(OTHER_VALUES) == set(OPTIONS)
+    assert {name for name in OPTIONS if OTHER_VALUES[name] == DEFAULTS[name]} == {"op_mode"}
+
+
+def test_option_names_are_unique_across_topics() -> None:
+    names = [item.name for topic in TOPICS.values() for item in dataclasses.fields(topic)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_has_a_help_sentence(name: str) -> None:
+    sentence = OPTIONS[name].metadata["help"]
+    assert sentence[0].isupper() or sentence.startswith(("V-trace", "RMSProp"))
+    assert sentence.endswith(".")
+    assert len(sentence) > 10
+
+
+def test_defaults_as_designed() -> None:
+    config = Config()
+    assert parse([]) == config
+    assert config.run.seed is None
+    assert config.run.environment_max_steps == 6_000_000
+    assert config.environment.resolution == (84, 84)
+    assert config.replay.replays == (ReplaySpec("queue", 1, 1.0),)
+    assert config.replay.shares == (8,)
+    assert config.optimizer.lr == 7e-4
+    assert config.loss.trace_lambda == 0.95
+
+
+def test_configs_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().run.seed = 3  # type: ignore[misc]
+
+
+def test_a_config_reaches_a_spawned_process() -> None:
+    config = Config.from_flags(OTHER_VALUES)
+    assert config.replay.shares == (3, 3)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_flags_and_from_flags_round_trip_through_json() -> None:
+    config = Config.from_flags(OTHER_VALUES)
+    assert config.flags() == OTHER_VALUES
+    assert Config.from_flags(json.loads(json.dumps(config.flags()))) == config
+    assert Config.from_flags(json.loads(json.dumps(DEFAULTS))) == Config()
+
+
+def test_from_flags_refuses_unknown_names() -> None:
+    with pytest.raises(UsageError, match=r"^--batchsize is no known flag; did you mean --batch_size\?$"):
+        Config.from_flags({"batchsize": 3})
+
+
+def test_replace_flags_keeps_the_rest_and_validates() -> None:
+    config = Config.from_flags(OTHER_VALUES).replace_flags(seed=None, lr=1)
+    assert config.flags() == {**OTHER_VALUES, "seed": None, "lr": 1.0}
+    assert type(config.optimizer.lr) is float
+    with pytest.raises(UsageError, match=r"^--lr must"):
+        config.replace_flags(lr=0)
+
+
+def test_planned_updates_round_up() -> None:
+    config = Config().replace_flags(batch_size=3, r_f_steps=5, environment_max_steps=46)
+    assert (config.fresh_unrolls_per_update, config.agent_steps_per_update, config.planned_updates) == (3, 15, 4)
+    assert config.replace_flags(environment_max_steps=45).planned_updates == 3
+    assert config.replace_flags(environment_max_steps=1).planned_updates == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fresh"),
+    [
+        (replays(queue(0.25), standard(0.75)), 2),
+        (replays(standard(0.25), standard(0.75)), 8),
+        # Every unroll passes through both queues: three new ones give each queue its three.
+        (replays(queue(0.375), queue(0.375), standard(0.25)), 3),
+    ],
+)
+def test_fresh_unrolls_of_an_update(parameters: str, fresh: int) -> None:
+    assert Config(replay=ReplayOptions(replay_parameters=parameters)).fresh_unrolls_per_update == fresh
+
+
+# --- Rules ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if type(DEFAULTS[name]) in (int, float)])
+@pytest.mark.parametrize("value", [True, "1", None, math.nan, math.inf, -math.inf, -1, [1]])
+def test_numbers_refuse_what_is_no_number_in_range(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"^--{name} must ") as caught:
+        Config.from_flags({name: value})
+    assert one_line(caught.value).endswith((f"not {json.dumps(value)}.",))
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if type(DEFAULTS[name]) is int or name == "seed"])
+def test_whole_numbers_refuse_floats(name: str) -> None:
+    with pytest.raises(UsageError, match=f"^--{name} must be a whole number .*, not 2.0.$"):
+        Config.from_flags({name: 2.0})
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if type(DEFAULTS[name]) is bool])
+@pytest.mark.parametrize("value", [1, 0, "true", None, 1.0])
+def test_switches_refuse_what_is_no_bool(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"^--{name} must be true or false, not "):
+        Config.from_flags({name: value})
+
+
+TEXTS = [name for name in OPTIONS if type(DEFAULTS[name]) is str]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in TEXTS for value in (1, None, "", "-")),
+        *((name, value) for name in TEXTS if name != "results_dir" for value in ("no such thing", "auto\n")),
+    ],
+)
+def test_texts_refuse_other_types_and_unknown_words(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"^--{name}") as caught:
+        Config.from_flags({name: value})
+    one_line(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("seed", [0, 2**31 - 1], [-1, 2**31]),
+        ("slots_per_worker", [1, 8], [0, 9]),
+        ("worker_count", [0], [-1]),
+        ("batch_size", [1], [0]),
+        ("environment_max_steps", [1], [0]),
+        ("noop_threshold", [0], [-1]),
+        ("repeat_action_probability", [0, 1], [-0.01, 1.01]),
+        ("training_fill_in_factor", [0, 1], [-0.01, 1.01]),
+        ("gamma", [0, 1], [-0.01, 1.01]),
+        ("trace_lambda", [0, 1], [-0.01, 1.5]),
+        ("lr", [1e-9], [0, 10**400]),
+        ("adam_beta1", [0, 0.999], [1, -0.1]),
+        ("rmsprop_momentum", [0], [1]),
+        ("gradient_clip_by_norm_threshold", [0, 40], [-0.5]),
+        ("device", ["cpu", "mps", "cuda", "cuda:0"], ["gpu", "cuda:", "cuda:x", "CPU"]),
+        (
+            "frame_scale_resolution",
+            ["1,1", "210,160"],
+            ["84x84", "84", "84,0", "84,84,3", "84, 84", "-1,84", "\uff18,\uff18"],
+        ),
+        ("env", ["MsPacmanNoFrameskip-v4"], ["Ms Pacman", "--seed", "/Pong"]),
+    ],
+)
+def test_borders(name: str, inside: list[Any], outside: list[Any]) -> None:
+    for value in inside:
+        assert Config.from_flags({name: value}).flags()[name] == value
+    for value in outside:
+        with pytest.raises(UsageError, match=f"^--{name} must "):
+            Config.from_flags({name: value})
+
+
+def test_resolution_is_height_then_width() -> None:
+    assert EnvironmentOptions(frame_scale_resolution="96,72").resolution == (96, 72)
+
+
+def test_dataclasses_made_in_python_are_checked_too() -> None:
+    with pytest.raises(UsageError, match=r"^--seed must be a whole number between 0 and 2147483647, not -1\.$"):
+        RunOptions(seed=-1)
+    with pytest.raises(UsageError, match=r"^--batch_size must be a whole number of at least 1, not true\.$"):
+        ReplayOptions(batch_size=True)
+
+
+def test_rho_const_may_not_be_below_c_const() -> None:
+    with pytest.raises(UsageError, match=r"^--rho_const must be at least --c_const, but 1\.0 is below 1\.5\.$"):
+        LossOptions(c_const=1.5)
+    assert LossOptions(rho_const=1.5, c_const=1.5).c_const == 1.5
+
+
+@pytest.mark.parametrize("mode", ["train_w_load", "test"])
+def test_modes_that_are_still_to_come(mode: str) -> None:
+    assert sentence_of(f"--op_mode={mode}") == (
+        f"--op_mode: {mode} is not available yet in this version; available is train."
+    )
+
+
+# --- Replays ----------------------------------------------------------------------------------------------------------
+
+Q, S = '"type": "queue"', '"type": "standard"'
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "must be valid JSON; at character 1: expecting value."),
+        ("[{]", "must be valid JSON; at character 3: expecting property name enclosed in double quotes."),
+        ("[", "must be valid JSON; at character 2: expecting value."),
+        ("[]", "must be a JSON list of at least one replay, not []."),
+        ("{}", "must be a JSON list of at least one replay, not {}."),
+        ("null", "must be a JSON list of at least one replay, not null."),
+        ("[" * 100_000, f'must be a JSON list of replays, not "{"[" * 56}....'),
+        ("9" * 5000, f'must be a JSON list of replays, not "{"9" * 56}....'),
+        ("[5]", ': entry 1 must be an object with the key "type", not 5.'),
+        ('[{"capacity": 5}]', ': entry 1 must be an object with the key "type", not {"capacity": 5}.'),
+        ('[{"type": "ring"}]', ': entry 1: type must be one of queue, standard, not "ring".'),
+        ('[{"type": ["queue"]}]', ': entry 1: type must be one of queue, standard, not ["queue"].'),
+        (f"[{{{Q}}}]", ': entry 1 lacks the key "capacity"; a queue replay takes capacity, sample_ratio, type.'),
+        (
+            f'[{{{Q}, "capacity": 1, "sample_ratio": 0.5}}, {{{S}, "capcity": 1, "sample_ratio": 0.5}}]',
+            ': entry 2 has the unknown key "capcity"; did you mean "capacity"? '
+            "A standard replay takes capacity, sample_ratio, type.",
+        ),
+        (
+            f'[{{{Q}, "capacity": 1, "sample_ratio": 1, "zzz": 1}}]',
+            ': entry 1 has the unknown key "zzz". A queue replay takes capacity, sample_ratio, type.',
+        ),
+        (f'[{{{Q}, "capacity": 1, "capacity": 2}}]', ' has the key "capacity" twice in one entry; give it once.'),
+        (f'[{{{Q}, "capacity": 1, "sample_ratio": NaN}}]', "must hold finite numbers, not NaN."),
+        (f'[{{{Q}, "capacity": 1, "sample_ratio": -Infinity}}]', "must hold finite numbers, not -Infinity."),
+    ],
+)
+def test_replay_parameters_that_cannot_be_read(text: str, sentence: str) -> None:
+    joint = "" if sentence.startswith((":", " ")) else " "
+    assert sentence_of(f"--replay_parameters={text}") == f"--replay_parameters{joint}{sentence}"
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 1.5, 5.0, True, None, "5", [5]])
+def test_capacity_is_a_whole_number_above_zero(capacity: object) -> None:
+    assert sentence_of("--replay_parameters", replays(queue(capacity=capacity))) == (
+        f"--replay_parameters: entry 1: capacity must be a whole number of at least 1, not {json.dumps(capacity)}."
+    )
+
+
+@pytest.mark.parametrize("ratio", [0, -0.5, 1.0000001, True, None, "1", [1]])
+def test_sample_ratio_is_a_part_of_one(ratio: Any) -> None:
+    assert sentence_of("--replay_parameters", replays(queue(ratio))) == (
+        f"--replay_parameters: entry 1: sample_ratio must be a number above 0 and at most 1, not {json.dumps(ratio)}."
+    )
+
+
+def test_infinity_written_as_a_number_is_refused() -> None:
+    text = replays(queue()).replace("1.0", "1e999")
+    assert sentence_of("--replay_parameters", text).endswith("at most 1, not Infinity.")
+
+
+@pytest.mark.parametrize("kind", ["attentive", "elite", "custom"])
+def test_replays_that_are_still_to_come(kind: str) -> None:
+    entries = replays({"type": kind, "capacity": 1, "sample_ratio": 1.0, "sample_strategy": "elite"})
+    assert sentence_of("--replay_parameters", entries) == (
+        f"--replay_parameters: entry 1: type: {kind} is not available yet in this version; "
+        "available are queue, standard."
+    )
+
+
+def test_ratios_add_up_to_one_within_a_millionth() -> None:
+    close = replays(queue(0.333333), standard(0.333333), standard(0.3333335))
+    assert ReplayOptions(replay_parameters=close, batch_size=9).shares == (3, 3, 3)
+    assert sentence_of("--replay_parameters", replays(queue(0.5), standard(0.499))) == (
+        "--replay_parameters: the values of sample_ratio must add up to 1, not 0.999."
+    )
+
+
+def test_every_replay_needs_a_share() -> None:
+    entries = replays(queue(0.99), standard(0.01))
+    assert sentence_of("--replay_parameters", entries) == (
+        "--batch_size=8 is too small for --replay_parameters: entry 2 would get no unroll of a batch; "
+        "100 or more would be right."
+    )
+    assert ReplayOptions(replay_parameters=entries, batch_size=100).shares == (99, 1)
+
+
+def test_a_ring_holds_its_share_but_a_queue_need_not() -> None:
+    assert ReplayOptions(replay_parameters=replays(queue(0.5, 1), standard(0.5, 4))).shares == (4, 4)
+    assert sentence_of("--replay_parameters", replays(queue(0.5, 1), standard(0.5, 3))) == (
+        "--replay_parameters: entry 2 has a capacity of 3, but its share of a batch is 4; at least 4 would be right."
+    )
+
+
+def test_queues_share_alike() -> None:
+    assert ReplayOptions(replay_parameters=replays(queue(0.5), queue(0.5))).queue_shares == (4, 4)
+    assert sentence_of("--replay_parameters", replays(queue(0.6), queue(0.4))) == (
+        "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
+        "of a batch, not 5 and 3 unrolls."
+    )
+
+
+@pytest.mark.parametrize(
+    ("total", "ratios", "shares"),
+    [
+        (8, [1.0], (8,)),
+        (3, [0.5, 0.5], (2, 1)),  # a tie: the earlier one
+        (10, [0.35, 0.65], (4, 6)),  # a tie that binary fractions would decide by their rounding errors
+        (10, [0.65, 0.35], (7, 3)),
+        (100, [0.29, 0.71], (29, 71)),
+        (7, [0.1, 0.6, 0.3], (1, 4, 2)),
+        (1, [0.2, 0.2, 0.6], (0, 0, 1)),
+    ],
+)
+def test_largest_remainder_by_hand(total: int, ratios: list[float], shares: tuple[int, ...]) -> None:
+    assert split_by_ratio(total, ratios) == shares
+
+
+WEIGHTS = st.lists(st.integers(1, 1000), min_size=1, max_size=8)
+
+
+@given(total=st.integers(0, 5000), weights=WEIGHTS)
+def test_shares_add_up_and_stay_within_one_of_their_quota(total: int, weights: list[int]) -> None:
+    shares = split_by_ratio(total, [float(weight) for weight in weights])
+    quotas = [Fraction(total * weight, sum(weights)) for weight in weights]
+    assert sum(shares) == total
+    assert all(math.floor(quota) <= share <= math.ceil(quota) for share, quota in zip(shares, quotas, strict=True))
+
+
+@given(total=st.integers(0, 200), weights=WEIGHTS)
+def test_shares_are_those_of_handing_out_one_at_a_time(total: int, weights: list[int]) -> None:
+    quotas = [Fraction(total * weight, sum(weights)) for weight in weights]
+    slow = [int(quota) for quota in quotas]
+    while sum(slow) < total:
+        short = [quota - share for quota, share in zip(quotas, slow, strict=True)]
+        slow[short.index(max(short))] += 1
+    assert split_by_ratio(total, [float(weight) for weight in weights]) == tuple(slow)
+
+
+@given(cents=st.lists(st.integers(1, 99), min_size=1, max_size=5), batch_size=st.integers(1, 300))
+@settings(max_examples=50)
+def test_the_batch_size_that_an_error_names_is_right(cents: list[int], batch_size: int) -> None:
+    entries = replays(*(standard(cent / sum(cents), capacity=1000) for cent in cents))
+    try:
+        options = ReplayOptions(replay_parameters=entries, batch_size=batch_size)
+    except UsageError as error:
+        words = str(error).split()
+        enough = int(words[words.index("or") - 1])
+        assert enough > batch_size
+        options = ReplayOptions(replay_parameters=entries, batch_size=enough)
+    assert min(options.shares) >= 1
+    assert sum(options.shares) == options.batch_size
+
+
+# --- The command line -------------------------------------------------------------------------------------------------
+
+
+def as_words(name: str, value: Any) -> list[str]:
+    return [f"--{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_a_flag(name: str) -> None:
+    if name == "c_const":
+        assert parse(["--c_const=2", "--rho_const=2"]).loss.c_const == 2.0
+        return
+    value = OTHER_VALUES[name]
+    expected = {**DEFAULTS, name: value}
+    assert parse(as_words(name, value)).flags() == expected
+    assert parse(as_words(name.replace("_", "-"), value)).flags() == expected
+    if not isinstance(value, bool):
+        assert parse([f"--{name}", str(value)]).flags() == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["--use_lstm"], True),
+        (["--use-lstm"], True),
+        (["--nouse_lstm"], False),
+        *(([f"--use_lstm={text}"], True) for text in ("true", "True", "1", "yes", "YES")),
+        *(([f"--use_lstm={text}"], False) for text in ("false", "False", "0", "no")),
+    ],
+)
+def test_ways_to_write_a_switch(words: list[str], value: bool) -> None:
+    assert parse(words, {"use_lstm": not value}).network.use_lstm is value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e6", 10**6), ("1_000_000", 10**6), ("2.5e3", 2500), ("7.0", 7), (str(10**20 + 1), 10**20 + 1)],
+)
+def test_ways_to_write_a_whole_number(text: str, value: int) -> None:
+    assert parse([f"--environment_max_steps={text}"]).run.environment_max_steps == value
+
+
+@pytest.mark.parametrize("text", ["1.5", "nan", "inf", "-3", "abc", "", "1e-3", "1e9999999999", "0x10", "true"])
+def test_what_is_no_whole_number_of_at_least_one(text: str) -> None:
+    assert sentence_of(f"--batch_size={text}").startswith("--batch_size must be a whole number of at least 1, not ")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--batch_size=-3"], "--batch_size must be a whole number of at least 1, not -3."),
+        (["--batch_size", "-3"], "--batch_size must be a whole number of at least 1, not -3."),
+        (["--trace_lambda=1.5"], "--trace_lambda must lie between 0 and 1, not 1.5."),
+        (["--lr", "nan"], "--lr must be a number above 0, not NaN."),
+        (["--lr=-1e-5"], "--lr must be a number above 0, not -1e-05."),
+        (["--use_lstm=maybe"], '--use_lstm must be true or false, not "maybe".'),
+        (["--c-const=2"], "--rho_const must be at least --c_const, but 1.0 is below 2.0."),
+        (["--use_lstm", "True"], "--use_lstm True must be one word; write --use_lstm=True."),
+        (["--lr=1", "--use-lstm", "no"], "--use_lstm no must be one word; write --use_lstm=no."),
+        (["--use_lstm", "--nouse_lstm"], "--use_lstm is given twice; give it once."),
+        (["--lr=1", "--lr=1"], "--lr is given twice; give it once."),
+        (["--nouse_lstm=1"], "--nouse_lstm takes no value; write --nouse_lstm alone."),
+        (["--seed=1", "--lr"], "--lr needs a value: --lr=..."),
+        (["--results_dir", "--use_lstm"], '--results_dir must be a path that begins with no dash, not "--use_lstm".'),
+        (["--batchsize=2"], "--batchsize is no known flag; did you mean --batch_size?"),
+        (["--batch=2"], "--batch is no known flag; did you mean --batch_size?"),
+        (["--flag-file=x"], "--flag_file is no known flag; did you mean --flagfile?"),
+        (["--zzzzzz=2", "stray"], "--zzzzzz is no known flag."),
+        (["--nolr"], "--nolr is no known flag; did you mean --lr?"),
+        (["--render", "True"], "--render is not available yet in this version."),
+        (["--flagfile=a", "--flagfile=b"], "--flagfile is given twice; give it once."),
+        (
+            ["--multiprocessing_backend=spawn"],
+            "--multiprocessing_backend has no meaning here: workers are always spawned processes.",
+        ),
+        (
+            ["--learner_thread_count", "2"],
+            "--learner_thread_count has no meaning here: there is one learner; --learner_threads sets its CPU threads.",
+        ),
+        (["--undefok=foo", "--foo"], "--undefok has no meaning here: unknown flags are always refused."),
+        (
+            ["--console=a\nb\x1b[31m\udcff"],
+            '--console must be one of auto, live, plain, off, not "a\\nb\\u001b[31m\\udcff".',
+        ),
+        (["--a\nb"], "--a\\nb is no known flag."),
+    ],
+)
+def test_sentences(words: list[str], sentence: str) -> None:
+    assert sentence_of(*words) == sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [(["train"], "train"), (["--seed=1", "a b"], "a b"), (["--"], "--"), (["--", "--seed=1"], "--seed=1"), ([""], "")],
+)
+def test_stray_words(words: list[str], shown: str) -> None:
+    assert sentence_of(*words) == (
+        f'"{shown}" belongs to no flag; every word must be --name=value, --name value or --name.'
+    )
+
+
+def test_precedence(tmp_path: Path) -> None:
+    file = tmp_path / "my.flags"
+    file.write_text("--batch_size=3\n--r_f_steps=3\n")
+    base = {"batch_size": 2, "r_f_steps": 2, "lstm_size": 2, "use_lstm": True}
+    config = parse(["--batch_size=4", f"--flagfile={file}"], base)
+    assert (config.replay.batch_size, config.replay.r_f_steps, config.network.lstm_size) == (4, 3, 2)
+    assert config.network.use_lstm
+    assert parse([f"--flagfile={file}", "--batch_size=4"], base) == config
+    assert parse(["--flagfile", str(file), "--batch-size", "4"], base) == config
+    assert base == {"batch_size": 2, "r_f_steps": 2, "lstm_size": 2, "use_lstm": True}
+
+
+def test_flags_switch_off_what_the_base_switched_on() -> None:
+    assert parse(["--nouse_lstm"], {"use_lstm": True}).network.use_lstm is False
+
+
+def test_base_is_checked_like_the_command_line() -> None:
+    assert sentence_of(base={"batch_sise": 1}) == "--batch_sise is no known flag; did you mean --batch_size?"
+    assert sentence_of(base={"lr": "fast"}) == '--lr must be a number above 0, not "fast".'
+
+
+def test_flagfile_lines(tmp_path: Path) -> None:
+    file = tmp_path / "my.flags"
+    parameters = replays(queue(0.5), standard(0.5))
+    file.write_text(
+        f"# a comment\n\n  --use-lstm\r\n--noepisodic_life\n--results_dir=a b # no comment\n--lr 1e-4\n"
+        f"--replay_parameters={parameters}\n",
+        encoding="utf-8-sig",
+    )
+    config = parse([f"--flagfile={file}"])
+    assert config.flags() == {
+        **DEFAULTS,
+        "use_lstm": True,
+        "episodic_life": False,
+        "results_dir": "a b # no comment",
+        "lr": 1e-4,
+        "replay_parameters": parameters,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("--lr=1\n--lr=2", "--lr is given twice; give it once."),
+        ("--learning_rate_=1", "--learning_rate_ is no known flag"),
+        ("batch_size=3", '"batch_size=3" belongs to no flag'),
+        ("--use_lstm True", "--use_lstm True must be one word; write --use_lstm=True."),
+        ("--flagfile=other", "a flagfile must not name another one; give --flagfile once."),
+    ],
+)
+def test_flagfile_errors_name_the_file(tmp_path: Path, content: str, sentence: str) -> None:
+    file = tmp_path / "my.flags"
+    file.write_text(content)
+    assert sentence_of(f"--flagfile={file}").startswith(f"--flagfile={file}: {sentence}")
+
+
+def test_flagfile_that_cannot_be_read(tmp_path: Path) -> None:
+    missing, binary = tmp_path / "missing", tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe--lr=1")
+    assert sentence_of(f"--flagfile={missing}") == f"--flagfile={missing} cannot be read: No such file or directory."
+    assert sentence_of(f"--flagfile={binary}") == f"--flagfile={binary} must be a text file in UTF-8."
+    assert sentence_of(f"--flagfile={tmp_path}").startswith(f"--flagfile={tmp_path} cannot be read: ")
+    assert sentence_of("--flagfile=") == "--flagfile= cannot be read: No such file or directory."
+    assert sentence_of("--flagfile") == "--flagfile needs a value: --flagfile=..."
+
+
+# --- Help -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "-help", "--helpfull"])
+def test_help_comes_before_errors(word: str) -> None:
+    with pytest.raises(HelpRequested):
+        parse(["--no_such_flag", word])
+
+
+def test_help_as_a_value_is_a_value() -> None:
+    assert parse(["--results_dir=help"]).run.results_dir == "help"
+    assert parse(["--results_dir", "help"]).run.results_dir == "help"
+
+
+def test_help_text_lists_every_flag_once_under_its_topic() -> None:
+    lines = help_text().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0].startswith("usage: python main.py")
+    names = iter([line.split()[0] for line in lines if line.startswith("  --") or line in TITLES])
+    for topic in TOPICS.values():
+        assert next(names) == topic.topic.split()[0]
+        for item in dataclasses.fields(topic):
+            assert next(names).replace("[no]", "") == f"--{item.name}"
+    assert next(names, None) is None
+
+
+TITLES = {topic.topic for topic in TOPICS.values()}
+
+
+def test_help_text_shows_defaults_and_choices() -> None:
+    text = " ".join(help_text().split())
+    assert "--batch_size (default: 8)" in text
+    assert "--seed (default: unset)" in text
+    assert "--[no]use_lstm (default: false)" in text
+    assert "One of nature, impala_shallow, impala_deep, conv3." in text
+    for item in OPTIONS.values():
+        assert item.metadata["help"] in text

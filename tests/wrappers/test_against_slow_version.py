@@ -1,0 +1,235 @@
+"""The chain of wrappers plays whole games frame by frame like a plain, slow version of the same definitions."""
+
+from typing import Any
+
+import ale_py
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pytest
+from ale_py import roms
+
+from option_flags import EnvironmentOptions
+from wrappers.atari import make_atari
+
+Array = npt.NDArray[np.uint8]
+
+
+class SlowAtari:
+    """All steps in one class, which looks at every screen. Observations [stack, channels, height, width]."""
+
+    def __init__(self, game: str, options: EnvironmentOptions, seed: int) -> None:
+        self.options = options
+        self.generator = np.random.Generator(np.random.PCG64(seed))
+        self.ale = ale_py.ALEInterface()
+        self.ale.setInt("random_seed", int(self.generator.integers(1, 2**31)))
+        self.ale.setInt("max_num_frames_per_episode", options.max_game_frames)
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.loadROM(str(roms.get_rom_path(game)))
+        self.actions = self.ale.getMinimalActionSet()
+        self.finished: list[tuple[float, int]] = []
+        self.life_lost = False
+        self.last_action = 0
+
+    def screen(self) -> Array:
+        return self.ale.getScreenGrayscale() if self.options.grayscaling_frames else self.ale.getScreenRGB()
+
+    def frame(self, screen: Array) -> Array:
+        height, width = self.options.resolution
+        if screen.shape[:2] != (height, width):
+            screen = np.asarray(cv2.resize(screen, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+        return screen.reshape(height, width, -1).transpose(2, 0, 1)
+
+    def raw_frame(self, action: int) -> int:
+        sticks = 0 < self.options.repeat_action_probability > self.generator.random()
+        self.last_action = self.last_action if sticks else action
+        return self.ale.act(self.actions[self.last_action])
+
+    def new_game(self) -> Array:
+        self.ale.reset_game()
+        self.last_action = 0
+        self.score, self.length = 0.0, 0
+        if self.options.noop_threshold:
+            for _ in range(self.generator.integers(1, self.options.noop_threshold + 1)):
+                self.raw_frame(0)
+                if self.ale.game_over():
+                    self.ale.reset_game()
+                    self.last_action = 0
+                    break
+        self.lives = self.ale.lives()
+        return self.frame(self.screen())
+
+    def agent_step(self, action: int) -> tuple[Array, float]:
+        screens: list[Array] = []
+        reward = 0
+        for _ in range(self.options.skipped_frames):
+            reward += self.raw_frame(action)
+            screens.append(self.screen())
+            if self.ale.game_over():
+                break
+        self.score += reward
+        self.length += 1
+        if self.ale.game_over():
+            self.finished.append((self.score, self.length))
+
+        lives, before = self.ale.lives(), self.lives
+        self.lives = lives
+        self.life_lost = self.options.episodic_life and not self.ale.game_over() and 0 < lives < before
+
+        ended_early = len(screens) < self.options.skipped_frames and not self.ale.game_truncated()
+        return self.frame(screens[-1] if ended_early else np.max(screens[-2:], axis=0)), reward
+
+    def start(self) -> Array:
+        if not self.life_lost:
+            return self.new_game()
+        frame, _ = self.agent_step(0)
+        frame = self.new_game() if self.ale.game_over() else frame
+        self.life_lost = False
+        return frame
+
+    def reset(self) -> Array:
+        frame = self.start()
+        if self.actions[1] == ale_py.Action.FIRE:
+            for _ in range(3):
+                frame, _ = self.agent_step(1)
+                if not (self.ale.game_over() or self.life_lost):
+                    break
+                frame = self.start()
+        self.stack = [frame] * self.options.frames_stacked
+        return np.array(self.stack)
+
+    def clipped(self, reward: float) -> float:
+        match self.options.reward_clipping_method:
+            case "abs_one_sign":
+                return float(np.sign(reward))
+            case "abs_one_clamp":
+                return float(np.clip(reward, -1, 1))
+            case "soft_asymmetric":
+                return float(5 * np.tanh(reward / 5) * (0.3 if reward < 0 else 1))
+            case _:
+                return reward
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool]:
+        frame, reward = self.agent_step(action)
+        self.stack = [*self.stack[1:], frame]
+        terminated = self.life_lost or self.ale.game_over(with_truncation=False)
+        truncated = self.ale.game_truncated() and not terminated
+        return np.array(self.stack), self.clipped(reward), terminated, truncated
+
+
+def assert_plays_alike(options: EnvironmentOptions, seed: int, games: int, steps: int = 20_000) -> dict[str, int]:
+    """Play random actions until `games` games and the step after them are over, and count what happened."""
+    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in options.env.removesuffix("NoFrameskip-v4"))
+    slow = SlowAtari(name.strip("_"), options, seed)
+    env = make_atari(options, seed)
+    take_finished_games = env.get_wrapper_attr("take_finished_games")
+    finished: list[Any] = []
+    count = {"terminated": 0, "truncated": 0, "rewards": 0}
+
+    def check(observation: Array, expected: Array) -> None:
+        assert observation.shape == env.observation_space.shape
+        np.testing.assert_array_equal(observation, expected)
+
+    check(env.reset()[0], slow.reset())
+    for action in np.random.default_rng(seed).integers(0, len(slow.actions), steps).tolist():
+        observation, reward, terminated, truncated, _ = env.step(action)
+        expected, expected_reward, expected_terminated, expected_truncated = slow.step(action)
+        check(observation, expected)
+        assert reward == pytest.approx(expected_reward, rel=1e-12)
+        assert (terminated, truncated) == (expected_terminated, expected_truncated)
+        count["rewards"] += reward != 0
+        count["terminated"] += terminated
+        count["truncated"] += truncated
+        finished += take_finished_games()
+        assert finished == slow.finished
+        if terminated or truncated:
+            if len(finished) > games:
+                break
+            check(env.reset()[0], slow.reset())
+    assert len(finished) >= games
+    return count
+
+
+@pytest.mark.parametrize(
+    ("game", "lives"), [("Pong", 1), ("Breakout", 5), ("Seaquest", 4), ("Qbert", 4), ("SpaceInvaders", 3)]
+)
+def test_whole_games(game: str, lives: int) -> None:
+    count = assert_plays_alike(EnvironmentOptions(env=f"{game}NoFrameskip-v4"), seed=3, games=1)
+    assert count["rewards"] > 0
+    assert count["terminated"] >= lives
+
+
+@pytest.mark.parametrize(
+    ("game", "changed"),
+    [
+        ("Breakout", {"grayscaling_frames": False}),
+        ("SpaceInvaders", {"grayscaling_frames": False, "frame_scale_resolution": "210,160"}),
+        ("Breakout", {"frame_scale_resolution": "210,160"}),
+        ("Carnival", {"frame_scale_resolution": "60,100", "max_game_frames": 900}),
+        ("Breakout", {"skipped_frames": 1, "frames_stacked": 1}),
+        ("SpaceInvaders", {"skipped_frames": 2, "frames_stacked": 3}),
+        ("Seaquest", {"skipped_frames": 7, "frames_stacked": 5}),
+        ("Breakout", {"noop_threshold": 0}),
+        ("SpaceInvaders", {"repeat_action_probability": 0.25}),
+        ("Seaquest", {"reward_clipping_method": "abs_one_clamp"}),
+        ("SpaceInvaders", {"reward_clipping_method": "soft_asymmetric"}),
+        ("Skiing", {"reward_clipping_method": "soft_asymmetric", "max_game_frames": 400}),
+        ("SpaceInvaders", {"reward_clipping_method": "none", "episodic_life": False}),
+    ],
+)
+def test_other_options(game: str, changed: dict[str, Any]) -> None:
+    assert_plays_alike(EnvironmentOptions(env=f"{game}NoFrameskip-v4", **changed), seed=4, games=1)
+
+
+def test_without_episodic_life_only_a_finished_game_ends_an_episode() -> None:
+    options = EnvironmentOptions(env="BreakoutNoFrameskip-v4", episodic_life=False)
+    assert assert_plays_alike(options, seed=5, games=2)["terminated"] == 3
+
+
+@pytest.mark.parametrize("limit", [3, 33, 301, 302, 303, 304])
+@pytest.mark.parametrize("game", ["Freeway", "Seaquest"])
+def test_a_time_limit_truncates(game: str, limit: int) -> None:
+    """Even one so short that resets run into it: limits around the no-op start and FIRE only end more games."""
+    options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", max_game_frames=limit, repeat_action_probability=0.25)
+    count = assert_plays_alike(options, seed=6, games=5)
+    assert count["truncated"] >= 1
+
+
+def test_games_follow_their_seed() -> None:
+    options = EnvironmentOptions(env="SpaceInvadersNoFrameskip-v4")
+    actions = np.random.default_rng(0).integers(0, 6, 200).tolist()
+
+    def frames(seed: int, reset_seed: int | None = None) -> list[bytes]:
+        env = make_atari(options, seed)
+        seen = [env.reset(seed=reset_seed)[0].tobytes()]
+        for action in actions:
+            observation, _, terminated, truncated, _ = env.step(action)
+            seen.append(observation.tobytes())
+            if terminated or truncated:
+                seen.append(env.reset()[0].tobytes())
+        return seen
+
+    assert frames(1) == frames(1)
+    assert frames(1) != frames(2)
+    assert frames(2, reset_seed=1) == frames(1)
+
+
+def test_a_seeded_reset_starts_anew_in_the_middle_of_a_game() -> None:
+    env = make_atari(EnvironmentOptions(env="BreakoutNoFrameskip-v4", repeat_action_probability=0.25), seed=1)
+    first, _ = env.reset(seed=9)
+    after = [env.step(3)[0] for _ in range(20)]
+    again, _ = env.reset(seed=9)
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(after, [env.step(3)[0] for _ in range(20)])
+
+
+def test_sticky_actions_change_the_game() -> None:
+    def last_frame(probability: float, seed: int) -> bytes:
+        env = make_atari(EnvironmentOptions(repeat_action_probability=probability, noop_threshold=0), seed)
+        env.reset()
+        for action in [2, 3] * 30:
+            observation = env.step(action)[0]
+        return observation.tobytes()
+
+    assert len({last_frame(0.0, seed) for seed in range(3)}) == 1
+    assert len({last_frame(0.25, seed) for seed in range(3)}) == 3

@@ -1,0 +1,175 @@
+"""Where games and episodes begin and end, on scripted games."""
+
+from itertools import pairwise
+
+import gymnasium
+import pytest
+
+from tests.wrappers.scripted_game import Moment, ScriptedGame
+from wrappers.emulator import Frame
+from wrappers.episodic_life import EpisodicLife
+from wrappers.fire_on_reset import FireOnReset
+from wrappers.noop_start import NoopStart
+from wrappers.score_keeper import FinishedGame, ScoreKeeper
+from wrappers.sticky_actions import StickyActions
+
+ENDED = Moment(lives=0, terminated=True)
+CUT_OFF = Moment(truncated=True)
+
+
+def ends(env: gymnasium.Env[Frame, int], steps: int, action: int = 7) -> list[tuple[bool, bool]]:
+    return [env.step(action)[2:4] for _ in range(steps)]
+
+
+def test_a_lost_life_ends_the_episode_and_the_game_goes_on() -> None:
+    game = ScriptedGame([Moment(3), Moment(2), Moment(2), Moment(2), ENDED])
+    env = EpisodicLife(game)
+    env.reset()
+    assert ends(env, 2) == [(False, False), (True, False)]
+    observation, _ = env.reset()
+    assert game.log == ["reset", 7, 7, 0]
+    assert observation.item() == 4
+    assert ends(env, 2) == [(False, False), (True, False)]
+    env.reset()
+    assert game.log[-2:] == [7, "reset"]
+
+
+def test_lives_may_rise_and_a_counter_at_zero_ends_nothing() -> None:
+    env = EpisodicLife(ScriptedGame([Moment(1), Moment(2), Moment(1), Moment(0), Moment(0), ENDED], lives=1))
+    env.reset()
+    assert [terminated for terminated, _ in ends(env, 6)] == [False, False, True, False, False, True]
+
+
+def test_a_truncation_passes_even_where_a_life_is_lost() -> None:
+    game = ScriptedGame([Moment(2, truncated=True)])
+    env = EpisodicLife(game)
+    env.reset()
+    assert ends(env, 1) == [(False, True)]
+    env.reset()
+    assert game.log == ["reset", 7, "reset"]
+
+
+@pytest.mark.parametrize("last", [ENDED, CUT_OFF])
+def test_a_game_that_ends_in_the_step_after_a_lost_life_is_reset(last: Moment) -> None:
+    game = ScriptedGame([Moment(2), last], [Moment(2), Moment(2)])
+    env = EpisodicLife(game)
+    env.reset()
+    env.step(7)
+    env.reset()
+    assert game.log == ["reset", 7, 0, "reset"]
+    assert ends(env, 1) == [(True, False)]  # lives are counted from the new game's 3
+
+
+def test_a_reset_before_the_end_or_with_a_seed_starts_a_new_game() -> None:
+    game = ScriptedGame([Moment(3), Moment(2)])
+    env = EpisodicLife(game)
+    env.reset()
+    env.step(7)
+    env.reset()
+    ends(env, 2)
+    env.reset(seed=1)
+    assert game.log == ["reset", 7, "reset", 7, 7, "reset"]
+
+
+def test_fire_starts_every_game_and_every_life() -> None:
+    game = ScriptedGame([Moment(3), Moment(2), Moment(2), Moment(2), ENDED])
+    env = FireOnReset(EpisodicLife(game))
+    assert env.reset()[0].item() == 2
+    env.step(7)
+    env.reset()
+    env.step(7)
+    env.reset()
+    assert game.log == ["reset", 1, 7, 0, 1, 7, "reset", 1]
+
+
+@pytest.mark.parametrize("last", [ENDED, CUT_OFF])
+def test_a_game_that_ends_at_fire_is_reset_and_fired_again(last: Moment) -> None:
+    game = ScriptedGame([last], [Moment(), Moment()])
+    env = FireOnReset(EpisodicLife(game))
+    assert env.reset()[0].item() == 4
+    assert game.log == ["reset", 1, "reset", 1]
+    assert ends(env, 1) == [(False, False)]
+
+
+def test_a_life_lost_at_fire_goes_on_with_the_next_one() -> None:
+    game = ScriptedGame([Moment(2), Moment(2), Moment(2)])
+    FireOnReset(EpisodicLife(game)).reset()
+    assert game.log == ["reset", 1, 0, 1]
+
+
+def test_a_game_that_always_ends_at_fire_is_left_alone_in_the_end() -> None:
+    game = ScriptedGame([ENDED])
+    assert FireOnReset(game).reset()[0].item() == len(game.log)
+    assert game.log == ["reset", 1, "reset", 1, "reset", 1, "reset"]
+
+
+def test_scores_are_of_whole_games_with_the_steps_that_resets_make() -> None:
+    first = [Moment(reward=10), Moment(2, reward=-1), Moment(2, reward=20), Moment(2, reward=5), Moment(0, 2.5, True)]
+    game = ScriptedGame(first, [Moment(1, reward=7, truncated=True)], [Moment()])
+    scores = ScoreKeeper(game)
+    env = FireOnReset(EpisodicLife(scores))
+    env.reset()
+    env.step(7)
+    env.reset()
+    assert scores.take_finished_games() == []
+    env.step(7)
+    env.reset()  # the second game is cut off at its FIRE
+    assert env.get_wrapper_attr("take_finished_games")() == [FinishedGame(36.5, 5), FinishedGame(7.0, 1)]
+    assert scores.take_finished_games() == []
+
+
+def test_a_game_reset_before_its_end_has_no_score() -> None:
+    scores = ScoreKeeper(ScriptedGame([Moment(reward=100)], [Moment(0, 3, True)]))
+    scores.reset()
+    scores.step(7)
+    scores.reset()
+    scores.step(7)
+    assert scores.take_finished_games() == [FinishedGame(3.0, 1)]
+
+
+def test_starts_wait_for_every_number_of_frames_up_to_the_most() -> None:
+    game = ScriptedGame([Moment()] * 4)
+    env = NoopStart(game, most=4)
+    env.reset(seed=0)
+    waits = set()
+    for _ in range(100):
+        game.log.clear()
+        env.reset()
+        assert game.log[0] == "reset"
+        assert set(game.log[1:]) == {0}
+        waits.add(len(game.log) - 1)
+    assert waits == {1, 2, 3, 4}
+
+
+def test_a_game_that_ends_while_waiting_is_reset_once_more() -> None:
+    game = ScriptedGame([ENDED])
+    observation, _ = NoopStart(game, most=4).reset()
+    assert game.log == ["reset", 0, "reset"]
+    assert observation.item() == 3
+
+
+def test_sticky_actions_stick_in_their_share_of_the_frames() -> None:
+    game = ScriptedGame([Moment()] * 4000)
+    env = StickyActions(game, probability=0.25)
+    env.reset(seed=0)
+    for action in range(1, 4001):
+        env.step(action)
+    played = game.log[1:]
+    repeated = [played[0] == 0] + [now == before for before, now in pairwise(played)]
+    assert all(now == action or sticks for action, (now, sticks) in enumerate(zip(played, repeated, strict=True), 1))
+    assert 900 < sum(repeated) < 1100
+
+
+def test_a_new_game_starts_from_doing_nothing() -> None:
+    game = ScriptedGame([Moment()])
+    env = StickyActions(game, probability=1.0)
+    env.reset()
+    env.step(7)
+    assert game.log == ["reset", 0]
+    other = StickyActions(game, probability=0.0)
+    other.reset()
+    other.step(7)
+    other._probability = 1.0
+    other.reset()
+    other.step(5)
+    assert game.log[-2:] == ["reset", 0]

@@ -1,0 +1,111 @@
+"""What steps do to frames and rewards."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from option_flags import EnvironmentOptions
+from tests.wrappers.scripted_game import Moment, ScriptedGame
+from wrappers.atari import make_atari
+from wrappers.clip_reward import ClipReward
+from wrappers.emulator import Emulator, Frame
+from wrappers.frame_skip import FrameSkip
+from wrappers.frame_stack import FrameStack
+from wrappers.resize import Resize
+
+
+@pytest.mark.parametrize(
+    ("method", "clipped"),
+    [
+        ("abs_one_sign", {-7: -1, -0.5: -1, 0: 0, 0.25: 1, 400: 1}),
+        ("abs_one_clamp", {-7: -1, -0.5: -0.5, 0: 0, 0.25: 0.25, 400: 1}),
+        ("soft_asymmetric", {-5: -1.5 * math.tanh(1), 0: 0, 5: 5 * math.tanh(1), 400: 5, -400: -1.5}),
+    ],
+)
+def test_clipping(method: str, clipped: dict[float, float]) -> None:
+    env = ClipReward(ScriptedGame([Moment(reward=reward) for reward in clipped]), method)
+    env.reset()
+    assert [env.step(0)[1] for _ in clipped] == pytest.approx(list(clipped.values()))
+
+
+@given(stack=st.integers(1, 5), lengths=st.lists(st.integers(0, 7), min_size=1, max_size=4))
+def test_stacks_hold_the_last_frames_and_stay_as_they_are(stack: int, lengths: list[int]) -> None:
+    """Pixels count resets and steps, so every stack can be told in advance; all are compared after the last step."""
+    env = FrameStack(ScriptedGame([Moment()] * 7), stack)
+    observations, expected = [], []
+    count = 0
+    for length in lengths:
+        observations.append(env.reset()[0])
+        count += 1
+        frames = [count] * stack
+        expected.append(frames)
+        for _ in range(length):
+            observations.append(env.step(0)[0])
+            count += 1
+            frames = [*frames[1:], count]
+            expected.append(frames)
+    np.testing.assert_array_equal(np.array(observations).reshape(-1, stack), expected)
+    assert observations[0].shape == env.observation_space.shape == (stack, 1, 1, 1)
+
+
+def test_writing_into_an_observation_changes_no_later_one() -> None:
+    env = FrameStack(ScriptedGame([Moment()]), 2)
+    env.reset()[0][:] = 99
+    assert env.step(0)[0].ravel().tolist() == [1, 2]
+
+
+def shares(size: int, new_size: int) -> npt.NDArray[np.float64]:
+    """[new_size, size]: how much of each old pixel lies in each new one."""
+    edges = np.linspace(0, size, new_size + 1)
+    overlap = np.minimum(edges[1:, None], np.arange(1, size + 1)) - np.maximum(edges[:-1, None], np.arange(size))
+    return np.asarray(np.clip(overlap, 0, None) * new_size / size)
+
+
+@pytest.mark.parametrize("resolution", [(84, 84), (105, 80), (50, 130)])
+def test_new_pixels_are_means_of_the_area_they_cover(resolution: tuple[int, int]) -> None:
+    emulator = Emulator("space_invaders", 0, grayscale=False, max_game_frames=10_000)
+    screens = FrameSkip(emulator, 2)
+    env = Resize(screens, resolution)
+    env.reset()
+    resized = env.step(0)[0]
+    screen = np.maximum(screens._latest, screens._earlier)
+    rows, columns = shares(210, resolution[0]), shares(160, resolution[1])
+    means = np.einsum("ah,hwc,bw->abc", rows, screen.astype(float), columns, optimize=True)
+    assert resized.shape == env.observation_space.shape == (*resolution, 3)
+    assert np.abs(resized - means).max() <= 1
+    assert resized.std() > 10
+
+
+def test_the_screens_behind_the_last_two_frames_are_all_that_is_fetched() -> None:
+    emulator = Emulator("pong", 0, grayscale=True, max_game_frames=10_000)
+    fetched = []
+    copy_screen = emulator._copy_screen
+
+    def counting_copy(out: Frame) -> None:
+        fetched.append(emulator.ale.getEpisodeFrameNumber())
+        copy_screen(out)
+
+    emulator._copy_screen = counting_copy  # type: ignore[assignment]
+    for skip, frames in [(1, [1]), (2, [1, 2]), (4, [3, 4]), (6, [5, 6])]:
+        env = FrameSkip(emulator, skip)
+        env.reset()
+        fetched.clear()
+        env.step(0)
+        assert fetched == frames
+
+
+def test_observations_belong_to_the_space_and_keep_their_values() -> None:
+    env = make_atari(EnvironmentOptions(grayscaling_frames=False, frame_scale_resolution="42,50"), seed=0)
+    kept = [env.reset()[0]] + [env.step(2)[0] for _ in range(30)]
+    copies = [observation.copy() for observation in kept]
+    for _ in range(30):
+        env.step(3)
+    env.reset()
+    assert all(env.observation_space.contains(observation) for observation in kept)
+    assert env.observation_space.shape == (4, 3, 42, 50)
+    np.testing.assert_array_equal(kept, copies)
+    assert not np.array_equal(kept[4], kept[30])

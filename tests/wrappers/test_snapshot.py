@@ -1,0 +1,116 @@
+"""An environment restored elsewhere plays on as the first one does, bit for bit."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from option_flags import EnvironmentOptions
+from wrappers.atari import atari_ids, make_atari
+from wrappers.frame_stack import FrameStack
+
+
+def play(env: FrameStack, actions: list[int]) -> list[object]:
+    """All that can be seen while playing the actions, with resets where episodes end."""
+    seen: list[object] = []
+    for action in actions:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        seen.append((observation.tobytes(), reward, terminated, truncated, env.get_wrapper_attr("lives")()))
+        if terminated or truncated:
+            seen.append(env.reset()[0].tobytes())
+    return [*seen, env.get_wrapper_attr("take_finished_games")()]
+
+
+def play_until_an_episode_ends(env: FrameStack, action_count: int) -> None:
+    """Leaves the reset to whoever goes on."""
+    for action in np.random.default_rng(5).integers(0, action_count, 5000).tolist():
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            return
+    raise AssertionError("no episode ended")
+
+
+def assert_plain(value: object) -> None:
+    if type(value) is dict:
+        for key, item in value.items():
+            assert type(key) is str
+            assert_plain(item)
+    elif type(value) is list:
+        for item in value:
+            assert_plain(item)
+    else:
+        assert type(value) in (bool, int, float, str, bytes)
+
+
+def restored(options: EnvironmentOptions, state: dict[str, Any]) -> FrameStack:
+    assert_plain(state)
+    env = make_atari(options, seed=123)
+    env.restore(copy.deepcopy(state))
+    return env
+
+
+@pytest.mark.parametrize("game", ["Pong", "Breakout", "Qbert"])
+@pytest.mark.parametrize("steps", [0, 100, 137])
+def test_in_the_middle_of_a_life(game: str, steps: int) -> None:
+    options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", repeat_action_probability=0.25)
+    env = make_atari(options, seed=1)
+    count = len(env.get_wrapper_attr("action_meanings"))
+    actions = np.random.default_rng(2).integers(0, count, steps + 700).tolist()
+    env.reset()
+    play(env, actions[:steps])
+    other = restored(options, env.snapshot())
+    assert play(other, actions[steps:]) == play(env, actions[steps:])
+
+
+@pytest.mark.parametrize("game", ["Pong", "Breakout", "Qbert"])
+def test_between_an_episode_and_its_reset(game: str) -> None:
+    options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", repeat_action_probability=0.25)
+    env = make_atari(options, seed=3)
+    count = len(env.get_wrapper_attr("action_meanings"))
+    env.reset()
+    play_until_an_episode_ends(env, count)
+    other = restored(options, env.snapshot())
+    np.testing.assert_array_equal(other.reset()[0], env.reset()[0])
+    actions = np.random.default_rng(4).integers(0, count, 400).tolist()
+    assert play(other, actions) == play(env, actions)
+
+
+def test_scores_half_played_and_not_yet_taken() -> None:
+    options = EnvironmentOptions(env="BreakoutNoFrameskip-v4", max_game_frames=400)
+    env = make_atari(options, seed=1)
+    env.reset()
+    actions = np.random.default_rng(6).integers(0, 4, 300).tolist()
+    for action in actions[:250]:
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset()
+    other = restored(options, env.snapshot())
+    seen = play(env, actions[250:])
+    assert play(other, actions[250:]) == seen
+    finished = seen[-1]
+    assert isinstance(finished, list)
+    assert len(finished) >= 3
+
+
+def test_an_environment_that_has_already_played_forgets_it() -> None:
+    options = EnvironmentOptions(env="SeaquestNoFrameskip-v4", repeat_action_probability=0.25)
+    env = make_atari(options, seed=1)
+    actions = np.random.default_rng(7).integers(0, 18, 400).tolist()
+    env.reset()
+    play(env, actions[:50])
+    state = env.snapshot()
+    first = play(env, actions)
+    env.restore(state)
+    assert play(env, actions) == first
+
+
+@pytest.mark.parametrize("name", atari_ids())
+def test_every_game_goes_on(name: str) -> None:
+    options = EnvironmentOptions(env=name, repeat_action_probability=0.25)
+    env = make_atari(options, seed=1)
+    actions = np.random.default_rng(8).integers(0, len(env.get_wrapper_attr("action_meanings")), 60).tolist()
+    env.reset()
+    play(env, actions[:20])
+    other = restored(options, env.snapshot())
+    assert play(other, actions[20:]) == play(env, actions[20:])

@@ -1,0 +1,39 @@
+"""What learner and workers say to each other through a worker's pipe: a letter and an index, or an error's traceback.
+
+Messages are short enough to be written whole or not at all, so a process killed while sending leaves no half of one.
+"""
+
+import struct
+from multiprocessing.connection import Connection
+
+_SLOT = struct.Struct("<cI")
+_FILLED, _FREE, _ERROR = b"F", b"E", b"!"
+_LONGEST_TRACEBACK = 12_000  # bytes; connections write up to 16 KiB in one piece
+
+
+class WorkerError(Exception):
+    """An exception in a worker, with its traceback as text."""
+
+
+def send_filled(connection: Connection, slot: int) -> None:
+    """Worker → learner: the slot holds whole unrolls."""
+    connection.send_bytes(_SLOT.pack(_FILLED, slot))
+
+
+def send_free(connection: Connection, slot: int) -> None:
+    """Learner → worker: the slot may be written."""
+    connection.send_bytes(_SLOT.pack(_FREE, slot))
+
+
+def send_error(connection: Connection, traceback_text: str) -> None:
+    """Worker → learner: the worker ends, and this is why."""
+    connection.send_bytes(_ERROR + traceback_text.encode()[-_LONGEST_TRACEBACK:])
+
+
+def receive_slot(connection: Connection) -> int:
+    """The slot of the next message; WorkerError if the worker failed, EOFError when the other side is gone."""
+    message = connection.recv_bytes()
+    if message[:1] == _ERROR:
+        raise WorkerError(message[1:].decode(errors="replace"))
+    slot: int = _SLOT.unpack(message)[1]
+    return slot

@@ -1,0 +1,235 @@
+"""The worker processes as the learner sees them: a source of unrolls that mends itself."""
+
+import multiprocessing
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import connection as connections
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from replay.trajectory import Rows
+from workers.messages import WorkerError, receive_slot, send_free
+from workers.process_entry import Packed, worker_main
+from workers.slots import Slots
+from workers.worker import Worker
+
+FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 2.0  # seconds between two starts of a worker that keeps failing
+
+_SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
+
+
+class WorkersFailedError(Exception):
+    """A worker failed again and again; one sentence that says which and how."""
+
+
+@dataclass
+class Place:
+    """A worker's place: the process that holds it now, and what the learner knows of it."""
+
+    index: int
+    free_slots: set[int]
+    process: BaseProcess | None = None
+    connection: Connection | None = None
+    incarnation: int = 0
+    failures: int = 0  # ends in a row without a delivered unroll
+    start_at: float = 0.0
+    last_sign: float = 0.0
+
+
+class WorkerPool:
+    """Starts the workers, takes in the unrolls they deliver, and replaces those that die, hang or fail.
+
+    In lockstep the workers play only while the learner waits, one slot each, and what they deliver is taken in the order
+    of their places: the same unrolls then meet the same weights in every run.
+    """
+
+    def __init__(
+        self,
+        make_worker: Callable[[int, int], Worker],  # (place, incarnation) → worker
+        slots: Slots,
+        announce: Callable[[str], None],
+        *,
+        lockstep: bool,
+        silence_limit: float,
+        restart_budget: int,
+    ) -> None:
+        self._make_worker = make_worker
+        self._rows = slots.rows
+        self._announce = announce
+        self._lockstep = lockstep
+        self._silence_limit = silence_limit
+        self._restart_budget = restart_budget
+        workers, slot_count, self._environments, _ = slots.rows.shape
+        self._places = [Place(index, set(range(slot_count))) for index in range(workers)]
+        self._delivered: deque[tuple[Place, int]] = deque()  # filled slots, oldest first
+        self._taken = 0  # unrolls already taken from the first of them
+        self._round: dict[int, int] = {}  # lockstep: place → the slot it has filled in this round
+        self._round_open = False
+        self._sources: dict[Any, Place] = {}  # pipes and process sentinels to wait for
+        self.restarts = 0
+        try:
+            for place in self._places:
+                self._start(place)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def alive(self) -> int:
+        return sum(place.process is not None for place in self._places)
+
+    def process_ids(self) -> list[int]:
+        return [place.process.pid for place in self._places if place.process is not None and place.process.pid]
+
+    def wait(self, timeout: float) -> None:
+        """Hear what the workers have to say, for up to `timeout` seconds if nothing lies here to be taken.
+
+        Workers that are gone are replaced, and those whose time has come are started.
+        """
+        if self._lockstep and not self._delivered and not self._round_open:
+            self._open_round()
+        for source in connections.wait(list(self._sources), 0.0 if self._delivered else timeout):
+            if source in self._sources:  # a worker found dead a moment ago has no sources any more
+                self._listen(self._sources[source])
+        now = time.monotonic()
+        for place in self._places:
+            if place.process is None:
+                if now >= place.start_at:
+                    self._start(place)
+            elif self._is_awaited(place) and now - place.last_sign > self._silence_limit:
+                self._lose(place, f"gave no sign of life for {self._silence_limit:g} seconds")
+
+    def take(self, limit: int) -> Iterator[Rows]:
+        """At most `limit` delivered unrolls `[nbytes]`, oldest first.
+
+        Each is a view into shared memory, good until the next one is asked for.
+        """
+        for _ in range(limit):
+            if not self._delivered:
+                return
+            place, slot = self._delivered[0]
+            yield self._rows[place.index, slot, self._taken]
+            self._taken += 1
+            if self._taken == self._environments:
+                self._delivered.popleft()
+                self._taken = 0
+                place.free_slots.add(slot)
+                if not self._lockstep and place.process is not None:
+                    self._offer(place, [slot])
+
+    def close(self) -> None:
+        """End all workers; they hold nothing that could be lost."""
+        for place in self._places:
+            if place.process is not None:
+                place.process.kill()
+        for place in self._places:
+            if place.process is not None:
+                self._reap(place)
+
+    def _open_round(self) -> None:
+        self._round_open = True
+        for place in self._places:
+            if place.process is not None:
+                self._offer(place, place.free_slots)
+
+    def _is_awaited(self, place: Place) -> bool:
+        return bool(place.free_slots) and (self._round_open or not self._lockstep)
+
+    def _listen(self, place: Place) -> None:
+        """Take in what one worker has sent; whole unrolls of a dead one count."""
+        assert place.connection is not None
+        try:
+            while place.connection.poll():
+                self._filled(place, receive_slot(place.connection))
+        except WorkerError as error:
+            self._lose(place, f"failed:\n{error}")
+        except (EOFError, OSError):
+            self._lose(place)
+
+    def _filled(self, place: Place, slot: int) -> None:
+        place.free_slots.remove(slot)
+        place.failures = 0
+        place.last_sign = time.monotonic()
+        if not self._lockstep:
+            self._delivered.append((place, slot))
+            return
+        self._round[place.index] = slot
+        if len(self._round) == len(self._places):
+            self._delivered.extend((self._places[index], self._round[index]) for index in sorted(self._round))
+            self._round.clear()
+            self._round_open = False
+
+    def _offer(self, place: Place, slots: Iterable[int]) -> None:
+        """Let the worker write these slots. One that has just died is noticed by the next `wait`."""
+        assert place.connection is not None
+        place.last_sign = time.monotonic()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for slot in sorted(slots):
+                send_free(place.connection, slot)
+
+    def _start(self, place: Place) -> None:
+        connection, worker_end = multiprocessing.Pipe()
+        worker = self._make_worker(place.index, place.incarnation)
+        place.process = _SPAWN.Process(
+            target=worker_main, args=(Packed(worker), worker_end), name=f"worker-{place.index}", daemon=True
+        )
+        with _interrupts_blocked():
+            place.process.start()
+        worker_end.close()
+        place.connection = connection
+        place.last_sign = time.monotonic()
+        self._sources[connection] = self._sources[place.process.sentinel] = place
+        if self._is_awaited(place):
+            self._offer(place, place.free_slots)
+
+    def _lose(self, place: Place, how: str = "") -> None:
+        """Take a worker's place back, and plan its replacement: at once, or later the more often it failed in a row."""
+        exit_code = self._reap(place)
+        if not how:
+            how = (
+                f"was killed by {signal.Signals(-exit_code).name}"
+                if exit_code < 0
+                else f"ended with exit code {exit_code}"
+            )
+        place.incarnation += 1
+        place.failures += 1
+        if place.failures > self._restart_budget:
+            raise WorkersFailedError(
+                f"worker {place.index} came to nothing {place.failures} times in a row; the last one {how}"
+            )
+        self.restarts += 1
+        back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (place.failures - 2)) if place.failures > 1 else 0.0
+        place.start_at = time.monotonic() + back_off
+        self._announce(f"worker {place.index} is replaced: it {how}")
+
+    def _reap(self, place: Place) -> int:
+        """End the worker for certain before its slots are used again; return its exit code."""
+        process, connection = place.process, place.connection
+        assert process is not None
+        if connection is not None:
+            del self._sources[connection], self._sources[process.sentinel]
+            connection.close()
+        process.kill()
+        process.join()
+        exit_code = process.exitcode
+        process.close()
+        place.process = place.connection = None
+        assert exit_code is not None
+        return exit_code
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """A child started here never sees CTRL+C, not even while it starts: that is for the learner alone to handle."""
+    resource_tracker.ensure_running()  # would otherwise be started by the first child's start, and lift the block
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -1,0 +1,122 @@
+"""What is settled before a run begins: the machine, the shape of an unroll, the memory, the folder."""
+
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import gymnasium
+import torch
+
+from agents.device import choose_device, choose_precision, learner_threads, usable_cores, usable_memory
+from agents.run_folder import create_run_folder
+from option_flags import Config, UsageError
+from replay.trajectory import UnrollSpec
+from workers.progress import Progress
+from workers.worker import MakeEnvironment
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run uses of the machine it is on."""
+
+    device: torch.device
+    precision: torch.dtype
+    worker_count: int
+    learner_threads: int
+
+    def described(self) -> dict[str, str | int]:
+        return {
+            "device": str(self.device),
+            "precision": str(self.precision).removeprefix("torch."),
+            "worker_count": self.worker_count,
+            "learner_threads": self.learner_threads,
+            "cores": usable_cores(),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+        }
+
+
+def prepare_machine(config: Config) -> Machine:
+    """Choose what the flags leave open, and set torch up for it."""
+    device = choose_device(config.run.device)
+    threads = config.run.learner_threads or learner_threads(device)
+    torch.set_num_threads(threads)
+    torch.backends.cudnn.benchmark = not config.run.reproducible
+    torch.use_deterministic_algorithms(config.run.reproducible)
+    return Machine(
+        device=device,
+        precision=choose_precision(config.run.precision, device),
+        worker_count=config.workers.worker_count or usable_cores(),
+        learner_threads=threads,
+    )
+
+
+def describe_unrolls(config: Config, make_environment: MakeEnvironment) -> UnrollSpec:
+    """The layout of an unroll, from the environment that is asked for."""
+    environment = make_environment(config.environment, 0)
+    observations, actions = environment.observation_space, environment.action_space
+    environment.close()
+    assert isinstance(observations, gymnasium.spaces.Box) and isinstance(actions, gymnasium.spaces.Discrete)
+    return UnrollSpec(
+        unroll_length=config.replay.r_f_steps,
+        frame_stack=observations.shape[0],
+        frame_shape=observations.shape[1:],
+        action_count=int(actions.n),
+        lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
+    )
+
+
+def check_memory(config: Config, spec: UnrollSpec, unrolls_in_slots: int) -> None:
+    """Refuse what the machine cannot hold, before it is tried."""
+    in_replays = sum(max(replay.capacity, share) for replay, share in zip(config.replay.replays, config.replay.shares))
+    needed = (in_replays + unrolls_in_slots + 2 * config.replay.batch_size) * spec.nbytes
+    free = usable_memory()
+    if needed > 0.9 * free:
+        fitting = int(0.9 * free / spec.nbytes)
+        raise UsageError(
+            f"--replay_parameters and the workers' slots would hold {in_replays + unrolls_in_slots:,} unrolls of "
+            f"{spec.nbytes / 1024:,.0f} KiB, {needed / 2**30:,.1f} GiB in all, but {free / 2**30:,.1f} GiB of memory are "
+            f"free; capacities that add up to less than {fitting:,} would be right."
+        )
+
+
+def make_run_folder(config: Config) -> Path:
+    try:
+        return create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())
+    except OSError as error:
+        raise UsageError(
+            f"--results_dir={config.run.results_dir} cannot be written ({error.strerror}); a folder of your own would be right."
+        ) from None
+
+
+def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec) -> list[str]:
+    """What a run says of itself before it starts."""
+    precision = str(machine.precision).removeprefix("torch.")
+    shares = [
+        f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
+    ]
+    environments = machine.worker_count * config.workers.envs_per_worker
+    return [
+        f"{config.environment.env}, {spec.action_count} actions, seed {config.run.seed}, results in {folder}",
+        f"learner on {machine.device} in {precision} with {machine.learner_threads} thread(s); "
+        f"{machine.worker_count} workers × {config.workers.envs_per_worker} environments = {environments}",
+        f"batch of {config.replay.batch_size} unrolls × {spec.unroll_length} steps: {' + '.join(shares)}; "
+        f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {config.planned_updates:,} updates planned",
+    ]
+
+
+def summary(folder: Path, progress: Progress, max_steps: int) -> Sequence[str]:
+    """What a run says of itself at its end."""
+    reached = "finished" if progress.agent_steps >= max_steps else "stopped"
+    mean = (
+        "no game ended" if progress.return_mean is None else f"mean return of the last games {progress.return_mean:.2f}"
+    )
+    speed = progress.agent_steps / max(progress.seconds, 1e-9)
+    return [
+        f"{reached} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and {progress.updates:,} updates "
+        f"after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
+        f"metrics.jsonl, episodes.csv and weights.pt are in {folder}",
+    ]

@@ -1,0 +1,131 @@
+"""How far a run is: its counters, and what happened since the last report."""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from agents.sinks import Episode, JsonValue
+from replay.mix import Batch
+from replay.trajectory import Rows, UnrollSpec
+
+RETURN_WINDOW = 100  # games in `return_mean_100`
+STAGES = ("wait", "drain", "mix", "update", "publish", "report")
+
+
+class Progress:
+    """Counters over the run, and sums over the stretch since the last report."""
+
+    def __init__(self, spec: UnrollSpec, environments_per_worker: int, skipped_frames: int) -> None:
+        self._spec = spec
+        self._environments_per_worker = environments_per_worker
+        self._skipped_frames = skipped_frames
+        self._begun = time.monotonic()
+        self.agent_steps = 0
+        self.updates = 0
+        self.episodes = 0
+        self.recent_returns: deque[float] = deque(maxlen=RETURN_WINDOW)
+        self.return_max: float | None = None
+        self._recent_speed: deque[tuple[float, int]] = deque(maxlen=40)
+        self._begin_stretch()
+
+    def _begin_stretch(self) -> None:
+        self._stretch_begun, self._stretch_steps = self.seconds, self.agent_steps
+        self._stage_seconds = dict.fromkeys(STAGES, 0.0)
+        self._learned: torch.Tensor | None = None
+        self._learned_names: tuple[str, ...] = ()
+        self._updates_learned = 0
+        self._lags: list[int] = []
+
+    @property
+    def seconds(self) -> float:
+        """Training time."""
+        return time.monotonic() - self._begun
+
+    @property
+    def frames(self) -> int:
+        return self.agent_steps * self._skipped_frames
+
+    @property
+    def return_mean(self) -> float | None:
+        return float(np.mean(self.recent_returns)) if self.recent_returns else None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the time of the block towards a stage."""
+        begun = time.perf_counter()
+        yield
+        self._stage_seconds[name] += time.perf_counter() - begun
+
+    def received(self, row: Rows) -> list[Episode]:
+        """Count one unroll `[nbytes]`; return the games that ended in it."""
+        lengths = self._spec.array(row, "game_lengths")
+        episodes = []
+        for t in np.flatnonzero(lengths):
+            game_return = float(self._spec.array(row, "game_returns")[t])
+            worker = int(self._spec.array(row, "environment_id")) // self._environments_per_worker
+            episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker))
+            self.recent_returns.append(game_return)
+            self.return_max = game_return if self.return_max is None else max(self.return_max, game_return)
+        self.episodes += len(episodes)
+        self.agent_steps += self._spec.unroll_length
+        return episodes
+
+    def updated(self, batch: Batch, learned: Mapping[str, torch.Tensor]) -> None:
+        """Count one update, and how old the policies were that its fresh unrolls came from."""
+        versions = self._spec.array(batch.rows.numpy()[batch.fresh], "weight_version")
+        self._lags.extend((self.updates - versions).tolist())
+        self.updates += 1
+        figures = torch.stack([figure.double() for figure in learned.values()])
+        self._learned = figures if self._learned is None else self._learned + figures
+        self._learned_names = tuple(learned)
+        self._updates_learned += 1
+
+    def latest(self) -> dict[str, float | None]:
+        """The learner's figures, averaged over the updates of this stretch; empty before its first."""
+        if self._learned is None:
+            return {}
+        means = (self._learned / self._updates_learned).tolist()
+        return dict(zip(self._learned_names, means, strict=True))
+
+    def lag(self) -> tuple[float | None, int | None]:
+        """Mean and maximum, in updates, of the fresh unrolls of this stretch."""
+        return (float(np.mean(self._lags)), max(self._lags)) if self._lags else (None, None)
+
+    def wait_fraction(self) -> float:
+        return self._stage_seconds["wait"] / max(self.seconds - self._stretch_begun, 1e-9)
+
+    def recent_speed(self) -> float:
+        """Agent steps a second over the last calls, for a display."""
+        self._recent_speed.append((self.seconds, self.agent_steps))
+        (first_time, first_steps), (last_time, last_steps) = self._recent_speed[0], self._recent_speed[-1]
+        return (last_steps - first_steps) / max(last_time - first_time, 1e-9)
+
+    def close_stretch(self) -> dict[str, JsonValue]:
+        """All figures of the stretch that ends here, by the names they have in metrics.jsonl."""
+        seconds = self.seconds
+        stretch_seconds = max(seconds - self._stretch_begun, 1e-9)
+        speed = (self.agent_steps - self._stretch_steps) / stretch_seconds
+        lag_mean, lag_max = self.lag()
+        figures: dict[str, JsonValue] = {
+            "time": time.time(),
+            "seconds": seconds,
+            "agent_steps": self.agent_steps,
+            "frames": self.frames,
+            "updates": self.updates,
+            "steps_per_second": speed,
+            "frames_per_second": speed * self._skipped_frames,
+            "episodes": self.episodes,
+            "return_mean_100": self.return_mean,
+            "return_max": self.return_max,
+            "policy_lag_mean": lag_mean,
+            "policy_lag_max": lag_max,
+            "learner_wait_fraction": self.wait_fraction(),
+            "time_shares": {name: value / stretch_seconds for name, value in self._stage_seconds.items()},
+        }
+        figures |= self.latest()
+        self._begin_stretch()
+        return figures

@@ -1,0 +1,133 @@
+"""What a run tells while it goes: the one place that writes reports."""
+
+import time
+from collections.abc import Sequence
+
+import psutil
+
+from agents.console import Console, ReplayFill, Status
+from agents.sinks import JsonValue, Sink
+from replay.protocol import Replay
+from replay.trajectory import Rows
+from workers.pool import WorkerPool
+from workers.progress import Progress
+
+LEARNER_FIGURES = (
+    "policy_loss",
+    "value_loss",
+    "entropy_loss",
+    "policy_cloning_loss",
+    "value_cloning_loss",
+    "total_loss",
+    "entropy",
+    "gradient_norm",
+    "learning_rate",
+)
+
+
+class Reporter:
+    """A report to the sinks every `period` agent steps, and the state of things to the console when that asks for it."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        pool: WorkerPool,
+        replays: Sequence[Replay],
+        sink: Sink,
+        console: Console,
+        *,
+        period: int,
+        max_steps: int,
+        planned_updates: int,
+    ) -> None:
+        self._progress = progress
+        self._pool = pool
+        self._replays = replays
+        self._sink = sink
+        self._console = console
+        self._period = period
+        self._max_steps = max_steps
+        self._planned_updates = planned_updates
+        self._worker_count = pool.alive
+        self._last_report_at = progress.agent_steps
+        self._needed = [0 if replay.is_fresh else len(replay) + replay.missing() for replay in replays]
+        self._memory: dict[str, JsonValue] = {}
+        self._figures: dict[str, float | None] = {}  # of the last stretch that had an update
+
+    def received(self, row: Rows) -> None:
+        for episode in self._progress.received(row):
+            self._sink.episode(episode)
+
+    def tick(self) -> None:
+        """Called in every turn of the training loop; does something only when it is time."""
+        if self._progress.agent_steps - self._last_report_at >= self._period:
+            self.report()
+        now = time.monotonic()
+        if self._console.due(now):
+            self._console.show(self._status(), now)
+
+    def report(self) -> None:
+        """Write one report of what happened since the last one, if anything did."""
+        if self._progress.agent_steps == self._last_report_at:
+            return
+        self._last_report_at = self._progress.agent_steps
+        self._figures = self._progress.latest() or self._figures
+        self._memory = memory_in_use(self._pool.process_ids())
+        report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
+        report = self._progress.close_stretch() | {
+            name: value for name, value in report.items() if name not in self._figures
+        }
+        report["replay_fill"] = {f"{i}_{replay.name}": len(replay) for i, replay in enumerate(self._replays)}
+        report["worker_restarts"] = self._pool.restarts
+        report |= self._memory
+        self._sink.write(report)
+
+    def _status(self) -> Status:
+        progress = self._progress
+        figures = progress.latest() or self._figures
+        if not self._memory:
+            self._memory = memory_in_use(self._pool.process_ids())
+        learner_memory, worker_memory = self._memory["memory_learner_mb"], self._memory["memory_workers_mb"]
+        assert isinstance(learner_memory, float) and isinstance(worker_memory, float)
+        return Status(
+            agent_steps=progress.agent_steps,
+            max_steps=self._max_steps,
+            frames=progress.frames,
+            updates=progress.updates,
+            planned_updates=self._planned_updates,
+            seconds=progress.seconds,
+            steps_per_second=progress.recent_speed(),
+            episodes=progress.episodes,
+            return_mean_100=progress.return_mean,
+            return_last=progress.recent_returns[-1] if progress.recent_returns else None,
+            return_max=progress.return_max,
+            policy_loss=figures.get("policy_loss"),
+            value_loss=figures.get("value_loss"),
+            entropy=figures.get("entropy"),
+            gradient_norm=figures.get("gradient_norm"),
+            learning_rate=figures.get("learning_rate"),
+            policy_lag_mean=progress.lag()[0],
+            replays=[
+                ReplayFill(replay.name, len(replay), replay.capacity, replay.share, needed)
+                for replay, needed in zip(self._replays, self._needed, strict=True)
+            ],
+            filling=any(replay.missing() for replay in self._replays if not replay.is_fresh),
+            learner_wait_fraction=progress.wait_fraction(),
+            workers_alive=self._pool.alive,
+            worker_count=self._worker_count,
+            worker_restarts=self._pool.restarts,
+            memory_mb=learner_memory + worker_memory,
+            starting=progress.agent_steps == 0,
+        )
+
+
+def memory_in_use(worker_ids: Sequence[int]) -> dict[str, JsonValue]:
+    """Megabytes of the learner, and of the workers without what they share with it or with each other."""
+    workers = 0.0
+    for process_id in worker_ids:
+        try:
+            info = psutil.Process(process_id).memory_info()
+        except psutil.NoSuchProcess:  # has died since; the pool will notice
+            continue
+        workers += (info.rss - getattr(info, "shared", 0)) / 1e6
+    return {"memory_learner_mb": psutil.Process().memory_info().rss / 1e6, "memory_workers_mb": workers}

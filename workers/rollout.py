@@ -1,0 +1,97 @@
+"""Stepping a worker's environments with its own copy of the policy, and writing down what happened."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from agents.acting import Actor, ActorState
+from replay.trajectory import Rows, UnrollSpec
+
+
+@dataclass
+class Seat:
+    """One environment, and the uniform numbers that choose its actions."""
+
+    environment: gymnasium.Env[NDArray[np.uint8], Any]
+    environment_id: int
+    uniforms: np.random.Generator
+
+    def __post_init__(self) -> None:
+        self.take_finished_games = self.environment.get_wrapper_attr("take_finished_games")
+        self.finished_games: deque[Any] = deque()
+
+
+class Rollout:
+    """E environments stepped side by side; one forward pass chooses the actions of all of them."""
+
+    def __init__(self, seats: Sequence[Seat], actor: Actor, spec: UnrollSpec) -> None:
+        self._seats = seats
+        self._actor = actor
+        self._spec = spec
+        self._state = ActorState.at_start(len(seats), spec.lstm_size)
+        first = [seat.environment.reset()[0] for seat in seats]
+        self._observations = np.stack(first)  # [E, S, C, H, W]
+        self._network_view = torch.from_numpy(self._observations).flatten(1, 2)  # [E, S*C, H, W], the same memory
+
+    @torch.inference_mode()
+    def collect(self, rows: Rows, weight_version: int) -> None:
+        """Play T steps in each environment and write them to `rows [E, nbytes]`."""
+        unrolls = self._spec.arrays(rows)
+        self._write_head(unrolls, weight_version)
+        for t in range(self._spec.unroll_length):
+            uniforms = torch.tensor([seat.uniforms.random() for seat in self._seats], dtype=torch.float64)
+            decision = self._actor.act(self._network_view, self._state, uniforms)
+            unrolls["actions"][:, t] = decision.actions
+            unrolls["behaviour_logits"][:, t] = decision.logits
+            unrolls["values"][:, t] = decision.values
+            self._state.lstm_state = decision.lstm_state
+            for e, action in enumerate(decision.actions.tolist()):
+                self._step(e, action, unrolls, t)
+
+    def _write_head(self, unrolls: dict[str, NDArray[Any]], weight_version: int) -> None:
+        unrolls["frames"][:, : self._spec.frame_stack] = self._observations
+        unrolls["first_lstm_state"][:] = self._state.lstm_state
+        unrolls["first_action"][:] = self._state.previous_actions
+        unrolls["first_reward"][:] = self._state.previous_rewards
+        unrolls["weight_version"][:] = weight_version
+        unrolls["environment_id"][:] = [seat.environment_id for seat in self._seats]
+
+    def _step(self, e: int, action: int, unrolls: dict[str, NDArray[Any]], t: int) -> None:
+        """One agent step of one environment."""
+        seat = self._seats[e]
+        observation, reward, terminated, truncated, _ = seat.environment.step(action)
+        done = terminated or truncated
+        self._state.previous_actions[e] = action
+        self._state.previous_rewards[e] = float(reward)
+        unrolls["rewards"][e, t] = reward
+        unrolls["dones"][e, t] = done
+        unrolls["bootstraps"][e, t] = self._value_of(e, observation) if truncated and not terminated else 0.0
+        if done:
+            observation, _ = seat.environment.reset()
+            self._state.restart(e)
+        self._observations[e] = observation
+        unrolls["frames"][e, self._spec.frame_stack + t] = observation[-1]
+        self._write_finished_game(seat, unrolls, e, t)
+
+    def _value_of(self, e: int, observation: NDArray[np.uint8]) -> float:
+        """What the acting policy expects from a state that a time limit cut off."""
+        state = ActorState(
+            self._state.lstm_state[e : e + 1],
+            self._state.previous_actions[e : e + 1],
+            self._state.previous_rewards[e : e + 1],
+        )
+        network_view = torch.from_numpy(observation.copy()).flatten(0, 1).unsqueeze(0)
+        return float(self._actor.act(network_view, state, torch.zeros(1)).values)
+
+    def _write_finished_game(self, seat: Seat, unrolls: dict[str, NDArray[Any]], e: int, t: int) -> None:
+        """A step has place for one game; where a reset ended a second one, that waits for the next step."""
+        seat.finished_games.extend(seat.take_finished_games())
+        game_return, game_length = seat.finished_games.popleft() if seat.finished_games else (0.0, 0)
+        unrolls["game_returns"][e, t] = game_return
+        unrolls["game_lengths"][e, t] = game_length

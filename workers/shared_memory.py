@@ -1,0 +1,48 @@
+"""Memory that the learner and its workers see together."""
+
+import mmap
+import os
+import tempfile
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+import numpy as np
+
+from replay.trajectory import Rows
+
+
+class SharedBlock:
+    """`nbytes` zeroed bytes; a spawned child that is handed the block sees the same bytes.
+
+    The block has no name: the system frees it with the last process that holds it, however that process ends. On Linux
+    it is an anonymous memory file, which takes nothing from /dev/shm; elsewhere a temporary file that is deleted already.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._fd = _nameless_file()
+        os.ftruncate(self._fd, nbytes)
+        self.bytes = self._map()
+
+    def _map(self) -> Rows:
+        return np.frombuffer(mmap.mmap(self._fd, self.nbytes), dtype=np.uint8)
+
+    def close(self) -> None:
+        """Hand the block to no more children; the bytes stay for as long as an array shows them."""
+        os.close(self._fd)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"nbytes": self.nbytes, "fd": DupFd(self._fd)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.nbytes = state["nbytes"]
+        self._fd = state["fd"].detach()
+        self.bytes = self._map()
+        os.close(self._fd)
+
+
+def _nameless_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("unrolls", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

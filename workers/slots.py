@@ -1,0 +1,29 @@
+"""Where workers leave their unrolls for the learner."""
+
+from typing import Any
+
+from replay.trajectory import Rows
+from workers.shared_memory import SharedBlock
+
+
+class Slots:
+    """Shared rows `[worker, slot, environment, nbytes]`.
+
+    A slot takes the unrolls of all of a worker's environments over the same T steps. It belongs to the worker while that
+    fills it, then to the learner until it has taken all of them.
+    """
+
+    def __init__(self, workers: int, slots: int, environments: int, nbytes: int) -> None:
+        self._shape = (workers, slots, environments, nbytes)
+        self._block = SharedBlock(workers * slots * environments * nbytes)
+        self.rows: Rows = self._block.bytes.reshape(self._shape)
+
+    def close(self) -> None:
+        self._block.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"shape": self._shape, "block": self._block}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._shape, self._block = state["shape"], state["block"]
+        self.rows = self._block.bytes.reshape(self._shape)

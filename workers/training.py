@@ -1,0 +1,123 @@
+"""Training, from the configuration to the trained weights: all wiring, and the loop."""
+
+import secrets
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from agents.checkpoint import save_weights
+from agents.console import make_console
+from agents.learner import Learner
+from agents.network import flat_weights, make_network, weight_count
+from agents.run_folder import write_json
+from agents.sinks import EpisodesCsvSink, JsonLinesSink, SinkList
+from option_flags import Config
+from replay.mix import BatchMix, make_replays
+from workers.pool import WorkerPool
+from workers.preparation import check_memory, describe_unrolls, header, make_run_folder, prepare_machine, summary
+from workers.progress import Progress
+from workers.reporter import Reporter
+from workers.shared_weights import SharedWeights
+from workers.slots import Slots
+from workers.stop_request import StopRequest
+from workers.worker import MakeEnvironment, Worker
+
+POLL_SECONDS = 0.1  # longest wait before signals, workers and the display are looked after
+
+
+def train(config: Config, make_environment: MakeEnvironment) -> Path:
+    """Train an agent as configured; return the run's folder.
+
+    Everything that can be wrong is looked at before a folder is made or a process is started.
+    """
+    seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
+    config = config.replace_flags(seed=seed)
+    torch.manual_seed(seed)
+    machine = prepare_machine(config)
+    slot_count = 1 if config.run.reproducible else config.workers.slots_per_worker
+    environments = config.workers.envs_per_worker
+    spec = describe_unrolls(config, make_environment)
+    network = make_network(config.network, spec, machine.precision)
+    check_memory(config, spec, machine.worker_count * slot_count * environments)
+    folder = make_run_folder(config)
+    write_json(folder / "config.json", {"options": config.flags(), "machine": machine.described(), "parent": None})
+
+    with ExitStack() as cleanup:
+        console = make_console(config.report.console, config.report.console_period, sys.stdout)
+        sink = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
+        cleanup.callback(sink.close)
+        stop = cleanup.enter_context(StopRequest())
+        console.start(header(config, folder, machine, spec))
+
+        schedule_updates = config.optimizer.lr_scheduler_steps or config.planned_updates
+        learner = Learner(network, spec, config.loss, config.optimizer, schedule_updates, machine.device)
+        weights = SharedWeights(weight_count(network))
+        weights.publish(learner.updates, flat_weights(network))
+        slots = Slots(machine.worker_count, slot_count, environments, spec.nbytes)
+
+        def make_worker(index: int, incarnation: int) -> Worker:
+            return Worker(config, make_environment, seed, index, incarnation, spec, machine.precision, slots, weights)
+
+        pool = WorkerPool(
+            make_worker,
+            slots,
+            console.message,
+            lockstep=config.run.reproducible,
+            silence_limit=config.workers.worker_timeout,
+            restart_budget=config.workers.worker_restart_budget,
+        )
+        cleanup.callback(pool.close)
+        replays = make_replays(config.replay, spec.nbytes, np.random.SeedSequence(seed))
+        mix = BatchMix(replays, spec.nbytes, pin_memory=machine.device.type == "cuda")
+        progress = Progress(spec, environments, config.environment.skipped_frames)
+        reporter = Reporter(
+            progress,
+            pool,
+            replays,
+            sink,
+            console,
+            period=config.report.report_period,
+            max_steps=config.run.environment_max_steps,
+            planned_updates=config.planned_updates,
+        )
+        try:
+            training_loop(config.run.environment_max_steps, pool, mix, learner, weights, progress, reporter, stop)
+        finally:
+            pool.close()
+            save_weights(folder / "weights.pt", network, config, progress.agent_steps, progress.updates)
+            reporter.report()
+            console.close(summary(folder, progress, config.run.environment_max_steps))
+    return folder
+
+
+def training_loop(
+    max_steps: int,
+    source: WorkerPool,
+    mix: BatchMix,
+    learner: Learner,
+    weights: SharedWeights,
+    progress: Progress,
+    reporter: Reporter,
+    stop: StopRequest,
+) -> None:
+    """Drain → add → mix → update → publish → report, until enough steps were learned from or a signal came."""
+    while progress.agent_steps < max_steps and not stop.requested:
+        with progress.stage("wait"):
+            source.wait(POLL_SECONDS if not mix.ready() else 0.0)
+        with progress.stage("drain"):
+            for unroll in source.take(limit=mix.room()):
+                mix.add(unroll)
+                reporter.received(unroll)
+        if mix.ready():
+            with progress.stage("mix"):
+                batch = mix.mix()
+            with progress.stage("update"):
+                learned = learner.update(batch)
+            with progress.stage("publish"):
+                weights.publish(learner.updates, flat_weights(learner.network))
+            progress.updated(batch, learned)
+        with progress.stage("report"):
+            reporter.tick()

@@ -1,0 +1,65 @@
+"""A worker: wait for a free slot, take the newest weights, fill the slot, say so; over and over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cv2
+import gymnasium
+import numpy as np
+import torch
+
+from agents.acting import Actor
+from agents.network import make_network, weight_count
+from option_flags import Config, EnvironmentOptions
+from replay.trajectory import UnrollSpec
+from workers.messages import receive_slot, send_filled
+from workers.rollout import Rollout, Seat
+from workers.shared_weights import NOT_PUBLISHED, SharedWeights
+from workers.slots import Slots
+
+MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]  # spawned workers find it by its name
+
+
+@dataclass(frozen=True)
+class Worker:
+    """All that a worker process is given."""
+
+    config: Config
+    make_environment: MakeEnvironment
+    seed: int
+    index: int
+    incarnation: int  # how many processes held this place before
+    spec: UnrollSpec
+    compute_dtype: torch.dtype
+    slots: Slots
+    weights: SharedWeights
+
+    def run(self, connection: Connection) -> None:
+        torch.set_num_threads(1)
+        cv2.setNumThreads(1)
+        network = make_network(self.config.network, self.spec, self.compute_dtype)
+        flat = torch.zeros(weight_count(network))
+        actor = Actor(network)
+        rollout = Rollout(self._seats(), actor, self.spec)
+        version = NOT_PUBLISHED
+        while True:
+            slot = receive_slot(connection)
+            newest = self.weights.copy_newer(version, flat)
+            if newest != version:
+                actor.load(flat)
+                version = newest
+            rollout.collect(self.slots.rows[self.index, slot], version)
+            send_filled(connection, slot)
+
+    def _seats(self) -> list[Seat]:
+        """The environments, each with random streams that depend on the seed, its number and the incarnation only."""
+        count = self.config.workers.envs_per_worker
+        seats = []
+        for environment_id in range(self.index * count, (self.index + 1) * count):
+            sequence = np.random.SeedSequence((self.seed, environment_id, self.incarnation))
+            game_stream, action_stream = sequence.spawn(2)
+            environment = self.make_environment(self.config.environment, int(game_stream.generate_state(1)[0] >> 1))
+            seats.append(Seat(environment, environment_id, np.random.default_rng(action_stream)))
+        return seats

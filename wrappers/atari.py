@@ -1,0 +1,75 @@
+"""How an Atari environment is put together."""
+
+import difflib
+
+import ale_py
+import gymnasium
+
+from option_flags import EnvironmentOptions, UsageError
+from wrappers.clip_reward import ClipReward
+from wrappers.emulator import Emulator, Frame
+from wrappers.episodic_life import EpisodicLife
+from wrappers.fire_on_reset import FireOnReset
+from wrappers.frame_skip import FrameSkip
+from wrappers.frame_stack import FrameStack
+from wrappers.noop_start import NoopStart
+from wrappers.resize import Resize
+from wrappers.score_keeper import ScoreKeeper
+from wrappers.sticky_actions import StickyActions
+
+ID_ENDING = "NoFrameskip-v4"
+
+gymnasium.register_envs(ale_py)
+
+
+def make_atari(options: EnvironmentOptions, seed: int) -> FrameStack:
+    """The game of `options.env`, ready to learn from; its wrappers in the order in which they are applied.
+
+    Observations are uint8 [frames_stacked, channels, height, width] with 1 channel or, in colour, 3. Beside gymnasium's
+    interface there are `snapshot` and `restore`, and by `get_wrapper_attr` `action_meanings` and `take_finished_games`.
+    """
+    check_atari(options)
+    emulator = Emulator(
+        gymnasium.registry[options.env].kwargs["game"],
+        seed,
+        grayscale=options.grayscaling_frames,
+        max_game_frames=options.max_game_frames,
+    )
+    env: gymnasium.Env[Frame, int] = emulator
+    if options.repeat_action_probability > 0:
+        env = StickyActions(env, options.repeat_action_probability)
+    if options.noop_threshold > 0:
+        env = NoopStart(env, options.noop_threshold)
+    env = FrameSkip(env, options.skipped_frames)
+    if options.resolution != emulator.screen_shape[:2]:
+        env = Resize(env, options.resolution)
+    env = ScoreKeeper(env)
+    if options.episodic_life:
+        env = EpisodicLife(env)
+    if emulator.action_meanings[1] == "FIRE":
+        env = FireOnReset(env)
+    if options.reward_clipping_method != "none":
+        env = ClipReward(env, options.reward_clipping_method)
+    return FrameStack(env, options.frames_stacked)
+
+
+def atari_ids() -> list[str]:
+    """The ids of all games that `make_atari` can make."""
+    return sorted(
+        name
+        for name, spec in gymnasium.registry.items()
+        if name.endswith(ID_ENDING) and spec.entry_point == "ale_py.env:AtariEnv"
+    )
+
+
+def check_atari(options: EnvironmentOptions) -> None:
+    """Raise `UsageError` unless `make_atari` knows the game."""
+    known = atari_ids()
+    if options.env in known:
+        return
+    # Compared without the common ending, which would make all ids look alike.
+    name = options.env.removesuffix(ID_ENDING).lower()
+    games = {game.removesuffix(ID_ENDING).lower(): game for game in known}
+    closest = [games[match] for match in difflib.get_close_matches(name, games, n=3)]
+    hint = f"the closest: {', '.join(closest)}" if closest else "such as PongNoFrameskip-v4"
+    raise UsageError(f"--env must be an Atari game whose id ends in {ID_ENDING} ({hint}), not {options.env!r}.")

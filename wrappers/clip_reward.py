@@ -1,0 +1,37 @@
+"""Rewards of like size in all games."""
+
+import math
+from typing import Any
+
+import gymnasium
+
+from wrappers.emulator import AtariWrapper, Frame
+
+
+def abs_one_sign(reward: float) -> float:
+    return float((reward > 0) - (reward < 0))
+
+
+def abs_one_clamp(reward: float) -> float:
+    return min(max(reward, -1.0), 1.0)
+
+
+def soft_asymmetric(reward: float) -> float:
+    """Losses weigh less than gains, and large rewards little more than middling ones."""
+    squashed = 5.0 * math.tanh(reward / 5.0)
+    return squashed if reward >= 0 else 0.3 * squashed
+
+
+_CLIPPINGS = {clip.__name__: clip for clip in (abs_one_sign, abs_one_clamp, soft_asymmetric)}
+
+
+class ClipReward(AtariWrapper):
+    """Pass each step's reward through the clipping of that name."""
+
+    def __init__(self, env: gymnasium.Env[Frame, int], method: str) -> None:
+        super().__init__(env)
+        self._clip = _CLIPPINGS[method]
+
+    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, self._clip(float(reward)), terminated, truncated, info

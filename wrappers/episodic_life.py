@@ -1,0 +1,52 @@
+"""Lives as episodes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from wrappers.emulator import NOOP, AtariWrapper, Frame
+
+
+class EpisodicLife(AtariWrapper):
+    """End the learner's episode at each lost life; the game goes on after a reset of one agent step of doing nothing.
+
+    A counter that falls to 0 ends nothing by itself: in some games that is the last life still being played, in
+    others the game is over some frames later, and ending it here would make two episodes of one.
+    """
+
+    def __init__(self, env: gymnasium.Env[Frame, int]) -> None:
+        super().__init__(env)
+        self._count_lives: Callable[[], int] = env.get_wrapper_attr("lives")
+        self._lives = 0
+        self._life_lost = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+        """Go on with the game if a life was just lost, else (or with a seed) start a new one."""
+        if self._life_lost and seed is None:
+            observation, _, terminated, truncated, info = self.env.step(NOOP)
+            if terminated or truncated:
+                observation, info = self.env.reset(options=options)
+        else:
+            observation, info = self.env.reset(seed=seed, options=options)
+        self._life_lost = False
+        self._lives = self._count_lives()
+        return observation, info
+
+    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        lives = self._count_lives()
+        self._life_lost = 0 < lives < self._lives and not (terminated or truncated)
+        self._lives = lives
+        return observation, float(reward), terminated or self._life_lost, truncated, info
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "lives": self._lives,
+            "life_lost": self._life_lost,
+            "inner": self.env.get_wrapper_attr("snapshot")(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._lives, self._life_lost = state["lives"], state["life_lost"]
+        self.env.get_wrapper_attr("restore")(state["inner"])

@@ -1,0 +1,53 @@
+"""The last few frames as one observation."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from wrappers.emulator import AtariWrapper, Frame
+
+
+class FrameStack(AtariWrapper):
+    """Observations [frames, channels, height, width], the newest frame last; a reset repeats its frame.
+
+    Takes frames [height, width] or [height, width, 3]. Each observation is a new array that belongs to the caller.
+    """
+
+    def __init__(self, env: gymnasium.Env[Frame, int], frames: int) -> None:
+        super().__init__(env)
+        shape = env.observation_space.shape
+        if shape is None:
+            raise TypeError("FrameStack needs an environment whose observations have one fixed shape.")
+        channels = shape[2] if len(shape) == 3 else 1
+        self._frames: Frame = np.zeros((frames, channels, *shape[:2]), np.uint8)
+        self.observation_space = Box(0, 255, self._frames.shape, np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+        frame, info = self.env.reset(seed=seed, options=options)
+        self._frames[:] = _channels_first(frame)
+        return self._frames.copy(), info
+
+    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+        frame, reward, terminated, truncated, info = self.env.step(action)
+        self._frames[:-1] = self._frames[1:]
+        self._frames[-1] = _channels_first(frame)
+        return self._frames.copy(), float(reward), terminated, truncated, info
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that the environment is made of, in plain values and bytes; each wrapper with a state holds the next.
+
+        The emulator cannot bring its screen back, hence the frames.
+        """
+        return {"frames": self._frames.tobytes(), "inner": self.env.get_wrapper_attr("snapshot")()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where the snapshot was taken, in an environment made with the same options and any seed."""
+        self._frames[:] = np.frombuffer(state["frames"], np.uint8).reshape(self._frames.shape)
+        self.env.get_wrapper_attr("restore")(state["inner"])
+
+
+def _channels_first(frame: Frame) -> Frame:
+    """A view [channels, height, width] of [height, width] or [height, width, channels]."""
+    return frame[None] if frame.ndim == 2 else frame.transpose(2, 0, 1)

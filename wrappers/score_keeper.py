@@ -1,0 +1,60 @@
+"""Scores of whole games."""
+
+from typing import Any, NamedTuple
+
+import gymnasium
+
+from wrappers.emulator import AtariWrapper, Frame
+
+
+class FinishedGame(NamedTuple):
+    """The unclipped return of a game played to its end or to the time limit, and its length in agent steps."""
+
+    return_: float
+    length: int
+
+
+class ScoreKeeper(AtariWrapper):
+    """Add up each game's rewards and agent steps, those that the resets of the wrappers around it make included.
+
+    It stands inside of what ends episodes at a lost life and of what clips rewards, so it sees neither. The frames of a
+    random start come before the first agent step and do not count. A game that is reset before its end is forgotten.
+    """
+
+    def __init__(self, env: gymnasium.Env[Frame, int]) -> None:
+        super().__init__(env)
+        self._return = 0.0
+        self._length = 0
+        self._finished: list[FinishedGame] = []
+
+    def take_finished_games(self) -> list[FinishedGame]:
+        """The games that ended since this was last called, oldest first."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+        self._return, self._length = 0.0, 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        reward = float(reward)
+        self._return += reward
+        self._length += 1
+        if terminated or truncated:
+            self._finished.append(FinishedGame(self._return, self._length))
+            self._return, self._length = 0.0, 0
+        return observation, reward, terminated, truncated, info
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "return": self._return,
+            "length": self._length,
+            "finished": [list(game) for game in self._finished],
+            "inner": self.env.get_wrapper_attr("snapshot")(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._return, self._length = state["return"], state["length"]
+        self._finished = [FinishedGame(*game) for game in state["finished"]]
+        self.env.get_wrapper_attr("restore")(state["inner"])
