@@ -20,6 +20,8 @@ from workers.slots import Slots
 from workers.worker import Worker
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 2.0  # seconds between two starts of a worker that keeps failing
+KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker,
+KILLS_A_FAILURE = 10  # so that many weigh as much as one end of its own making
 
 _SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
 
@@ -37,7 +39,8 @@ class Place:
     process: BaseProcess | None = None
     connection: Connection | None = None
     incarnation: int = 0
-    failures: int = 0  # ends in a row without a delivered unroll
+    failures: int = 0  # ends of its own making, in a row without a delivered unroll
+    kills: int = 0  # and those that came from outside
     start_at: float = 0.0
     last_sign: float = 0.0
 
@@ -154,7 +157,7 @@ class WorkerPool:
 
     def _filled(self, place: Place, slot: int) -> None:
         place.free_slots.remove(slot)
-        place.failures = 0
+        place.failures = place.kills = 0
         place.last_sign = time.monotonic()
         if not self._lockstep:
             self._delivered.append((place, slot))
@@ -191,20 +194,21 @@ class WorkerPool:
     def _lose(self, place: Place, how: str = "") -> None:
         """Take a worker's place back, and plan its replacement: at once, or later the more often it failed in a row."""
         exit_code = self._reap(place)
+        from_outside = -exit_code in KILLS_FROM_OUTSIDE and not how
         if not how:
             how = (
-                f"was killed by {signal.Signals(-exit_code).name}"
-                if exit_code < 0
-                else f"ended with exit code {exit_code}"
+                f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with code {exit_code}"
             )
         place.incarnation += 1
-        place.failures += 1
-        if place.failures > self._restart_budget:
+        place.failures += not from_outside
+        place.kills += from_outside
+        in_a_row = place.failures + place.kills
+        if place.failures > self._restart_budget or place.kills > KILLS_A_FAILURE * self._restart_budget:
             raise WorkersFailedError(
-                f"worker {place.index} came to nothing {place.failures} times in a row; the last one {how}"
+                f"worker {place.index} ended {in_a_row} times in a row before it delivered anything; the last one {how}"
             )
         self.restarts += 1
-        back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (place.failures - 2)) if place.failures > 1 else 0.0
+        back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (in_a_row - 2)) if in_a_row > 1 else 0.0
         place.start_at = time.monotonic() + back_off
         self._announce(f"worker {place.index} is replaced: it {how}")
 

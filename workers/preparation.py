@@ -108,9 +108,9 @@ def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec) -> 
     ]
 
 
-def summary(folder: Path, progress: Progress, max_steps: int) -> Sequence[str]:
+def summary(folder: Path, progress: Progress) -> Sequence[str]:
     """What a run says of itself at its end."""
-    reached = "finished" if progress.agent_steps >= max_steps else "stopped"
+    reached = "stopped" if progress.unrolls_left else "finished"
     mean = (
         "no game ended" if progress.return_mean is None else f"mean return of the last games {progress.return_mean:.2f}"
     )

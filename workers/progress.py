@@ -19,10 +19,11 @@ STAGES = ("wait", "drain", "mix", "update", "publish", "report")
 class Progress:
     """Counters over the run, and sums over the stretch since the last report."""
 
-    def __init__(self, spec: UnrollSpec, environments_per_worker: int, skipped_frames: int) -> None:
+    def __init__(self, spec: UnrollSpec, environments_per_worker: int, skipped_frames: int, max_steps: int) -> None:
         self._spec = spec
         self._environments_per_worker = environments_per_worker
         self._skipped_frames = skipped_frames
+        self.max_steps = max_steps
         self._begun = time.monotonic()
         self.agent_steps = 0
         self.updates = 0
@@ -44,6 +45,11 @@ class Progress:
     def seconds(self) -> float:
         """Training time."""
         return time.monotonic() - self._begun
+
+    @property
+    def unrolls_left(self) -> int:
+        """How many more unrolls the run is to learn from."""
+        return max(0, -((self.agent_steps - self.max_steps) // self._spec.unroll_length))
 
     @property
     def frames(self) -> int:

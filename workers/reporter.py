@@ -37,7 +37,6 @@ class Reporter:
         console: Console,
         *,
         period: int,
-        max_steps: int,
         planned_updates: int,
     ) -> None:
         self._progress = progress
@@ -46,7 +45,6 @@ class Reporter:
         self._sink = sink
         self._console = console
         self._period = period
-        self._max_steps = max_steps
         self._planned_updates = planned_updates
         self._worker_count = pool.alive
         self._last_report_at = progress.agent_steps
@@ -91,7 +89,7 @@ class Reporter:
         assert isinstance(learner_memory, float) and isinstance(worker_memory, float)
         return Status(
             agent_steps=progress.agent_steps,
-            max_steps=self._max_steps,
+            max_steps=progress.max_steps,
             frames=progress.frames,
             updates=progress.updates,
             planned_updates=self._planned_updates,

@@ -72,7 +72,7 @@ def train(config: Config, make_environment: MakeEnvironment) -> Path:
         cleanup.callback(pool.close)
         replays = make_replays(config.replay, spec.nbytes, np.random.SeedSequence(seed))
         mix = BatchMix(replays, spec.nbytes, pin_memory=machine.device.type == "cuda")
-        progress = Progress(spec, environments, config.environment.skipped_frames)
+        progress = Progress(spec, environments, config.environment.skipped_frames, config.run.environment_max_steps)
         reporter = Reporter(
             progress,
             pool,
@@ -80,21 +80,19 @@ def train(config: Config, make_environment: MakeEnvironment) -> Path:
             sink,
             console,
             period=config.report.report_period,
-            max_steps=config.run.environment_max_steps,
             planned_updates=config.planned_updates,
         )
         try:
-            training_loop(config.run.environment_max_steps, pool, mix, learner, weights, progress, reporter, stop)
+            training_loop(pool, mix, learner, weights, progress, reporter, stop)
         finally:
+            reporter.report()
             pool.close()
             save_weights(folder / "weights.pt", network, config, progress.agent_steps, progress.updates)
-            reporter.report()
-            console.close(summary(folder, progress, config.run.environment_max_steps))
+            console.close(summary(folder, progress))
     return folder
 
 
 def training_loop(
-    max_steps: int,
     source: WorkerPool,
     mix: BatchMix,
     learner: Learner,
@@ -104,11 +102,11 @@ def training_loop(
     stop: StopRequest,
 ) -> None:
     """Drain → add → mix → update → publish → report, until enough steps were learned from or a signal came."""
-    while progress.agent_steps < max_steps and not stop.requested:
+    while progress.unrolls_left and not stop.requested:
         with progress.stage("wait"):
             source.wait(POLL_SECONDS if not mix.ready() else 0.0)
         with progress.stage("drain"):
-            for unroll in source.take(limit=mix.room()):
+            for unroll in source.take(min(mix.room(), progress.unrolls_left)):
                 mix.add(unroll)
                 reporter.received(unroll)
         if mix.ready():

@@ -25,8 +25,9 @@ gymnasium.register_envs(ale_py)
 def make_atari(options: EnvironmentOptions, seed: int) -> FrameStack:
     """The game of `options.env`, ready to learn from; its wrappers in the order in which they are applied.
 
-    Observations are uint8 [frames_stacked, channels, height, width] with 1 channel or, in colour, 3. Beside gymnasium's
-    interface there are `snapshot` and `restore`, and by `get_wrapper_attr` `action_meanings` and `take_finished_games`.
+    Observations are uint8 [frames_stacked, channels, height, width] with 1 channel or, in colour, 3.
+    Beyond gymnasium's interface there are `snapshot` and `restore`; `get_wrapper_attr` reaches `action_meanings`
+    and `take_finished_games`.
     """
     check_atari(options)
     emulator = Emulator(

@@ -43,7 +43,6 @@ class ScoreKeeper(AtariWrapper):
         self._length += 1
         if terminated or truncated:
             self._finished.append(FinishedGame(self._return, self._length))
-            self._return, self._length = 0.0, 0
         return observation, reward, terminated, truncated, info
 
     def snapshot(self) -> dict[str, Any]:

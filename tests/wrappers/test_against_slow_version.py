@@ -163,11 +163,11 @@ def test_whole_games(game: str, lives: int) -> None:
     ("game", "changed"),
     [
         ("Breakout", {"grayscaling_frames": False}),
-        ("SpaceInvaders", {"grayscaling_frames": False, "frame_scale_resolution": "210,160"}),
+        ("SpaceInvaders", {"grayscaling_frames": False, "frame_scale_resolution": "210,160", "max_game_frames": 800}),
         ("Breakout", {"frame_scale_resolution": "210,160"}),
         ("Carnival", {"frame_scale_resolution": "60,100", "max_game_frames": 900}),
         ("Breakout", {"skipped_frames": 1, "frames_stacked": 1}),
-        ("SpaceInvaders", {"skipped_frames": 2, "frames_stacked": 3}),
+        ("SpaceInvaders", {"skipped_frames": 2, "frames_stacked": 3, "max_game_frames": 800}),
         ("Seaquest", {"skipped_frames": 7, "frames_stacked": 5}),
         ("Breakout", {"noop_threshold": 0}),
         ("SpaceInvaders", {"repeat_action_probability": 0.25}),

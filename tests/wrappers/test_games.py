@@ -5,6 +5,7 @@ import pytest
 
 from option_flags import EnvironmentOptions, UsageError
 from wrappers.atari import atari_ids, check_atari, make_atari
+from wrappers.emulator import Emulator
 
 
 def test_there_are_all_sixty_two_games() -> None:
@@ -12,24 +13,25 @@ def test_there_are_all_sixty_two_games() -> None:
     assert {"PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "QbertNoFrameskip-v4"} <= set(atari_ids())
 
 
-@pytest.mark.parametrize("name", atari_ids())
-def test_every_game_can_be_played(name: str) -> None:
-    env = make_atari(EnvironmentOptions(env=name, noop_threshold=3), seed=0)
-    meanings = env.get_wrapper_attr("action_meanings")
-    assert meanings[0] == "NOOP"
-    assert getattr(env.action_space, "n", None) == len(meanings)
-    observation, _ = env.reset()
-    assert observation.shape == (4, 1, 84, 84)
-    for action in range(len(meanings)):
-        observation, _, terminated, truncated, _ = env.step(action)
-        assert env.observation_space.contains(observation)
-        assert (terminated, truncated) == (False, False)
-
-
 def test_options_reach_the_emulator() -> None:
     ale = make_atari(EnvironmentOptions(max_game_frames=1234), seed=0).get_wrapper_attr("ale")
     assert ale.getInt("max_num_frames_per_episode") == 1234
     assert ale.getFloat("repeat_action_probability") == 0  # ALE's default is 0.25
+
+
+def test_a_game_over_at_the_very_frame_of_the_limit_is_over_and_not_cut_off() -> None:
+    def play(limit: int) -> tuple[int, bool, bool]:
+        emulator = Emulator("space_invaders", 0, grayscale=True, max_game_frames=limit)
+        emulator.reset()
+        frames, terminated, truncated = 0, False, False
+        while not (terminated or truncated):
+            _, _, terminated, truncated, _ = emulator.step(0)
+            frames += 1
+        return frames, terminated, truncated
+
+    length, *_ = play(limit=20_000)
+    assert play(length) == (length, True, False)
+    assert play(length - 1) == (length - 1, False, True)
 
 
 def test_the_screen_can_be_watched() -> None:

@@ -61,6 +61,7 @@ def test_in_the_middle_of_a_life(game: str, steps: int) -> None:
     play(env, actions[:steps])
     other = restored(options, env.snapshot())
     assert play(other, actions[steps:]) == play(env, actions[steps:])
+    assert other.snapshot() == env.snapshot()
 
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout", "Qbert"])
@@ -106,11 +107,18 @@ def test_an_environment_that_has_already_played_forgets_it() -> None:
 
 
 @pytest.mark.parametrize("name", atari_ids())
-def test_every_game_goes_on(name: str) -> None:
+def test_every_game_can_be_played_and_goes_on(name: str) -> None:
     options = EnvironmentOptions(env=name, repeat_action_probability=0.25)
     env = make_atari(options, seed=1)
-    actions = np.random.default_rng(8).integers(0, len(env.get_wrapper_attr("action_meanings")), 60).tolist()
-    env.reset()
-    play(env, actions[:20])
+    meanings = env.get_wrapper_attr("action_meanings")
+    assert meanings[0] == "NOOP"
+    assert getattr(env.action_space, "n", None) == len(meanings)
+    observation, _ = env.reset()
+    assert observation.shape == (4, 1, 84, 84)
+    assert env.observation_space.contains(observation)
+
+    every_action = list(range(len(meanings)))
+    play(env, every_action)
     other = restored(options, env.snapshot())
-    assert play(other, actions[20:]) == play(env, actions[20:])
+    actions = np.random.default_rng(8).integers(0, len(meanings), 30).tolist()
+    assert play(other, actions) == play(env, actions)

@@ -1,0 +1,237 @@
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from agents.vtrace import VTrace, trusted_states, vtrace
+from tests.agents.slow_policy import Array, kl, probabilities
+
+FIELDS = ("log_ratios", "discounts", "rewards", "values", "bootstrap_value")
+
+
+class Steps(NamedTuple):
+    """Input of V-trace, as numpy arrays."""
+
+    log_ratios: Array
+    discounts: Array
+    rewards: Array
+    values: Array
+    bootstrap_value: Array
+
+    def vtrace(self, rho_bar: float, c_bar: float, trace_lambda: float, trusted: NDArray[Any] | None = None) -> VTrace:
+        tensors = {name: torch.tensor(array) for name, array in self._asdict().items()}
+        mask = None if trusted is None else torch.tensor(trusted)
+        return vtrace(**tensors, rho_bar=rho_bar, c_bar=c_bar, trace_lambda=trace_lambda, trusted=mask)
+
+
+def random_steps(rng: np.random.Generator, steps: int, batch: int, gamma: float = 0.9, end: float = 0.2) -> Steps:
+    return Steps(
+        log_ratios=rng.normal(0, 1, (steps, batch)),
+        discounts=np.where(rng.random((steps, batch)) < end, 0.0, gamma),
+        rewards=rng.normal(0, 1, (steps, batch)),
+        values=rng.normal(0, 2, (steps, batch)),
+        bootstrap_value=rng.normal(0, 2, batch),
+    )
+
+
+def product(factors: Array) -> float:
+    result = 1.0
+    for factor in factors:
+        result *= float(factor)
+    return result
+
+
+def slow_targets(  # one sum for each state, as the paper writes it (its equation 1)
+    steps: Steps, rho_bar: float, c_bar: float, trace_lambda: float, trusted: NDArray[np.bool_]
+) -> Array:
+    length, batch = steps.values.shape
+    targets = np.zeros((length, batch))
+    for b in range(batch):
+        ratio, discount, mask = np.exp(steps.log_ratios[:, b]), steps.discounts[:, b], trusted[:, b].astype(float)
+        rho, c = np.minimum(rho_bar, ratio), trace_lambda * np.minimum(c_bar, ratio)
+        value = np.append(steps.values[:, b], steps.bootstrap_value[b])
+        for s in range(length):
+            targets[s, b] = value[s]
+            for t in range(s, length):
+                delta = rho[t] * (steps.rewards[t, b] + discount[t] * value[t + 1] - value[t])
+                targets[s, b] += product(discount[s:t] * c[s:t] * mask[s:t]) * mask[t] * delta
+    return targets
+
+
+def slow_advantages(steps: Steps, targets: Array, rho_bar: float) -> Array:
+    length, batch = steps.values.shape
+    advantages = np.zeros((length, batch))
+    for t, b in np.ndindex(length, batch):
+        next_target = targets[t + 1, b] if t + 1 < length else steps.bootstrap_value[b]
+        rho = min(rho_bar, float(np.exp(steps.log_ratios[t, b])))
+        advantages[t, b] = rho * (steps.rewards[t, b] + steps.discounts[t, b] * next_target - steps.values[t, b])
+    return advantages
+
+
+@settings(deadline=None)
+@given(
+    steps=st.integers(1, 7),
+    batch=st.integers(1, 3),
+    rho_bar=st.sampled_from([0.7, 1.0, 2.5]),
+    c_part=st.sampled_from([0.3, 1.0]),
+    trace_lambda=st.sampled_from([0.0, 0.8, 1.0]),
+    masked=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_targets_and_advantages_are_the_sums_of_the_papers(
+    steps: int, batch: int, rho_bar: float, c_part: float, trace_lambda: float, masked: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    data = random_steps(rng, steps, batch)
+    trusted = rng.random((steps, batch)) < 0.7 if masked else np.ones((steps, batch), bool)
+    c_bar = rho_bar * c_part
+    result = data.vtrace(rho_bar, c_bar, trace_lambda, trusted if masked else None)
+    targets = slow_targets(data, rho_bar, c_bar, trace_lambda, trusted)
+    np.testing.assert_allclose(result.targets, targets, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result.advantages, slow_advantages(data, targets, rho_bar), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result.ratios, np.exp(data.log_ratios), rtol=1e-12)
+
+
+def test_single_precision_is_kept_and_close() -> None:
+    data = random_steps(np.random.default_rng(0), 20, 8)
+    tensors = {name: torch.tensor(array).float() for name, array in data._asdict().items()}
+    single = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=0.95)
+    assert {tensor.dtype for tensor in single} == {torch.float32}
+    targets = slow_targets(data, 1.0, 1.0, 0.95, np.ones((20, 8), bool))
+    np.testing.assert_allclose(single.targets, targets, rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(steps=st.integers(1, 8), seed=st.integers(0, 2**31))
+def test_on_policy_without_lambda_targets_are_n_step_returns(steps: int, seed: int) -> None:
+    data = random_steps(np.random.default_rng(seed), steps, 2)
+    data = data._replace(log_ratios=np.zeros((steps, 2)))
+    result = data.vtrace(rho_bar=1.0, c_bar=1.0, trace_lambda=1.0)
+    for s, b in np.ndindex(steps, 2):
+        expected, discount = 0.0, 1.0
+        for t in range(s, steps):
+            expected += discount * data.rewards[t, b]
+            discount *= float(data.discounts[t, b])
+        expected += discount * data.bootstrap_value[b]
+        np.testing.assert_allclose(result.targets[s, b], expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(result.advantages[s, b], expected - data.values[s, b], rtol=1e-9, atol=1e-9)
+
+
+def test_nothing_crosses_the_end_of_an_episode() -> None:
+    rng = np.random.default_rng(0)
+    data, other = random_steps(rng, 9, 2, end=0.0), random_steps(rng, 9, 2, end=0.0)
+    data.discounts[4] = 0
+    for array, replacement in zip(data[:4], other[:4], strict=True):
+        replacement[:5] = array[:5]
+    before, after = data.vtrace(1.5, 1.0, 0.9), other.vtrace(1.5, 1.0, 0.9)
+    for first, second in zip(before, after, strict=True):
+        assert torch.equal(first[:5], second[:5])
+        assert not torch.isclose(first[5:], second[5:]).any()
+
+
+def test_an_untrusted_state_keeps_its_value_and_stops_the_trace() -> None:
+    rng = np.random.default_rng(0)
+    data, other = random_steps(rng, 9, 2, end=0.0), random_steps(rng, 9, 2, end=0.0)
+    trusted = np.ones((9, 2), bool)
+    trusted[4] = False
+    for array, replacement in zip(data[:4], other[:4], strict=True):
+        replacement[:4] = array[:4]
+    other.values[4] = data.values[4]  # the state itself still stands in for what comes after it
+    before, after = data.vtrace(1.5, 1.0, 0.9, trusted), other.vtrace(1.5, 1.0, 0.9, trusted)
+    assert torch.equal(before.targets[:5], after.targets[:5])
+    assert torch.equal(before.advantages[:4], after.advantages[:4])
+    np.testing.assert_array_equal(before.targets[4], data.values[4])
+    assert not torch.isclose(before.targets[:4], data.vtrace(1.5, 1.0, 0.9).targets[:4]).any()
+
+
+def test_a_mask_that_trusts_all_is_no_mask() -> None:
+    data = random_steps(np.random.default_rng(1), 6, 3)
+    for masked, unmasked in zip(data.vtrace(2, 1, 0.9, np.ones((6, 3), bool)), data.vtrace(2, 1, 0.9), strict=True):
+        assert torch.equal(masked, unmasked)
+
+
+def test_ratios_beyond_all_bounds_leave_finite_targets() -> None:
+    data = random_steps(np.random.default_rng(0), 4, 2)
+    data.log_ratios[:] = [[1e4, -1e4]] * 4
+    result = data.vtrace(1.0, 1.0, 1.0)
+    assert torch.isfinite(result.targets).all() and torch.isfinite(result.advantages).all()
+    np.testing.assert_array_equal(result.targets[:, 1], data.values[:, 1])
+
+
+def test_inputs_stay_as_they_are_and_outputs_carry_no_gradient() -> None:
+    data = random_steps(np.random.default_rng(0), 4, 2)
+    tensors = {name: torch.tensor(array, requires_grad=True) for name, array in data._asdict().items()}
+    result = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0)
+    assert not any(tensor.requires_grad for tensor in result)
+    for name, array in data._asdict().items():
+        np.testing.assert_array_equal(tensors[name].detach(), array)
+
+
+def steps_with_shape(name: str, shape: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    tensors = {field: torch.zeros(4, 3) for field in FIELDS[:4]} | {"bootstrap_value": torch.zeros(3)}
+    tensors["trusted"] = torch.ones(4, 3, dtype=torch.bool)
+    tensors[name] = torch.zeros(shape, dtype=tensors[name].dtype)
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [(name, shape) for name in FIELDS[:4] for shape in ((3, 4), (4,), (4, 1), (4, 3, 1), (5, 3))]
+    + [("bootstrap_value", shape) for shape in ((4,), (1,), (), (3, 1), (1, 3))]
+    + [("trusted", shape) for shape in ((4,), (4, 1), (5, 3))],
+)
+def test_wrong_shapes_are_refused(name: str, shape: tuple[int, ...]) -> None:
+    good = {"rho_bar": 1.0, "c_bar": 1.0, "trace_lambda": 1.0}
+    vtrace(**steps_with_shape("rewards", (4, 3)), **good)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"must be \["):
+        vtrace(**steps_with_shape(name, shape), **good)  # type: ignore[arg-type]
+
+
+def test_steps_without_a_batch_are_refused() -> None:
+    tensors = {name: torch.zeros(4) for name in FIELDS[:4]} | {"bootstrap_value": torch.zeros(())}
+    with pytest.raises(ValueError, match=r"must be \[T, B\]"):
+        vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0)
+
+
+def test_rho_bar_below_c_bar_is_refused() -> None:
+    data = random_steps(np.random.default_rng(0), 2, 2)
+    with pytest.raises(ValueError, match="must not be below c_bar"):
+        data.vtrace(rho_bar=0.9, c_bar=1.0, trace_lambda=1.0)
+
+
+@pytest.mark.parametrize("rho_bar", [0.4, 1.0, 2.0])
+def test_states_are_trusted_where_the_policy_is_near_the_one_that_vtrace_estimates(rho_bar: float) -> None:
+    rng = np.random.default_rng(0)
+    target = rng.normal(0, 1.5, (30, 4, 5))
+    behaviour = target + rng.normal(0, 1.0, (30, 4, 5))
+    divergence = np.zeros((30, 4))
+    for place in np.ndindex(30, 4):
+        pi, mu = probabilities(target[place]), probabilities(behaviour[place])
+        implied = np.minimum(rho_bar * mu, pi)
+        divergence[place] = kl(pi, implied / implied.sum())
+    for quantile in (0.2, 0.5, 0.9):
+        threshold = float(np.quantile(divergence, quantile))  # between two of the 120 figures
+        trusted = trusted_states(torch.from_numpy(target), torch.from_numpy(behaviour), rho_bar, threshold)
+        assert trusted.dtype == torch.bool
+        np.testing.assert_array_equal(trusted, divergence < threshold)
+
+
+def test_all_states_are_trusted_on_policy() -> None:
+    logits = torch.randn(5, 4, 6, generator=torch.Generator().manual_seed(0)) * 3
+    assert trusted_states(logits, logits, 1.0, 1e-5).all()
+
+
+def test_an_action_that_the_acting_policy_never_took_makes_a_state_untrusted() -> None:
+    target, behaviour = torch.zeros(1, 1, 2), torch.tensor([[[0.0, -1e4]]])
+    assert not trusted_states(target, behaviour, 1.0, 0.5).any()
+    # The other way round V-trace estimates the target policy itself: nothing is missing.
+    assert trusted_states(behaviour, target, 2.0, 1e-5).all()
+
+
+def test_trust_carries_no_gradient() -> None:
+    logits = torch.randn(2, 2, 3, requires_grad=True)
+    assert not trusted_states(logits, logits.detach() + 1, 1.0, 0.3).requires_grad

@@ -1,0 +1,52 @@
+"""Catch: a game small enough to be learned within seconds, in pictures like any other."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from option_flags import EnvironmentOptions
+from wrappers.frame_stack import FrameStack
+from wrappers.score_keeper import ScoreKeeper
+
+CELLS = 6  # the board's width and height
+CELL = 6  # pixels
+
+Picture = NDArray[np.uint8]
+
+
+class Catch(gymnasium.Env[Picture, int]):
+    """A ball falls one cell a step from a random column; the paddle on the bottom row moves left, stays or moves right.
+
+    Catching the ball gives +1, missing it −1; either ends the game after CELLS − 1 steps.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.observation_space = gymnasium.spaces.Box(0, 255, (CELLS * CELL, CELLS * CELL), np.uint8)
+        self.action_space = gymnasium.spaces.Discrete(3)  # type: ignore[assignment]
+        self._rng = np.random.default_rng(seed)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Picture, dict[str, Any]]:
+        self._row, self._column = 0, int(self._rng.integers(CELLS))
+        self._paddle = CELLS // 2
+        return self._picture(), {}
+
+    def step(self, action: int) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
+        self._paddle = min(max(self._paddle + action - 1, 0), CELLS - 1)
+        self._row += 1
+        landed = self._row == CELLS - 1
+        reward = (1.0 if self._column == self._paddle else -1.0) if landed else 0.0
+        return self._picture(), reward, landed, False, {}
+
+    def _picture(self) -> Picture:
+        board = np.zeros((CELLS, CELLS), np.uint8)
+        board[-1, self._paddle] = 128
+        board[self._row, self._column] = 255
+        return board.repeat(CELL, 0).repeat(CELL, 1)
+
+
+def make_catch(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, Any]:
+    return FrameStack(ScoreKeeper(Catch(seed)), options.frames_stacked)

@@ -1,0 +1,191 @@
+import json
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from option_flags import ReplayOptions
+from replay.mix import BatchMix, make_replays
+from tests.replay.numbered_rows import NBYTES, numbers, row, through_a_file
+
+
+class Entry(NamedTuple):
+    type: str
+    capacity: int
+    share: int
+
+
+def options_of(entries: list[Entry], fill_in: float) -> ReplayOptions:
+    batch_size = sum(entry.share for entry in entries)
+    parameters = [{"type": e.type, "capacity": e.capacity, "sample_ratio": e.share / batch_size} for e in entries]
+    options = ReplayOptions(
+        batch_size=batch_size, replay_parameters=json.dumps(parameters), training_fill_in_factor=fill_in
+    )
+    assert options.shares == tuple(entry.share for entry in entries)
+    return options
+
+
+def mix_of(entries: list[Entry], fill_in: float = 0.0, seed: int = 0) -> BatchMix:
+    replays = make_replays(options_of(entries, fill_in), NBYTES, np.random.SeedSequence(seed))
+    return BatchMix(replays, NBYTES, pin_memory=False)
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> list[Entry]:
+    """Any replays that the options allow: queues all have one share, others hold their share at least."""
+    queue_share = draw(st.integers(1, 5))
+    queues = [Entry("queue", capacity, queue_share) for capacity in draw(st.lists(st.integers(1, 12), max_size=2))]
+    others = [
+        Entry("standard", share + more, share)
+        for share, more in draw(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 15)), max_size=3))
+    ]
+    entries = [*queues, *others] or [Entry("queue", draw(st.integers(1, 12)), queue_share)]
+    return draw(st.permutations(entries))
+
+
+FILL_IN = st.sampled_from([0.0, 0.1, 0.5, 1.0])
+SEEDS = st.integers(0, 2**31 - 1)
+
+
+@settings(deadline=None)
+@given(configurations(), FILL_IN, SEEDS)
+def test_every_batch_has_the_exact_shares_and_nothing_stands_still(
+    entries: list[Entry], fill_in: float, seed: int
+) -> None:
+    """The training loop with workers of random speed, against a slow account of who must hold what."""
+    mix = mix_of(entries, fill_in)
+    rng = np.random.default_rng(seed)
+    batch_size = sum(entry.share for entry in entries)
+    added, updates, opened_at = 0, 0, None
+    while updates < 6:
+        assert mix.room() > 0 or mix.ready(), "the workers wait for the learner and the learner for the workers"
+        for _ in range(int(rng.integers(0 if mix.ready() else 1, mix.room() + 1))):
+            if opened_at is None and not mix.filling:
+                opened_at = added
+            mix.add(row(added))
+            added += 1
+        if not mix.ready():
+            continue
+        batch = mix.mix()
+        start = 0
+        for entry in entries:
+            part = numbers(batch.rows.numpy()[start : start + entry.share])
+            assert batch.fresh[start : start + entry.share].tolist() == [entry.type == "queue"] * entry.share
+            start += entry.share
+            if entry.type == "queue":
+                assert opened_at is not None
+                first = opened_at + updates * entry.share
+                assert part == list(range(first, first + entry.share))
+            else:
+                assert len(set(part)) == entry.share
+                assert all(max(0, added - entry.capacity) <= number < added for number in part)
+        assert start == batch_size == len(batch.rows) == len(batch.fresh)
+        updates += 1
+
+
+@settings(deadline=None)
+@given(configurations(), FILL_IN)
+def test_room_may_be_used_up_to_the_last_and_then_an_update_is_due(entries: list[Entry], fill_in: float) -> None:
+    mix = mix_of(entries, fill_in)
+    added = 0
+    for _ in range(4):
+        while mix.room():
+            for _ in range(mix.room()):
+                mix.add(row(added))
+                added += 1
+        assert mix.ready()
+        mix.mix()
+
+
+@settings(deadline=None, max_examples=40)
+@given(configurations(), FILL_IN, SEEDS, st.integers(0, 40))
+def test_a_loaded_mix_goes_on_like_the_saved_one(entries: list[Entry], fill_in: float, seed: int, steps: int) -> None:
+    saved, loaded = mix_of(entries, fill_in, seed=1), mix_of(entries, fill_in, seed=2)
+
+    def play(*mixes: BatchMix, first: int, steps: int, rng: np.random.Generator) -> list[list[int]]:
+        batches = []
+        for number in range(first, first + steps):
+            if mixes[0].ready() and (mixes[0].room() == 0 or rng.random() < 0.5):
+                drawn = [numbers(mix.mix().rows.numpy()) for mix in mixes]
+                assert all(part == drawn[0] for part in drawn)
+                batches.append(drawn[0])
+            for mix in mixes:
+                mix.add(row(number))
+            assert len({(mix.room(), mix.ready(), mix.filling) for mix in mixes}) == 1
+        return batches
+
+    rng = np.random.default_rng(seed)
+    play(saved, first=0, steps=steps, rng=rng)
+    loaded.load_state_dict(through_a_file(saved.state_dict()))
+    assert play(saved, loaded, first=steps, steps=80, rng=rng)
+
+
+def test_the_queue_opens_when_the_others_hold_enough() -> None:
+    mix = mix_of([Entry("queue", 4, 2), Entry("standard", 10, 2), Entry("standard", 6, 3)], fill_in=0.5)
+    queue = mix.replays[0]
+    for number in range(5):
+        assert mix.filling and not mix.ready()
+        assert (len(queue), mix.room()) == (0, 5 - number)
+        mix.add(row(number))
+    assert not mix.filling and not mix.ready()
+    assert (len(queue), mix.room(), [len(other) for other in mix.replays[1:]]) == (0, 4, [5, 5])
+    mix.add(row(5))
+    assert not mix.ready()
+    mix.add(row(6))
+    assert mix.ready() and mix.room() == 2
+    assert numbers(mix.mix().rows.numpy())[:2] == [5, 6]
+    assert not mix.ready() and mix.room() == 4
+
+
+@pytest.mark.parametrize(
+    ("fill_in", "capacity", "share", "held"),
+    [(0.0, 50, 4, 4), (0.1, 50, 2, 5), (0.1, 50, 8, 8), (1.0, 7, 2, 7), (0.29, 100, 2, 29), (0.25, 10, 1, 3)],
+)
+def test_others_hold_their_share_and_the_fill_in_part_of_their_capacity(
+    fill_in: float, capacity: int, share: int, held: int
+) -> None:
+    mix = mix_of([Entry("queue", 1, 1), Entry("standard", capacity, share)], fill_in)
+    added = 0
+    while mix.filling:
+        mix.add(row(added))
+        added += 1
+    assert added == held
+
+
+@pytest.mark.parametrize(("fill_in", "first"), [(0.0, 5), (0.2, 5), (1.0, 20)])
+def test_without_a_queue_one_update_follows_every_batch_of_new_unrolls(fill_in: float, first: int) -> None:
+    mix = mix_of([Entry("standard", 20, 3), Entry("standard", 9, 2)], fill_in)
+    updated_at = []
+    for added in range(1, 41):
+        assert mix.room() > 0
+        mix.add(row(added))
+        if mix.ready():
+            assert mix.room() == 0
+            batch = mix.mix()
+            assert not batch.fresh.any()
+            updated_at.append(added)
+    assert updated_at == list(range(first, 41, 5))
+
+
+def test_the_fullest_queue_sets_the_room() -> None:
+    mix = mix_of([Entry("queue", 7, 2), Entry("queue", 3, 2)])
+    for number in range(3):
+        assert mix.room() == 3 - number
+        mix.add(row(number))
+    assert mix.room() == 0
+    assert numbers(mix.mix().rows.numpy()) == [0, 1, 0, 1]
+    assert mix.room() == 2
+
+
+def test_replays_draw_from_random_streams_of_their_own() -> None:
+    entries = [Entry("standard", 40, 6), Entry("standard", 40, 6)]
+    batches = []
+    for seed in (0, 0, 1):
+        mix = mix_of(entries, fill_in=1.0, seed=seed)
+        for number in range(40):
+            mix.add(row(number))
+        batches.append(numbers(mix.mix().rows.numpy()))
+    assert batches[0] == batches[1] != batches[2]
+    assert batches[0][:6] != batches[0][6:]

@@ -1,0 +1,51 @@
+"""A worker without environments: it fills slots with numbers that show who wrote them, and whether they are whole."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from replay.trajectory import Rows
+from workers.messages import receive_slot, send_filled
+from workers.slots import Slots
+
+ROW_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class PatternWorker:
+    slots: Slots
+    index: int
+    incarnation: int
+    raise_after: int = -1  # fill so many slots, then raise an exception
+    stop_after: int = -1  # fill so many slots, then stop without a word
+    pause: float = 0.0  # seconds before each slot
+
+    def run(self, connection: Connection) -> None:
+        count = 0
+        while True:
+            slot = receive_slot(connection)
+            if count == self.raise_after:
+                raise ValueError(f"worker {self.index} has had enough")
+            if count == self.stop_after:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(self.pause)
+            for environment, row in enumerate(self.slots.rows[self.index, slot]):
+                write_pattern(row, self.index, self.incarnation, count, environment)
+            send_filled(connection, slot)
+            count += 1
+
+
+def write_pattern(row: Rows, *numbers: int) -> None:
+    row.view(np.int64).reshape(-1, 4)[:] = numbers
+
+
+def read_pattern(row: Rows) -> tuple[int, int, int, int]:
+    """(worker, incarnation, count, environment), after a look at every byte."""
+    numbers = row.view(np.int64).reshape(-1, 4)
+    assert (numbers == numbers[0]).all(), "a torn unroll"
+    worker, incarnation, count, environment = numbers[0].tolist()
+    return worker, incarnation, count, environment

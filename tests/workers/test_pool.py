@@ -1,0 +1,177 @@
+"""Real processes, killed in every way that there is."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import psutil
+import pytest
+
+from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, read_pattern
+from workers.pool import WorkerPool, WorkersFailedError
+from workers.slots import Slots
+
+pytestmark = pytest.mark.timeout(60)
+
+MakePool = Callable[..., tuple[WorkerPool, list[str]]]
+
+
+@pytest.fixture
+def make_pool() -> Iterator[MakePool]:
+    pools = []
+
+    def make(
+        workers: int = 2,
+        slots: int = 2,
+        environments: int = 2,
+        lockstep: bool = False,
+        silence_limit: float = 60.0,
+        restart_budget: int = 10,
+        **behaviour: float,
+    ) -> tuple[WorkerPool, list[str]]:
+        memory = Slots(workers, slots, environments, ROW_BYTES)
+        announced: list[str] = []
+        pool = WorkerPool(
+            partial(PatternWorker, memory, **behaviour),  # type: ignore[arg-type]
+            memory,
+            announced.append,
+            lockstep=lockstep,
+            silence_limit=silence_limit,
+            restart_budget=restart_budget,
+        )
+        pools.append((pool, memory))
+        return pool, announced
+
+    yield make
+    for pool, memory in pools:
+        pool.close()
+        memory.close()
+    # multiprocessing's own resource tracker stays for the life of this process.
+    children = [child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())]
+    assert not children
+
+
+def take(pool: WorkerPool, count: int, limit: int = 3) -> list[tuple[int, int, int, int]]:
+    """The patterns of the next `count` unrolls."""
+    patterns: list[tuple[int, int, int, int]] = []
+    while len(patterns) < count:
+        pool.wait(0.1)
+        patterns.extend(read_pattern(row) for row in pool.take(min(limit, count - len(patterns))))
+    return patterns
+
+
+def test_every_unroll_arrives_once_and_in_order(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, environments=3)
+    patterns = take(pool, 300, limit=2)
+    while len({worker for worker, *_ in patterns}) < 2:  # one may take long to start
+        patterns += take(pool, 30, limit=2)
+    patterns += take(pool, 300, limit=2)
+    assert len(set(patterns)) == len(patterns)
+    for worker in range(2):
+        mine = [(count, environment) for w, _, count, environment in patterns if w == worker]
+        whole = [(count, environment) for count in range(len(mine) // 3 + 1) for environment in range(3)]
+        assert mine == whole[: len(mine)]
+        assert len(mine) > 30
+    assert pool.alive == 2
+    assert not announced
+
+
+def test_a_worker_is_never_further_ahead_than_its_slots(make_pool: MakePool) -> None:
+    pool, _ = make_pool(workers=1, slots=2, environments=1)
+    take(pool, 5)
+    time.sleep(0.3)  # all the time in the world to run ahead
+    pool.wait(0.0)
+    assert len(list(pool.take(100))) == 2
+
+
+def test_killed_workers_are_replaced_and_no_unroll_is_torn(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, pause=0.001)
+    patterns = take(pool, 20)
+    for kill in range(4):
+        os.kill(pool.process_ids()[kill % len(pool.process_ids())], signal.SIGKILL)
+        patterns += take(pool, 20)
+    while pool.alive < 2:
+        pool.wait(0.1)
+    patterns += take(pool, 200)
+    assert len(set(patterns)) == len(patterns)
+    assert pool.restarts == len(announced) == 4
+    assert all("was killed by SIGKILL" in text for text in announced)
+    assert {incarnation for _, incarnation, _, _ in patterns} > {0}
+
+
+def test_an_exception_arrives_with_its_traceback(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1, raise_after=3)
+    patterns = take(pool, 12)
+    assert max(incarnation for _, incarnation, _, _ in patterns) >= 1, "delivering resets the count of failures"
+    assert "Traceback (most recent call last)" in announced[0]
+    assert "ValueError: worker 0 has had enough" in announced[0]
+
+
+def test_a_worker_that_always_fails_ends_the_run_in_one_sentence(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1, raise_after=0, restart_budget=1)
+    with pytest.raises(
+        WorkersFailedError, match="worker 0 ended 2 times in a row before it delivered anything"
+    ) as raised:
+        take(pool, 1)
+    assert "has had enough" in str(raised.value)
+    assert len(announced) == 1
+
+
+def test_kills_from_outside_hardly_count(make_pool: MakePool) -> None:
+    """Killed again and again before it can deliver, a worker is started again and again."""
+    pool, announced = make_pool(workers=1, restart_budget=1)
+    for kill in range(4):
+        while not pool.alive:
+            pool.wait(0.1)
+        os.kill(pool.process_ids()[0], signal.SIGKILL)
+        while len(announced) <= kill:
+            pool.wait(0.1)
+    assert take(pool, 1)[0][:2] == (0, 4)
+    assert len(announced) == 4
+
+
+def test_a_stopped_worker_is_killed_before_its_place_is_given_away(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1, stop_after=1, silence_limit=10.0)
+    take(pool, 2)
+    stopped = psutil.Process(pool.process_ids()[0])
+    pool._silence_limit = 0.2  # only now: starting a process may well take longer
+    while not announced:
+        pool.wait(0.05)
+    pool._silence_limit = 60.0
+    assert not stopped.is_running()
+    assert "no sign of life" in announced[0]
+    assert take(pool, 2)[0][:2] == (0, 1)
+
+
+def test_lockstep_takes_rounds_in_the_order_of_the_places(make_pool: MakePool) -> None:
+    pool, _ = make_pool(workers=3, slots=1, environments=2, lockstep=True)
+    expected = [(w, 0, count, e) for count in range(10) for w in range(3) for e in range(2)]
+    assert take(pool, 60, limit=4) == expected
+
+
+def test_lockstep_workers_play_only_while_the_learner_waits(make_pool: MakePool) -> None:
+    pool, _ = make_pool(workers=2, slots=1, environments=1, lockstep=True)
+    take(pool, 2)
+    time.sleep(0.3)
+    pool.wait(0.0)  # opens the next round; nobody can have played it before
+    assert not list(pool.take(2))
+
+
+def test_lockstep_goes_on_after_a_kill(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
+    take(pool, 4)
+    os.kill(pool.process_ids()[1], signal.SIGKILL)
+    after = take(pool, 8)
+    assert [worker for worker, *_ in after] == [0, 1] * 4
+    assert len(announced) == 1
+
+
+def test_workers_ignore_interrupts(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1)
+    os.kill(pool.process_ids()[0], signal.SIGINT)  # while it starts
+    take(pool, 4)
+    os.kill(pool.process_ids()[0], signal.SIGINT)
+    take(pool, 20)
+    assert not announced

@@ -1,0 +1,113 @@
+"""What a worker writes down, held against the same environments played a second time by hand."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from agents.acting import Actor
+from agents.network import ActorCritic
+from option_flags import EnvironmentOptions
+from replay.trajectory import UnrollSpec, rebuild_stacks
+from tests.catch import CELL, CELLS, make_catch
+from workers.rollout import Rollout, Seat
+
+OPTIONS = EnvironmentOptions(frames_stacked=3)
+STEPS = 7
+
+
+class CutAfterThree(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A time limit."""
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        self.steps = 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, _, info = self.env.step(action)
+        self.steps += 1
+        return observation, reward, terminated, self.steps == 3, info
+
+
+def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[Rollout, UnrollSpec, ActorCritic]:
+    torch.manual_seed(0)
+    spec = UnrollSpec(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size)
+    network = ActorCritic("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size)
+    torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy with opinions
+    return Rollout([seat(e, time_limit) for e in range(environments)], Actor(network), spec), spec, network
+
+
+def seat(environment_id: int, time_limit: bool) -> Seat:
+    game = make_catch(OPTIONS, environment_id)
+    return Seat(CutAfterThree(game) if time_limit else game, environment_id, np.random.default_rng(environment_id))
+
+
+def collect(rollout: Rollout, spec: UnrollSpec, environments: int, version: int) -> dict[str, NDArray[Any]]:
+    rows = np.full((environments, spec.nbytes), 255, np.uint8)
+    rollout.collect(rows, version)
+    return spec.arrays(rows)
+
+
+@pytest.mark.parametrize("lstm_size", [0, 8])
+@pytest.mark.parametrize("time_limit", [False, True])
+def test_unrolls_tell_what_happened(lstm_size: int, time_limit: bool) -> None:
+    rollout, spec, network = make_rollout(2, lstm_size, time_limit)
+    shadows = [seat(e, time_limit).environment for e in range(2)]
+    seen = [shadow.reset()[0] for shadow in shadows]
+    for version in range(3):
+        unroll = collect(rollout, spec, 2, version)
+        stacks = rebuild_stacks(torch.tensor(unroll["frames"]), torch.tensor(unroll["dones"])).numpy()
+        assert unroll["weight_version"].tolist() == [version] * 2
+        assert unroll["environment_id"].tolist() == [0, 1]
+        for e, shadow in enumerate(shadows):
+            for t in range(STEPS):
+                np.testing.assert_array_equal(stacks[e, t], seen[e].reshape(3, 36, 36))
+                seen[e], reward, terminated, truncated, _ = shadow.step(int(unroll["actions"][e, t]))
+                assert unroll["rewards"][e, t] == reward
+                assert unroll["dones"][e, t] == (terminated or truncated)
+                games = shadow.get_wrapper_attr("take_finished_games")()
+                assert unroll["game_lengths"][e, t] == (games[0].length if games else 0)
+                assert unroll["game_returns"][e, t] == (games[0].return_ if games else 0)
+                assert (unroll["bootstraps"][e, t] != 0) == (truncated and not terminated)
+                if truncated and not terminated and not lstm_size:
+                    value = network_value(network, seen[e])
+                    assert unroll["bootstraps"][e, t] == pytest.approx(value, abs=1e-5)
+                if terminated or truncated:
+                    seen[e], _ = shadow.reset()
+            np.testing.assert_array_equal(stacks[e, STEPS], seen[e].reshape(3, 36, 36))
+
+
+def network_value(network: ActorCritic, observation: NDArray[np.uint8]) -> float:
+    with torch.no_grad():
+        features = network.features(torch.from_numpy(observation.reshape(1, 3, 36, 36)))
+        return float(network.value_head(features))
+
+
+def test_memory_before_an_unroll_is_what_the_last_one_left() -> None:
+    rollout, spec, _ = make_rollout(2, lstm_size=8, time_limit=False)
+    first, second = (collect(rollout, spec, 2, 0) for _ in range(2))
+    assert (first["first_action"] == -1).all()
+    assert not first["first_lstm_state"].any()
+    # Games of Catch last five steps: the unroll of seven ends in the middle of the second game.
+    assert second["first_action"].tolist() == first["actions"][:, -1].tolist()
+    assert second["first_reward"].tolist() == first["rewards"][:, -1].tolist()
+    assert second["first_lstm_state"].any(axis=(1, 2)).all()
+
+
+def test_grouping_environments_differently_changes_no_random_stream() -> None:
+    """With a policy that is the same everywhere, actions depend on each environment's own uniform numbers only."""
+
+    def actions(groups: list[list[int]]) -> dict[int, list[int]]:
+        played = {}
+        for group in groups:
+            _, spec, network = make_rollout(1, 0, time_limit=False)
+            torch.nn.init.zeros_(network.policy_head.weight)
+            rollout = Rollout([seat(e, False) for e in group], Actor(network), spec)
+            unroll = collect(rollout, spec, len(group), 0)
+            played |= {e: unroll["actions"][i].tolist() for i, e in enumerate(group)}
+        return played
+
+    assert actions([[0, 1, 2, 3]]) == actions([[0, 2], [1], [3]])

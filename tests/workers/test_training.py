@@ -1,0 +1,217 @@
+"""Training end to end: real processes, real shared memory, a real game of our own that must be learned."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from agents.sinks import read_metrics
+from option_flags import Config
+from tests.catch import make_catch
+from workers.training import train
+
+pytestmark = pytest.mark.timeout(120)
+
+ROOT = Path(__file__).resolve().parents[2]
+# What two equal runs may differ in.
+OF_THE_MACHINE = {
+    "time",
+    "seconds",
+    "steps_per_second",
+    "frames_per_second",
+    "learner_wait_fraction",
+    "time_shares",
+    "memory_learner_mb",
+    "memory_workers_mb",
+}
+
+
+def catch_config(results: Path, **flags: Any) -> Config:
+    small = {"worker_count": 1, "envs_per_worker": 16, "r_f_steps": 10, "batch_size": 16, "frames_stacked": 1}
+    learning = {"gamma": 0.9, "precision": "float32", "seed": 1, "environment_max_steps": 30_000, "report_period": 2000}
+    return Config.from_flags({**small, **learning, "results_dir": str(results), "console": "off", **flags})
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "metrics.jsonl"
+    return [dict(report) for report in read_metrics(path)] if path.exists() else []
+
+
+REPLAYS = {
+    "queue": '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
+    "mixed": '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
+    ' {"type": "standard", "capacity": 100, "sample_ratio": 0.5}]',
+}
+
+
+@pytest.mark.parametrize(("replays", "lstm"), [("queue", False), ("mixed", True)])
+def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
+    """Random play returns −0.7; a policy blind to the ball, whatever it does, stays below 0.4."""
+    steps = 40_000 if lstm else 30_000
+    flags = {"replay_parameters": REPLAYS[replays], "use_lstm": lstm, "lstm_size": 32, "environment_max_steps": steps}
+    folder = train(catch_config(tmp_path, **flags), make_catch)
+    report = reports(folder)
+    assert report[0]["return_mean_100"] < 0.5
+    assert report[-1]["return_mean_100"] > 0.8
+    assert report[-1]["agent_steps"] == steps
+    assert report[-1]["frames"] == 4 * steps
+    fresh = 16 if replays == "queue" else 8
+    filled_first = 0 if replays == "queue" else 10
+    assert report[-1]["updates"] == (steps // 10 - filled_first) // fresh
+    games = (folder / "episodes.csv").read_text().splitlines()
+    assert len(games) == 1 + report[-1]["episodes"] == 1 + steps // 5
+    saved = torch.load(folder / "weights.pt", weights_only=True)
+    assert saved["agent_steps"] == steps
+    assert saved["options"]["seed"] == 1
+
+
+def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
+    flags = {"reproducible": True, "worker_count": 2, "envs_per_worker": 3, "environment_max_steps": 6_000}
+    flags |= {"replay_parameters": REPLAYS["mixed"], "use_lstm": True, "lstm_size": 16, "report_period": 500}
+    first, second = (train(catch_config(tmp_path, **flags), make_catch) for _ in range(2))
+    compared = [
+        [{name: value for name, value in report.items() if name not in OF_THE_MACHINE} for report in reports(folder)]
+        for folder in (first, second)
+    ]
+    assert compared[0] == compared[1]
+    assert len(compared[0]) == 12
+    assert (first / "episodes.csv").read_text() == (second / "episodes.csv").read_text()
+    weights = [torch.load(folder / "weights.pt", weights_only=True)["network"] for folder in (first, second)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_training_outlives_its_workers(tmp_path: Path) -> None:
+    """A worker is killed whenever the run has come a bit further; it goes on to its end."""
+    done = threading.Event()
+    kills = 0
+
+    def kill_workers() -> None:
+        nonlocal kills
+        while not done.wait(0.1):
+            reported = sum(len(reports(folder)) for folder in tmp_path.glob("*"))
+            workers = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+            if reported > 2 * kills and workers:
+                random.choice(workers).kill()
+                kills += 1
+
+    killer = threading.Thread(target=kill_workers)
+    killer.start()
+    try:
+        folder = train(catch_config(tmp_path, worker_count=2, environment_max_steps=20_000), make_catch)
+    finally:
+        done.set()
+        killer.join()
+    last = reports(folder)[-1]
+    assert last["agent_steps"] == 20_000
+    assert kills >= 3
+    assert kills - 1 <= last["worker_restarts"] <= kills
+
+
+def start_main(results: Path, *flags: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "main.py", "--op_mode=train", f"--results_dir={results}", "--console_period=0.2", *flags]
+    small = ["--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5"]
+    return subprocess.Popen(
+        command + small, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if word in line:
+            return
+    raise AssertionError(f"the run ended without a word of {word!r}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_ends_a_run_in_good_order(tmp_path: Path, number: int) -> None:
+    run = start_main(tmp_path)
+    wait_for(run, "entropy 1.")
+    children = psutil.Process(run.pid).children(recursive=True)
+    os.killpg(run.pid, number)
+    out, errors = run.communicate(timeout=20)
+    assert run.returncode == 0, errors
+    assert "Traceback" not in errors + out
+    assert "stopped at" in out
+    assert not psutil.wait_procs(children, timeout=5)[1]
+    (folder,) = tmp_path.iterdir()
+    assert torch.load(folder / "weights.pt", weights_only=True)["updates"] > 0
+    assert reports(folder)
+
+
+@pytest.mark.parametrize("word", ["starting", "entropy 1."])
+def test_no_process_outlives_a_killed_learner(tmp_path: Path, word: str) -> None:
+    run = start_main(tmp_path)
+    wait_for(run, word)
+    children = psutil.Process(run.pid).children(recursive=True)
+    assert children
+    names_before = set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
+    run.kill()
+    run.communicate()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not alive
+    if names_before:
+        assert set(os.listdir("/dev/shm")) == names_before
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--env=PongNoFrameskip-v5", ["--env", "PongNoFrameskip-v4"]),
+        ("--batch_sise=3", ["--batch_size"]),
+        ("--frame_scale_resolution=8,8", ["--frame_scale_resolution", "84,84"]),
+        (
+            '--replay_parameters=[{"type":"standard","capacity":100000000,"sample_ratio":1}]',
+            ["--replay_parameters", "GiB"],
+        ),
+        ("--device=cuda:77", ["--device"]),
+        ("--results_dir=/proc/nowhere", ["--results_dir"]),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path: Path, flag: str, words: list[str]) -> None:
+    results = tmp_path / "results"
+    flags = [flag] if "results_dir" in flag else [flag, f"--results_dir={results}"]
+    ended = subprocess.run(
+        [sys.executable, "main.py", "--op_mode=train", *flags], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1
+    assert all(word in ended.stderr for word in words), ended.stderr
+    assert not results.exists()
+
+
+def test_the_older_command_runs_unchanged(tmp_path: Path) -> None:
+    """Shortened in steps only."""
+    replays = (
+        '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, '
+        '{"type": "standard", "capacity": 1000, "sample_ratio": 0.5}]'
+    )
+    begun = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "main.py", "--op_mode=train", "--env=PongNoFrameskip-v4", "--environment_max_steps=3000"]
+        + ["--batch_size=10", "--r_f_steps=10", "--worker_count=2", "--envs_per_worker=2"]
+        + [f"--replay_parameters={replays}", f"--results_dir={tmp_path}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (folder,) = tmp_path.iterdir()
+    last = reports(folder)[-1]
+    assert last["agent_steps"] == 3000
+    assert last["updates"] == (300 - 100) // 5, (
+        "100 unrolls fill a tenth of the standard replay, then 5 new ones an update"
+    )
+    assert last["replay_fill"] == {"0_queue": 0, "1_standard": 300}
+    assert last["seconds"] < time.monotonic() - begun
