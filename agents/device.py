@@ -61,5 +61,5 @@ def usable_memory() -> int:
 
 
 def learner_threads(device: torch.device) -> int:
-    """CPU threads of the learner: workers keep all cores busy, so it gets by on a part of them, or helps a GPU a little."""
+    """CPU threads of the learner: on a CPU it shares the cores with the workers, beside a GPU it has little to do."""
     return max(1, usable_cores() // 2) if device.type == "cpu" else min(4, usable_cores())

@@ -51,7 +51,7 @@ class Learner:
         unrolls = self._prepare(batch)
         report, total = self._losses(unrolls)
         self._optimizer.zero_grad(set_to_none=True)
-        total.backward()
+        torch.autograd.backward(total)
         clip = self._options.gradient_clip_by_norm_threshold or float("inf")
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         for group in self._optimizer.param_groups:

@@ -181,7 +181,8 @@ def flat_weights(network: nn.Module) -> torch.Tensor:
 def load_flat_weights(network: nn.Module, flat: torch.Tensor) -> None:
     """The inverse of `flat_weights`, into whatever dtype and layout the network has."""
     parameters = list(network.parameters())
-    for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+    parts = torch.split(flat, [parameter.numel() for parameter in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
         parameter.copy_(part.view(parameter.shape))
 
 

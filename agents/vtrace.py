@@ -1,4 +1,4 @@
-"""V-trace (Espeholt et al. 2018, arXiv 1802.01561) with the trust mask of LASER (Schmitt et al. 2019, arXiv 1909.11583)."""
+"""V-trace (Espeholt et al. 2018, arXiv 1802.01561) with the mask of LASER (Schmitt et al. 2019, arXiv 1909.11583)."""
 
 from typing import NamedTuple
 

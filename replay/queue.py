@@ -11,8 +11,8 @@ from replay.trajectory import Rows
 class QueueReplay:
     """Unrolls in the order of their arrival; when full it waits, and so the workers wait, and nothing is dropped.
 
-    It holds at least its own share, whatever its capacity: a queue of capacity 1 with a share of 5 gathers five unrolls,
-    gives them to one batch, and gathers the next five.
+    It holds at least its own share, whatever its capacity: a queue of capacity 1 with a share of 5 gathers five
+    unrolls, gives them to one batch, and gathers the next five.
     """
 
     name = "queue"

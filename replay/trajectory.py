@@ -1,8 +1,8 @@
 """One unroll is one contiguous row of bytes; every field's name, shape and dtype is declared here and nowhere else.
 
 Shared-memory slots, replay storage and batches are all arrays of such rows, so moving an unroll is one copy of bytes.
-State t of an unroll (t = 0..T) is the stack of frames t..t+S-1: the first S frames are the stack of state 0 as the worker
-saw it, and each step adds one frame.
+State t of an unroll (t = 0..T) is the stack of frames t..t+S-1: the first S frames are the stack of state 0 as the
+worker saw it, and each step adds one frame.
 """
 
 import hashlib
@@ -109,8 +109,8 @@ class UnrollSpec:
 def stack_indices(dones: torch.Tensor, frame_stack: int) -> torch.Tensor:
     """Which frames make up each state: `dones [B, T]` → `[B, T+1, S]`, oldest first.
 
-    State t shows frames t..t+S-1, but nothing from before the start of its episode: there the first frame of the episode
-    stands in, as the environment's own stack repeats it. State 0 is kept as the worker saw it.
+    State t shows frames t..t+S-1, but nothing from before the start of its episode: there the first frame of the
+    episode stands in, as the environment's own stack repeats it. State 0 is kept as the worker saw it.
     """
     if dones.dim() != 2:
         raise ValueError(f"dones must be [B, T], not {tuple(dones.shape)}")

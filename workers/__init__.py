@@ -1,1 +1,1 @@
-"""The processes: workers that play, the memory they share with the learner, and the training loop that drives it all."""
+"""The processes: workers that play, the memory they share with the learner, and the loop that drives it all."""

@@ -15,6 +15,10 @@ class WorkerError(Exception):
     """An exception in a worker, with its traceback as text."""
 
 
+class WorkersFailedError(Exception):
+    """A worker ended again and again; one sentence that says which and how."""
+
+
 def send_filled(connection: Connection, slot: int) -> None:
     """Worker → learner: the slot holds whole unrolls."""
     connection.send_bytes(_SLOT.pack(_FILLED, slot))

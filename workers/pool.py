@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from replay.trajectory import Rows
-from workers.messages import WorkerError, receive_slot, send_free
+from workers.messages import WorkerError, WorkersFailedError, receive_slot, send_free
 from workers.process_entry import Packed, worker_main
 from workers.slots import Slots
 from workers.worker import Worker
@@ -24,10 +24,6 @@ KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack o
 KILLS_A_FAILURE = 10  # so that many weigh as much as one end of its own making
 
 _SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
-
-
-class WorkersFailedError(Exception):
-    """A worker failed again and again; one sentence that says which and how."""
 
 
 @dataclass
@@ -48,8 +44,8 @@ class Place:
 class WorkerPool:
     """Starts the workers, takes in the unrolls they deliver, and replaces those that die, hang or fail.
 
-    In lockstep the workers play only while the learner waits, one slot each, and what they deliver is taken in the order
-    of their places: the same unrolls then meet the same weights in every run.
+    In lockstep the workers play only while the learner waits, one slot each, and what they deliver is taken in the
+    order of their places: the same unrolls then meet the same weights in every run.
     """
 
     def __init__(

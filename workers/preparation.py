@@ -71,15 +71,17 @@ def describe_unrolls(config: Config, make_environment: MakeEnvironment) -> Unrol
 
 def check_memory(config: Config, spec: UnrollSpec, unrolls_in_slots: int) -> None:
     """Refuse what the machine cannot hold, before it is tried."""
-    in_replays = sum(max(replay.capacity, share) for replay, share in zip(config.replay.replays, config.replay.shares))
+    in_replays = sum(
+        max(replay.capacity, share) for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
+    )
     needed = (in_replays + unrolls_in_slots + 2 * config.replay.batch_size) * spec.nbytes
     free = usable_memory()
     if needed > 0.9 * free:
         fitting = int(0.9 * free / spec.nbytes)
         raise UsageError(
             f"--replay_parameters and the workers' slots would hold {in_replays + unrolls_in_slots:,} unrolls of "
-            f"{spec.nbytes / 1024:,.0f} KiB, {needed / 2**30:,.1f} GiB in all, but {free / 2**30:,.1f} GiB of memory are "
-            f"free; capacities that add up to less than {fitting:,} would be right."
+            f"{spec.nbytes / 1024:,.0f} KiB, {needed / 2**30:,.1f} GiB in all, but {free / 2**30:,.1f} GiB of memory "
+            f"are free; capacities that add up to less than {fitting:,} would be right."
         )
 
 
@@ -88,7 +90,8 @@ def make_run_folder(config: Config) -> Path:
         return create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())
     except OSError as error:
         raise UsageError(
-            f"--results_dir={config.run.results_dir} cannot be written ({error.strerror}); a folder of your own would be right."
+            f"--results_dir={config.run.results_dir} cannot be written ({error.strerror}); "
+            "a folder of your own would be right."
         ) from None
 
 
@@ -116,7 +119,7 @@ def summary(folder: Path, progress: Progress) -> Sequence[str]:
     )
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
     return [
-        f"{reached} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and {progress.updates:,} updates "
-        f"after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
+        f"{reached} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and {progress.updates:,} "
+        f"updates after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
         f"metrics.jsonl, episodes.csv and weights.pt are in {folder}",
     ]

@@ -26,7 +26,7 @@ LEARNER_FIGURES = (
 
 
 class Reporter:
-    """A report to the sinks every `period` agent steps, and the state of things to the console when that asks for it."""
+    """A report to the sinks every `period` agent steps, and the state of things to the console when it asks."""
 
     def __init__(
         self,

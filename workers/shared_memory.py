@@ -14,8 +14,8 @@ from replay.trajectory import Rows
 class SharedBlock:
     """`nbytes` zeroed bytes; a spawned child that is handed the block sees the same bytes.
 
-    The block has no name: the system frees it with the last process that holds it, however that process ends. On Linux
-    it is an anonymous memory file, which takes nothing from /dev/shm; elsewhere a temporary file that is deleted already.
+    The block has no name: the system frees it with the last process that holds it, however that process ends. On
+    Linux it is an anonymous memory file, which takes nothing from /dev/shm; elsewhere a deleted temporary file.
     """
 
     def __init__(self, nbytes: int) -> None:

@@ -42,7 +42,7 @@ class SharedWeights:
         self._latest[0] = version
 
     def copy_newer(self, known_version: int, out: torch.Tensor) -> int:
-        """Copy the newest weights to `out [weight_count]` if they are newer than the known ones; return their version."""
+        """Copy the newest weights to `out [weight_count]` if newer than the known ones; return their version."""
         while (version := int(self._latest[0])) > known_version:
             buffer = version % 2
             self._order_memory()

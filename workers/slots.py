@@ -9,8 +9,8 @@ from workers.shared_memory import SharedBlock
 class Slots:
     """Shared rows `[worker, slot, environment, nbytes]`.
 
-    A slot takes the unrolls of all of a worker's environments over the same T steps. It belongs to the worker while that
-    fills it, then to the learner until it has taken all of them.
+    A slot takes the unrolls of all of a worker's environments over the same T steps. It belongs to the worker while
+    that fills it, then to the learner until it has taken all of them.
     """
 
     def __init__(self, workers: int, slots: int, environments: int, nbytes: int) -> None:

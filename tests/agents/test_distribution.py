@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.distribution import clipped_policy_logits, entropy, kl_divergence, log_prob, sample
-from tests.agents import slow_policy
-from tests.agents.slow_policy import probabilities
+from tests.agents import slow_versions
+from tests.agents.slow_versions import probabilities
 
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 
@@ -37,8 +37,8 @@ def test_figures_of_a_policy_are_those_of_its_definition(actions: int, spread: f
         mu = probabilities(q_logits[place].astype(np.float64))
         expected = {
             "log_prob": float(np.log(pi[chosen[place]])),
-            "entropy": slow_policy.entropy(pi),
-            "kl": slow_policy.kl(pi, mu),
+            "entropy": slow_versions.entropy(pi),
+            "kl": slow_versions.kl(pi, mu),
         }
         for name, value in expected.items():
             np.testing.assert_allclose(results[name][place].item(), value, rtol=tolerance, atol=tolerance)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from agents import losses
-from tests.agents import slow_policy
-from tests.agents.slow_policy import Array, kl, probabilities
+from tests.agents import slow_versions
+from tests.agents.slow_versions import Array, kl, probabilities
 
 T, B, A = 5, 3, 4
 
@@ -42,7 +42,7 @@ def given_states(seed: int = 0) -> Given:
 
 def slow_policy_gradient(given: Given, place: tuple[int, ...]) -> float:
     pi = probabilities(given.logits[place].detach().numpy())
-    return -given.advantages[place].item() * float(np.log(pi[int(given.actions[place].item())]))
+    return -float(given.advantages[place].item()) * float(np.log(pi[int(given.actions[place].item())]))
 
 
 def slow_value(given: Given, place: tuple[int, ...]) -> float:
@@ -50,7 +50,7 @@ def slow_value(given: Given, place: tuple[int, ...]) -> float:
 
 
 def slow_entropy(given: Given, place: tuple[int, ...]) -> float:
-    return -slow_policy.entropy(probabilities(given.logits[place].detach().numpy()))
+    return -slow_versions.entropy(probabilities(given.logits[place].detach().numpy()))
 
 
 def slow_policy_cloning(given: Given, place: tuple[int, ...]) -> float:

@@ -1,4 +1,4 @@
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,24 +8,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agents.vtrace import VTrace, trusted_states, vtrace
-from tests.agents.slow_policy import Array, kl, probabilities
+from tests.agents.slow_versions import Steps, kl, probabilities, vtrace_advantages, vtrace_targets
 
 FIELDS = ("log_ratios", "discounts", "rewards", "values", "bootstrap_value")
 
 
-class Steps(NamedTuple):
-    """Input of V-trace, as numpy arrays."""
-
-    log_ratios: Array
-    discounts: Array
-    rewards: Array
-    values: Array
-    bootstrap_value: Array
-
-    def vtrace(self, rho_bar: float, c_bar: float, trace_lambda: float, trusted: NDArray[Any] | None = None) -> VTrace:
-        tensors = {name: torch.tensor(array) for name, array in self._asdict().items()}
-        mask = None if trusted is None else torch.tensor(trusted)
-        return vtrace(**tensors, rho_bar=rho_bar, c_bar=c_bar, trace_lambda=trace_lambda, trusted=mask)
+def run(steps: Steps, rho_bar: float, c_bar: float, trace_lambda: float, trusted: NDArray[Any] | None = None) -> VTrace:
+    tensors = {name: torch.tensor(array) for name, array in steps._asdict().items()}
+    mask = None if trusted is None else torch.tensor(trusted)
+    return vtrace(**tensors, rho_bar=rho_bar, c_bar=c_bar, trace_lambda=trace_lambda, trusted=mask)
 
 
 def random_steps(rng: np.random.Generator, steps: int, batch: int, gamma: float = 0.9, end: float = 0.2) -> Steps:
@@ -36,40 +27,6 @@ def random_steps(rng: np.random.Generator, steps: int, batch: int, gamma: float 
         values=rng.normal(0, 2, (steps, batch)),
         bootstrap_value=rng.normal(0, 2, batch),
     )
-
-
-def product(factors: Array) -> float:
-    result = 1.0
-    for factor in factors:
-        result *= float(factor)
-    return result
-
-
-def slow_targets(  # one sum for each state, as the paper writes it (its equation 1)
-    steps: Steps, rho_bar: float, c_bar: float, trace_lambda: float, trusted: NDArray[np.bool_]
-) -> Array:
-    length, batch = steps.values.shape
-    targets = np.zeros((length, batch))
-    for b in range(batch):
-        ratio, discount, mask = np.exp(steps.log_ratios[:, b]), steps.discounts[:, b], trusted[:, b].astype(float)
-        rho, c = np.minimum(rho_bar, ratio), trace_lambda * np.minimum(c_bar, ratio)
-        value = np.append(steps.values[:, b], steps.bootstrap_value[b])
-        for s in range(length):
-            targets[s, b] = value[s]
-            for t in range(s, length):
-                delta = rho[t] * (steps.rewards[t, b] + discount[t] * value[t + 1] - value[t])
-                targets[s, b] += product(discount[s:t] * c[s:t] * mask[s:t]) * mask[t] * delta
-    return targets
-
-
-def slow_advantages(steps: Steps, targets: Array, rho_bar: float) -> Array:
-    length, batch = steps.values.shape
-    advantages = np.zeros((length, batch))
-    for t, b in np.ndindex(length, batch):
-        next_target = targets[t + 1, b] if t + 1 < length else steps.bootstrap_value[b]
-        rho = min(rho_bar, float(np.exp(steps.log_ratios[t, b])))
-        advantages[t, b] = rho * (steps.rewards[t, b] + steps.discounts[t, b] * next_target - steps.values[t, b])
-    return advantages
 
 
 @settings(deadline=None)
@@ -89,10 +46,10 @@ def test_targets_and_advantages_are_the_sums_of_the_papers(
     data = random_steps(rng, steps, batch)
     trusted = rng.random((steps, batch)) < 0.7 if masked else np.ones((steps, batch), bool)
     c_bar = rho_bar * c_part
-    result = data.vtrace(rho_bar, c_bar, trace_lambda, trusted if masked else None)
-    targets = slow_targets(data, rho_bar, c_bar, trace_lambda, trusted)
+    result = run(data, rho_bar, c_bar, trace_lambda, trusted if masked else None)
+    targets = vtrace_targets(data, rho_bar, c_bar, trace_lambda, trusted)
     np.testing.assert_allclose(result.targets, targets, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(result.advantages, slow_advantages(data, targets, rho_bar), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result.advantages, vtrace_advantages(data, targets, rho_bar), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(result.ratios, np.exp(data.log_ratios), rtol=1e-12)
 
 
@@ -101,7 +58,7 @@ def test_single_precision_is_kept_and_close() -> None:
     tensors = {name: torch.tensor(array).float() for name, array in data._asdict().items()}
     single = vtrace(**tensors, rho_bar=1.0, c_bar=1.0, trace_lambda=0.95)
     assert {tensor.dtype for tensor in single} == {torch.float32}
-    targets = slow_targets(data, 1.0, 1.0, 0.95, np.ones((20, 8), bool))
+    targets = vtrace_targets(data, 1.0, 1.0, 0.95, np.ones((20, 8), bool))
     np.testing.assert_allclose(single.targets, targets, rtol=1e-5, atol=1e-5)
 
 
@@ -110,13 +67,13 @@ def test_single_precision_is_kept_and_close() -> None:
 def test_on_policy_without_lambda_targets_are_n_step_returns(steps: int, seed: int) -> None:
     data = random_steps(np.random.default_rng(seed), steps, 2)
     data = data._replace(log_ratios=np.zeros((steps, 2)))
-    result = data.vtrace(rho_bar=1.0, c_bar=1.0, trace_lambda=1.0)
+    result = run(data, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0)
     for s, b in np.ndindex(steps, 2):
         expected, discount = 0.0, 1.0
         for t in range(s, steps):
-            expected += discount * data.rewards[t, b]
+            expected += discount * float(data.rewards[t, b])
             discount *= float(data.discounts[t, b])
-        expected += discount * data.bootstrap_value[b]
+        expected += discount * float(data.bootstrap_value[b])
         np.testing.assert_allclose(result.targets[s, b], expected, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(result.advantages[s, b], expected - data.values[s, b], rtol=1e-9, atol=1e-9)
 
@@ -127,7 +84,7 @@ def test_nothing_crosses_the_end_of_an_episode() -> None:
     data.discounts[4] = 0
     for array, replacement in zip(data[:4], other[:4], strict=True):
         replacement[:5] = array[:5]
-    before, after = data.vtrace(1.5, 1.0, 0.9), other.vtrace(1.5, 1.0, 0.9)
+    before, after = run(data, 1.5, 1.0, 0.9), run(other, 1.5, 1.0, 0.9)
     for first, second in zip(before, after, strict=True):
         assert torch.equal(first[:5], second[:5])
         assert not torch.isclose(first[5:], second[5:]).any()
@@ -141,23 +98,23 @@ def test_an_untrusted_state_keeps_its_value_and_stops_the_trace() -> None:
     for array, replacement in zip(data[:4], other[:4], strict=True):
         replacement[:4] = array[:4]
     other.values[4] = data.values[4]  # the state itself still stands in for what comes after it
-    before, after = data.vtrace(1.5, 1.0, 0.9, trusted), other.vtrace(1.5, 1.0, 0.9, trusted)
+    before, after = run(data, 1.5, 1.0, 0.9, trusted), run(other, 1.5, 1.0, 0.9, trusted)
     assert torch.equal(before.targets[:5], after.targets[:5])
     assert torch.equal(before.advantages[:4], after.advantages[:4])
     np.testing.assert_array_equal(before.targets[4], data.values[4])
-    assert not torch.isclose(before.targets[:4], data.vtrace(1.5, 1.0, 0.9).targets[:4]).any()
+    assert not torch.isclose(before.targets[:4], run(data, 1.5, 1.0, 0.9).targets[:4]).any()
 
 
 def test_a_mask_that_trusts_all_is_no_mask() -> None:
     data = random_steps(np.random.default_rng(1), 6, 3)
-    for masked, unmasked in zip(data.vtrace(2, 1, 0.9, np.ones((6, 3), bool)), data.vtrace(2, 1, 0.9), strict=True):
+    for masked, unmasked in zip(run(data, 2, 1, 0.9, np.ones((6, 3), bool)), run(data, 2, 1, 0.9), strict=True):
         assert torch.equal(masked, unmasked)
 
 
 def test_ratios_beyond_all_bounds_leave_finite_targets() -> None:
     data = random_steps(np.random.default_rng(0), 4, 2)
     data.log_ratios[:] = [[1e4, -1e4]] * 4
-    result = data.vtrace(1.0, 1.0, 1.0)
+    result = run(data, 1.0, 1.0, 1.0)
     assert torch.isfinite(result.targets).all() and torch.isfinite(result.advantages).all()
     np.testing.assert_array_equal(result.targets[:, 1], data.values[:, 1])
 
@@ -200,7 +157,7 @@ def test_steps_without_a_batch_are_refused() -> None:
 def test_rho_bar_below_c_bar_is_refused() -> None:
     data = random_steps(np.random.default_rng(0), 2, 2)
     with pytest.raises(ValueError, match="must not be below c_bar"):
-        data.vtrace(rho_bar=0.9, c_bar=1.0, trace_lambda=1.0)
+        run(data, rho_bar=0.9, c_bar=1.0, trace_lambda=1.0)
 
 
 @pytest.mark.parametrize("rho_bar", [0.4, 1.0, 2.0])

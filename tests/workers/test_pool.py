@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, read_pattern
-from workers.pool import WorkerPool, WorkersFailedError
+from workers.messages import WorkersFailedError
+from workers.pool import WorkerPool
 from workers.slots import Slots
 
 pytestmark = pytest.mark.timeout(60)

@@ -101,7 +101,7 @@ def test_grouping_environments_differently_changes_no_random_stream() -> None:
     """With a policy that is the same everywhere, actions depend on each environment's own uniform numbers only."""
 
     def actions(groups: list[list[int]]) -> dict[int, list[int]]:
-        played = {}
+        played: dict[int, list[int]] = {}
         for group in groups:
             _, spec, network = make_rollout(1, 0, time_limit=False)
             torch.nn.init.zeros_(network.policy_head.weight)

@@ -20,7 +20,8 @@ def fill(block: SharedBlock, value: int) -> None:
 
 
 def names_in_dev_shm() -> set[str]:
-    return set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
+    folder = Path("/dev/shm")
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
 @pytest.mark.parametrize("anonymous", [True, False])

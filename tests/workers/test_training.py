@@ -75,7 +75,12 @@ def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
 
 
 def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
-    flags = {"reproducible": True, "worker_count": 2, "envs_per_worker": 3, "environment_max_steps": 6_000}
+    flags: dict[str, Any] = {
+        "reproducible": True,
+        "worker_count": 2,
+        "envs_per_worker": 3,
+        "environment_max_steps": 6_000,
+    }
     flags |= {"replay_parameters": REPLAYS["mixed"], "use_lstm": True, "lstm_size": 16, "report_period": 500}
     first, second = (train(catch_config(tmp_path, **flags), make_catch) for _ in range(2))
     compared = [
@@ -116,6 +121,11 @@ def test_training_outlives_its_workers(tmp_path: Path) -> None:
     assert kills - 1 <= last["worker_restarts"] <= kills
 
 
+def names_in_dev_shm() -> set[str]:
+    folder = Path("/dev/shm")
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
 def start_main(results: Path, *flags: str) -> subprocess.Popen[str]:
     command = [sys.executable, "main.py", "--op_mode=train", f"--results_dir={results}", "--console_period=0.2", *flags]
     small = ["--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5"]
@@ -154,13 +164,12 @@ def test_no_process_outlives_a_killed_learner(tmp_path: Path, word: str) -> None
     wait_for(run, word)
     children = psutil.Process(run.pid).children(recursive=True)
     assert children
-    names_before = set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
+    names_before = names_in_dev_shm()
     run.kill()
     run.communicate()
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
-    if names_before:
-        assert set(os.listdir("/dev/shm")) == names_before
+    assert names_in_dev_shm() == names_before
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""The mathematics written out from its definitions, number by number, for the tests to compare with."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def probabilities(logits: Array) -> Array:
+    """`[A]` → `[A]`."""
+    weights = np.exp(logits - logits.max())
+    return np.asarray(weights / weights.sum())
+
+
+def entropy(p: Array) -> float:
+    return -sum(float(x) * float(np.log(x)) for x in p)
+
+
+def kl(p: Array, q: Array) -> float:
+    """KL(p ‖ q) of two lists of probabilities."""
+    return sum(float(x) * float(np.log(x / y)) for x, y in zip(p, q, strict=True))
+
+
+def product(factors: Array) -> float:
+    result = 1.0
+    for factor in factors:
+        result *= float(factor)
+    return result
+
+
+class Steps(NamedTuple):
+    """What V-trace works on: `[T, B]` each, the last `[B]`."""
+
+    log_ratios: Array
+    discounts: Array
+    rewards: Array
+    values: Array
+    bootstrap_value: Array
+
+
+def vtrace_targets(
+    steps: Steps, rho_bar: float, c_bar: float, trace_lambda: float, trusted: NDArray[np.bool_]
+) -> Array:
+    """v_s = V(x_s) + Σ_t (Π_{i<t} γ_i c_i) δ_t, each state's sum as in the paper; an untrusted state is a zero."""
+    length, batch = steps.values.shape
+    targets = np.zeros((length, batch))
+    for b in range(batch):
+        ratio, discount, mask = np.exp(steps.log_ratios[:, b]), steps.discounts[:, b], trusted[:, b].astype(float)
+        rho, c = np.minimum(rho_bar, ratio), trace_lambda * np.minimum(c_bar, ratio)
+        value = np.append(steps.values[:, b], steps.bootstrap_value[b])
+        for s in range(length):
+            targets[s, b] = value[s]
+            for t in range(s, length):
+                delta = rho[t] * (steps.rewards[t, b] + discount[t] * value[t + 1] - value[t])
+                targets[s, b] += product(discount[s:t] * c[s:t] * mask[s:t]) * mask[t] * delta
+    return targets
+
+
+def vtrace_advantages(steps: Steps, targets: Array, rho_bar: float) -> Array:
+    length, batch = steps.values.shape
+    advantages = np.zeros((length, batch))
+    for t, b in np.ndindex(length, batch):
+        next_target = targets[t + 1, b] if t + 1 < length else steps.bootstrap_value[b]
+        rho = min(rho_bar, float(np.exp(steps.log_ratios[t, b])))
+        advantages[t, b] = rho * (steps.rewards[t, b] + steps.discounts[t, b] * next_target - steps.values[t, b])
+    return advantages
+
+
+def is_trusted(target_logits: Array, behaviour_logits: Array, rho_bar: float, threshold: float) -> bool:
+    """KL(π ‖ π̃) < threshold with π̃ ∝ min(ρ̄·μ, π), of one state."""
+    pi, mu = probabilities(target_logits), probabilities(behaviour_logits)
+    implied = np.minimum(rho_bar * mu, pi)
+    return kl(pi, implied / implied.sum()) < threshold
