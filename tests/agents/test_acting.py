@@ -1,0 +1,165 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from agents.acting import Actor, ActorState
+from agents.distribution import sample
+from agents.learner import Learner
+from agents.network import ActorCritic, flat_weights
+from option_flags import LossOptions, OptimizerOptions
+from replay.mix import Batch
+from replay.trajectory import UnrollSpec
+
+ENVIRONMENTS = 3
+
+
+def talkative_network(lstm_size: int, seed: int = 0) -> ActorCritic:
+    """A policy that differs between states, unlike a new one."""
+    torch.manual_seed(seed)
+    network = ActorCritic("impala_shallow", (2, 20, 20), 4, lstm_size)
+    torch.nn.init.normal_(network.policy_head.weight, std=5 if lstm_size else 1)
+    return network
+
+
+def random_observations(environments: int = ENVIRONMENTS, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (environments, 2, 20, 20), dtype=torch.uint8, generator=generator)
+
+
+def random_state(lstm_size: int, environments: int = ENVIRONMENTS) -> ActorState:
+    generator = torch.Generator().manual_seed(1)
+    return ActorState(
+        lstm_state=torch.randn(environments, 2, lstm_size, generator=generator),
+        previous_actions=torch.arange(environments, dtype=torch.int32) % 4,
+        previous_rewards=torch.randn(environments, generator=generator),
+    )
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("lstm_size", [0, 5])
+def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: int) -> None:
+    """Three unrolls in a row, played as a worker plays: episodes end in them, between them and on their first step."""
+    spec = UnrollSpec(unroll_length=6, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, lstm_size=lstm_size)
+    network = talkative_network(lstm_size)
+    learner = Learner(
+        copy.deepcopy(network), spec, LossOptions(), OptimizerOptions(), schedule_updates=1, device=torch.device("cpu")
+    )
+    actor = Actor(network)
+    rng = np.random.default_rng(0)
+    state = ActorState.at_start(ENVIRONMENTS, lstm_size)
+    stacks = rng.integers(0, 256, (ENVIRONMENTS, 2, 20, 20), dtype=np.uint8)
+    ends = {(0, 2, 0), (0, 5, 1), (1, 0, 1), (1, 3, 1), (1, 4, 1), (1, 5, 2), (2, 5, 0)}  # unroll, step, environment
+    for unroll in range(3):
+        rows = np.zeros((ENVIRONMENTS, spec.nbytes), np.uint8)
+        fields = spec.arrays(rows)
+        fields["frames"][:, :2, 0] = stacks
+        fields["first_lstm_state"][:] = state.lstm_state
+        fields["first_action"][:] = state.previous_actions
+        fields["first_reward"][:] = state.previous_rewards
+        for t in range(6):
+            uniforms = torch.from_numpy(rng.random(ENVIRONMENTS))
+            decision = actor.act(torch.from_numpy(stacks.copy()), state, uniforms)
+            fields["actions"][:, t], fields["values"][:, t] = decision.actions, decision.values
+            fields["behaviour_logits"][:, t] = decision.logits
+            state.lstm_state = decision.lstm_state
+            for e in range(ENVIRONMENTS):
+                frame = fields["frames"][e, 2 + t, 0] = rng.integers(0, 256, (20, 20))
+                reward = fields["rewards"][e, t] = rng.normal()
+                fields["dones"][e, t] = (unroll, t, e) in ends
+                state.previous_actions[e] = int(decision.actions[e])
+                state.previous_rewards[e] = float(reward)
+                stacks[e] = [stacks[e, 1], frame]
+                if (unroll, t, e) in ends:
+                    state.restart(e)
+                    stacks[e] = frame
+        batch = Batch(torch.from_numpy(rows), np.ones(ENVIRONMENTS, bool))
+        output = learner.network(learner._prepare(batch).inputs)
+        stored = torch.from_numpy(fields["behaviour_logits"]).transpose(0, 1)
+        torch.testing.assert_close(output.logits[:-1], stored, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(output.values[:-1], torch.from_numpy(fields["values"]).T, rtol=1e-5, atol=1e-5)
+        assert stored.std() > 0.1
+        # The last state of an unroll is the first of the next.
+        bootstrap = actor.act(torch.from_numpy(stacks), state, torch.zeros(ENVIRONMENTS)).values
+        torch.testing.assert_close(output.values[-1], bootstrap, rtol=1e-5, atol=1e-5)
+
+
+def test_a_game_begins_with_an_empty_memory_and_no_action_before_it() -> None:
+    state = ActorState.at_start(3, 5)
+    assert state.lstm_state.shape == (3, 2, 5) and not state.lstm_state.any()
+    assert state.previous_actions.tolist() == [-1, -1, -1]
+    assert state.previous_actions.dtype == torch.int32
+    assert state.previous_rewards.tolist() == [0, 0, 0]
+
+
+def test_a_restart_forgets_one_environment_and_no_other() -> None:
+    state, before = random_state(5), random_state(5)
+    state.restart(1)
+    fresh = ActorState.at_start(1, 5)
+    for name in ("lstm_state", "previous_actions", "previous_rewards"):
+        now, then = getattr(state, name), getattr(before, name)
+        assert torch.equal(now[[0, 2]], then[[0, 2]])
+        assert torch.equal(now[1:2], getattr(fresh, name))
+        assert not torch.equal(now[1], then[1])
+
+
+@pytest.mark.parametrize("lstm_size", [0, 5])
+def test_a_decision_is_an_action_for_each_environment_and_what_led_to_it(lstm_size: int) -> None:
+    actor = Actor(talkative_network(lstm_size))
+    uniforms = torch.tensor([0.05, 0.5, 0.999], dtype=torch.float64)
+    decision = actor.act(random_observations(), random_state(lstm_size), uniforms)
+    assert decision.actions.shape == (3,) and decision.actions.dtype == torch.int64
+    assert decision.logits.shape == (3, 4) and decision.values.shape == (3,)
+    assert decision.lstm_state.shape == (3, 2, lstm_size)
+    assert torch.equal(decision.actions, sample(decision.logits, uniforms))
+    assert not any(tensor.requires_grad for tensor in decision)
+
+
+def test_the_uniform_number_of_an_environment_chooses_its_action_and_nothing_else() -> None:
+    actor, state = Actor(talkative_network(5)), random_state(5)
+    low = actor.act(random_observations(), state, torch.zeros(3))
+    mixed = actor.act(random_observations(), state, torch.tensor([0.0, 1 - 2**-24, 0.0]))
+    assert low.actions.tolist() == [0, 0, 0]
+    assert mixed.actions.tolist() == [0, 3, 0]
+    for name in ("logits", "values", "lstm_state"):
+        assert torch.equal(getattr(low, name), getattr(mixed, name))
+
+
+def test_environments_are_decided_on_their_own() -> None:
+    actor, state = Actor(talkative_network(5)), random_state(5)
+    together = actor.act(random_observations(), state, torch.zeros(3))
+    for e in range(3):
+        own = ActorState(*(getattr(state, name)[e : e + 1] for name in vars(state)))
+        alone = actor.act(random_observations()[e : e + 1], own, torch.zeros(1))
+        torch.testing.assert_close(alone.logits[0], together.logits[e], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(alone.lstm_state[0], together.lstm_state[e], rtol=1e-5, atol=1e-5)
+
+
+def test_acting_leaves_what_it_is_given_as_it_is() -> None:
+    """The value of a state that a time limit cut off is looked up with the state of the game still going on."""
+    actor, state, before = Actor(talkative_network(5)), random_state(5), random_state(5)
+    observations = random_observations()
+    actor.act(observations, state, torch.zeros(3))
+    assert torch.equal(observations, random_observations())
+    for name in vars(state):
+        assert torch.equal(getattr(state, name), getattr(before, name))
+
+
+def test_memory_counts_only_where_there_is_an_lstm() -> None:
+    for lstm_size in (0, 5):
+        actor = Actor(talkative_network(lstm_size))
+        remembered = actor.act(random_observations(), random_state(lstm_size), torch.zeros(3))
+        forgotten = actor.act(random_observations(), ActorState.at_start(3, lstm_size), torch.zeros(3))
+        assert torch.equal(remembered.logits, forgotten.logits) == (lstm_size == 0)
+
+
+def test_new_weights_make_another_policy() -> None:
+    old, new = talkative_network(5, seed=0), talkative_network(5, seed=1)
+    flat = flat_weights(new)
+    actor, expected = Actor(old), Actor(new)
+    before = actor.act(random_observations(), random_state(5), torch.zeros(3)).logits
+    actor.load(flat)
+    after = actor.act(random_observations(), random_state(5), torch.zeros(3)).logits
+    assert torch.equal(after, expected.act(random_observations(), random_state(5), torch.zeros(3)).logits)
+    assert not torch.isclose(after, before).any()
