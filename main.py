@@ -1,22 +1,41 @@
 """The command line: `python main.py --op_mode=train --env=PongNoFrameskip-v4`; `--help` lists all flags."""
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
-from option_flags import HelpRequested, UsageError, help_text, parse
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """CTRL+C or SIGTERM while nothing is started and nothing is made: there is nothing to clean up, not even imports."""
+    os._exit(0)
+
+
+if __name__ == "__main__":  # and not in the workers, which import this file, too
+    signal.signal(signal.SIGINT, leave)
+    signal.signal(signal.SIGTERM, leave)
+
+from option_flags import HelpRequested, UsageError, given_flags, help_text, parse
 from workers.messages import WorkersFailedError
 
 
 def main(arguments: Sequence[str]) -> int:
     """Flags → configuration → training; returns the exit code."""
     try:
-        config = parse(arguments)
-        # Loaded only now: a mistyped flag is answered at once, and workers, which import this file again, stay light.
+        given = given_flags(arguments)
+        config = None if given.get("op_mode") == "train_w_load" and given.get("load_model_url") else parse(arguments)
+        # Loaded only now: a mistyped flag is answered at once, and workers, which import this file, stay light.
+        from agents.checkpoint import find_checkpoint
         from workers.training import train
         from wrappers.atari import check_atari, make_atari
 
+        parent = None
+        if config is None:
+            parent = find_checkpoint(str(given["load_model_url"]))
+            config = parse(arguments, parent.options)
         check_atari(config.environment)
-        train(config, make_atari)
+        train(config, make_atari, parent)
     except HelpRequested:
         print(help_text())
     except UsageError as error:
@@ -25,8 +44,6 @@ def main(arguments: Sequence[str]) -> int:
     except WorkersFailedError as error:
         print(f"main.py: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("interrupted before training began; nothing was started", file=sys.stderr)
     return 0
 
 

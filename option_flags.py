@@ -135,7 +135,12 @@ class Options:
 class RunOptions(Options):
     topic = "Run"
 
-    op_mode: str = option("train", one_of("train", not_yet=("train_w_load", "test")), "What to do.")
+    op_mode: str = option(
+        "train", one_of("train", "train_w_load", not_yet=("test",)), "Begin a new run, or go on with an older one."
+    )
+    load_model_url: str = option(
+        "", Rule(str, "be a path"), "With train_w_load: the run folder, checkpoint folder or checkpoint to go on from."
+    )
     environment_max_steps: int = option(6_000_000, whole(1), "Agent steps of all environments together, over the run.")
     seed: int | None = option(None, whole(0, 2**31 - 1, optional=True), "Start of all random streams; unset draws one.")
     reproducible: bool = option(False, ON_OFF, "Make runs of the same seed equal bit for bit, at some cost in speed.")
@@ -151,6 +156,14 @@ class RunOptions(Options):
         "auto", one_of("auto", "float32", "bfloat16"), "Numbers inside the network; auto is bfloat16 where it is fast."
     )
     learner_threads: int = option(0, whole(0), "CPU threads of the learner; 0 chooses from the cores.")
+
+    def _check_together(self) -> None:
+        if self.op_mode == "train_w_load" and not self.load_model_url:
+            raise UsageError(
+                "--op_mode=train_w_load needs --load_model_url, the run folder or checkpoint to go on from."
+            )
+        if self.op_mode == "train" and self.load_model_url:
+            raise UsageError("--load_model_url needs --op_mode=train_w_load; --op_mode=train begins a new run.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +206,7 @@ class WorkerOptions(Options):
     envs_per_worker: int = option(8, whole(1), "Environments that each worker steps together.")
     slots_per_worker: int = option(2, whole(1, 8), "Rounds of unrolls that a worker may be ahead of the learner.")
     worker_timeout: float = option(120.0, above(0), "Seconds without a sign of life until a worker is replaced.")
-    worker_restart_budget: int = option(10, whole(0), "Restarts without a delivered unroll until the run gives up.")
+    worker_restart_budget: int = option(100, whole(0), "Deaths of workers within ten minutes that a run puts up with.")
 
 
 @dataclass(frozen=True)
@@ -315,6 +328,21 @@ class OptimizerOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointOptions(Options):
+    topic = "Checkpoints"
+
+    save_model_period: int = option(2000, whole(1), "Updates between two checkpoints.")
+    save_model_minutes: float = option(5.0, above(0), "Minutes after which a checkpoint is written in any case.")
+    keep_checkpoints: int = option(3, whole(1), "Latest checkpoints that are kept, besides the best one.")
+    save_replay: bool = option(
+        False,
+        ON_OFF,
+        "Save what the replays hold, at the end, on signals and from time to time; reproducible implies it.",
+    )
+    save_replay_minutes: float = option(30.0, above(0), "Minutes between two savings of the replays.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReportOptions(Options):
     topic = "Reports"
 
@@ -336,7 +364,12 @@ class Config:
     network: NetworkOptions = field(default_factory=NetworkOptions)
     loss: LossOptions = field(default_factory=LossOptions)
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
     report: ReportOptions = field(default_factory=ReportOptions)
+
+    @property
+    def saves_replays(self) -> bool:
+        return self.checkpoint.save_replay or self.run.reproducible
 
     @property
     def fresh_unrolls_per_update(self) -> int:
@@ -449,7 +482,7 @@ REPLACED_FLAGS = {
     "undefok": "unknown flags are always refused",
 }
 NOT_YET_FLAGS = {
-    *("load_model_url", "test_episode_count", "render", "save_model_period", "caching", "cache_output_buffer_size"),
+    *("test_episode_count", "render", "caching", "cache_output_buffer_size"),
     *("use_replay_compression", "lz4_compression_level", "avg_buff_size", "feature_out_layer_size"),
 }
 HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
@@ -463,13 +496,18 @@ def parse(argv: Sequence[str], base: Mapping[str, Any] = MappingProxyType({})) -
     A flagfile holds one flag a line, everything after the `=` being its value, without quotes; blank lines and lines
     that begin with # are skipped, and it cannot name another flagfile. Raises UsageError or HelpRequested.
     """
+    return Config.from_flags({**base, **given_flags(argv)})
+
+
+def given_flags(argv: Sequence[str]) -> dict[str, Any]:
+    """What the command line and its flagfile say, converted but not yet checked."""
     words = [_normal(word) for word in argv]
     if HELP_WORDS.intersection(words):
         raise HelpRequested
     given = _read_words(words)
     path = given.pop("flagfile", None)
     from_file = {} if path is None else _read_flagfile(path)
-    return Config.from_flags({**base, **from_file, **given})
+    return {**from_file, **given}
 
 
 def _normal(word: str) -> str:
@@ -583,6 +621,7 @@ def help_text() -> str:
         "  python main.py --op_mode=train                          train on Pong with the defaults",
         "  python main.py --env=BreakoutNoFrameskip-v4 --seed=1    another game, a fixed seed",
         "  python main.py --flagfile=my.flags --lr=3e-4            flags from a file; the command line wins",
+        "  python main.py --op_mode=train_w_load --load_model_url=results/<run>        go on with a run",
         "",
         "Switches are written --name or --noname. A dash in a name counts as an underscore.",
     ]

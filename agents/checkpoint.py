@@ -1,22 +1,151 @@
-"""The trained weights on disk. A full checkpoint will hold more; this is its place."""
+"""Checkpoints: what they are called, how they are written, and how one is found, read and checked."""
 
+import os
+import pickle
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from agents.run_folder import write_atomically
-from option_flags import Config
+from option_flags import Config, UsageError
 
 FORMAT_VERSION = 1
+FOLDER = "checkpoints"
+BEST = "best.pt"
+
+# What the network and the unrolls are made for.
+FIXED_FLAGS = (
+    *("env", "network", "use_lstm", "lstm_size"),
+    *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
+)
+# What a resumed run has of its own, and does not take from its parent.
+OWN_FLAGS = ("op_mode", "load_model_url")
 
 
-def save_weights(path: Path, network: torch.nn.Module, config: Config, agent_steps: int, updates: int) -> None:
-    """Write the weights, and the configuration to build their network again; only tensors and plain values."""
-    content = {
-        "format_version": FORMAT_VERSION,
-        "options": config.flags(),
-        "agent_steps": agent_steps,
-        "updates": updates,
-        "network": {name: tensor.cpu() for name, tensor in network.state_dict().items()},
-    }
-    write_atomically(path, lambda file: torch.save(content, file))
+@dataclass(frozen=True)
+class Checkpoint:
+    path: Path
+    content: dict[str, Any]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The flags that a resumed run starts from."""
+        return {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
+
+    @property
+    def agent_steps(self) -> int:
+        return int(self.content["progress"]["agent_steps"])
+
+    @property
+    def updates(self) -> int:
+        return int(self.content["progress"]["updates"])
+
+    @property
+    def replay_path(self) -> Path:
+        return self.path.parent / replay_name(self.updates)
+
+
+def checkpoint_name(updates: int) -> str:
+    return f"checkpoint_{updates:010d}.pt"
+
+
+def replay_name(updates: int) -> str:
+    return f"replays_{updates:010d}.bin"
+
+
+def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
+    """Write `content`, which holds only tensors, bytes and plain values."""
+    whole = {"format_version": FORMAT_VERSION, **content}
+    write_atomically(path, lambda file: torch.save(whole, file))
+
+
+def find_checkpoint(url: str) -> Checkpoint:
+    """The checkpoint that `--load_model_url` means: a file, or the newest of a checkpoint folder or a run folder."""
+    place = Path(url)
+    if place.is_dir():
+        folder = place / FOLDER if (place / FOLDER).is_dir() else place
+        candidates = newest_first(folder)
+        if not candidates:
+            raise UsageError(
+                f"--load_model_url={url} holds no checkpoint; a run folder or a checkpoint would be right."
+            )
+        place = candidates[0]
+    elif not place.exists():
+        raise UsageError(f"--load_model_url={url} does not exist; a run folder or a checkpoint would be right.")
+    try:
+        return read_checkpoint(place)
+    except UnusableError as error:
+        whole = next((path for path in newest_first(place.parent) if path != place and _is_whole(path)), None)
+        hint = f"; {whole} beside it is whole" if whole else ""
+        raise UsageError(f"--load_model_url: {place} {error}{hint}.") from None
+
+
+class UnusableError(Exception):
+    """Why a file cannot be gone on from, as the end of a sentence that begins with its name."""
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
+        raise UnusableError("is cut off, or no checkpoint of ours") from None
+    if not isinstance(content, dict) or not {"format_version", "options", "learner", "progress"} <= set(content):
+        raise UnusableError("is no checkpoint of ours")
+    if content["format_version"] != FORMAT_VERSION:
+        raise UnusableError(
+            f"has the format {content['format_version']}, but this version reads format {FORMAT_VERSION} only"
+        )
+    return Checkpoint(path, content)
+
+
+def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
+    """Refuse flags that the checkpoint's weights were not made for, and a run that is over already."""
+    wanted, saved = config.flags(), checkpoint.options
+    for name in FIXED_FLAGS:
+        if wanted[name] != saved[name]:
+            raise UsageError(
+                f"--{name}={wanted[name]} cannot go on from a checkpoint of {saved[name]}; "
+                "leave it out, or begin a new run with --op_mode=train."
+            )
+    if checkpoint.agent_steps >= config.run.environment_max_steps:
+        raise UsageError(
+            f"--environment_max_steps={config.run.environment_max_steps} is reached already: the checkpoint has "
+            f"{checkpoint.agent_steps} agent steps; a larger number goes on."
+        )
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """The numbered checkpoints of a folder; the best one where there is no other."""
+    numbered = sorted(folder.glob("checkpoint_*.pt"), reverse=True)
+    return numbered or sorted(folder.glob(BEST))
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    """Delete all but the newest `count` checkpoints, and what killed writers left half-written."""
+    for path in sorted(folder.glob("checkpoint_*.pt"), reverse=True)[count:]:
+        path.unlink(missing_ok=True)
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def link(source: Path, target: Path) -> None:
+    """Make `target` the same file as `source`, at once; a copy where the file system has no links."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(source, temporary)
+    except OSError:
+        shutil.copyfile(source, temporary)
+    os.replace(temporary, target)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        read_checkpoint(path)
+    except UnusableError:
+        return False
+    return True

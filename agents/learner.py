@@ -1,6 +1,6 @@
 """One update of the network from one batch of unrolls."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -67,6 +67,24 @@ class Learner:
         left = max(0.0, 1.0 - self.updates / self._schedule_updates)
         start, end = self._options.lr, self._options.lr_end_value
         return float(end + (start - end) * left**self._options.lr_power)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "updates": self.updates,
+            "network": {name: tensor.cpu() for name, tensor in self.network.state_dict().items()},
+            "optimizer": self._optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there, under the options that this learner was made with."""
+        self.updates = state["updates"]
+        self.network.load_state_dict(state["network"])
+        if state["optimizer"]["param_groups"][0].keys() != self._optimizer.state_dict()["param_groups"][0].keys():
+            return  # another --optimizer begins afresh
+        options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
+        self._optimizer.load_state_dict(state["optimizer"])
+        for group, own in zip(self._optimizer.param_groups, options, strict=True):
+            group.update(own)
 
     def _prepare(self, batch: Batch) -> Unrolls:
         fields = self._spec.tensors(batch.rows.to(self._device))

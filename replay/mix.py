@@ -84,7 +84,9 @@ class BatchMix:
     def state_dict(self) -> dict[str, Any]:
         return {"new": self._new, "replays": [replay.state_dict() for replay in self.replays]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
+        """Go on from there; without the queues where their unrolls have been learned from since."""
         self._new = state["new"]
         for replay, replay_state in zip(self.replays, state["replays"], strict=True):
-            replay.load_state_dict(replay_state)
+            if queues_too or not replay.is_fresh:
+                replay.load_state_dict(replay_state)

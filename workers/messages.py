@@ -3,11 +3,14 @@
 Messages are short enough to be written whole or not at all, so a process killed while sending leaves no half of one.
 """
 
+import pickle
 import struct
 from multiprocessing.connection import Connection
+from typing import Any
 
 _SLOT = struct.Struct("<cI")
-_FILLED, _FREE, _ERROR = b"F", b"E", b"!"
+_FILLED, _FREE, _ERROR, _SNAPSHOT = b"F", b"E", b"!", b"S"
+SNAPSHOT_REQUEST = -1  # where a worker expects the index of a free slot
 _LONGEST_TRACEBACK = 12_000  # bytes; connections write up to 16 KiB in one piece
 
 
@@ -34,9 +37,30 @@ def send_error(connection: Connection, traceback_text: str) -> None:
     connection.send_bytes(_ERROR + traceback_text.encode()[-_LONGEST_TRACEBACK:])
 
 
+def send_snapshot_request(connection: Connection) -> None:
+    """Learner → worker: send your snapshot; only to one that waits for a slot."""
+    connection.send_bytes(_SNAPSHOT)
+
+
+def send_snapshot(connection: Connection, snapshot: dict[str, Any]) -> None:
+    """Worker → learner: all that the worker needs to go on elsewhere, in plain values."""
+    connection.send_bytes(_SNAPSHOT + pickle.dumps(snapshot))
+
+
+def receive_snapshot(connection: Connection) -> dict[str, Any]:
+    """The answer to `send_snapshot_request`."""
+    snapshot: dict[str, Any] = pickle.loads(connection.recv_bytes()[1:])
+    return snapshot
+
+
 def receive_slot(connection: Connection) -> int:
-    """The slot of the next message; WorkerError if the worker failed, EOFError when the other side is gone."""
+    """The slot of the next message, or SNAPSHOT_REQUEST.
+
+    WorkerError if the worker failed, EOFError when the other side is gone.
+    """
     message = connection.recv_bytes()
+    if message == _SNAPSHOT:
+        return SNAPSHOT_REQUEST
     if message[:1] == _ERROR:
         raise WorkerError(message[1:].decode(errors="replace"))
     slot: int = _SLOT.unpack(message)[1]

@@ -13,15 +13,26 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import numpy as np
+import torch
+
 from replay.trajectory import Rows
-from workers.messages import WorkerError, WorkersFailedError, receive_slot, send_free
+from workers.messages import (
+    WorkerError,
+    WorkersFailedError,
+    receive_slot,
+    receive_snapshot,
+    send_free,
+    send_snapshot_request,
+)
 from workers.process_entry import Packed, worker_main
 from workers.slots import Slots
 from workers.worker import Worker
 
-FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 2.0  # seconds between two starts of a worker that keeps failing
-KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker,
-KILLS_A_FAILURE = 10  # so that many weigh as much as one end of its own making
+FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a worker that keeps failing
+DEATHS_WINDOW = 600.0  # seconds over which deaths are counted against the budget
+FAILURES_IN_A_ROW = 5  # ends of its own making, before it delivered anything, that show a worker cannot work
+KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker
 
 _SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
 
@@ -35,8 +46,7 @@ class Place:
     process: BaseProcess | None = None
     connection: Connection | None = None
     incarnation: int = 0
-    failures: int = 0  # ends of its own making, in a row without a delivered unroll
-    kills: int = 0  # and those that came from outside
+    failures: int = 0  # ends in a row without a delivered unroll
     start_at: float = 0.0
     last_sign: float = 0.0
 
@@ -71,6 +81,7 @@ class WorkerPool:
         self._round: dict[int, int] = {}  # lockstep: place → the slot it has filled in this round
         self._round_open = False
         self._sources: dict[Any, Place] = {}  # pipes and process sentinels to wait for
+        self._deaths: deque[float] = deque()  # when workers died, not longer ago than the window
         self.restarts = 0
         try:
             for place in self._places:
@@ -93,7 +104,10 @@ class WorkerPool:
         """
         if self._lockstep and not self._delivered and not self._round_open:
             self._open_round()
-        for source in connections.wait(list(self._sources), 0.0 if self._delivered else timeout):
+        self._hear(0.0 if self._delivered else timeout)
+
+    def _hear(self, timeout: float) -> None:
+        for source in connections.wait(list(self._sources), timeout):
             if source in self._sources:  # a worker found dead a moment ago has no sources any more
                 self._listen(self._sources[source])
         now = time.monotonic()
@@ -121,6 +135,39 @@ class WorkerPool:
                 place.free_slots.add(slot)
                 if not self._lockstep and place.process is not None:
                     self._offer(place, [slot])
+
+    def in_flight(self, deadline: float) -> dict[str, Any] | None:
+        """Lockstep only: what lies between the workers and the learner, once all workers are at rest.
+
+        None if some worker does not come to rest before the deadline.
+        """
+        while self._round_open or self.alive < len(self._places):
+            if time.monotonic() > deadline:
+                return None
+            self._hear(0.1)
+        snapshots = []
+        for place in self._places:
+            assert place.connection is not None
+            try:
+                send_snapshot_request(place.connection)
+                if not place.connection.poll(max(0.0, deadline - time.monotonic())):
+                    return None
+                snapshots.append(receive_snapshot(place.connection))
+            except (EOFError, OSError):  # has just died; the next `wait` will see it
+                return None
+        rows = [self._rows[place.index, slot, e] for place, slot in self._delivered for e in range(self._environments)]
+        rows = rows[self._taken :]
+        empty = np.empty((0, self._rows.shape[-1]), np.uint8)
+        return {"snapshots": snapshots, "unrolls": torch.from_numpy(np.stack(rows) if rows else empty)}
+
+    def put_back(self, unrolls: Rows) -> None:
+        """Lockstep only, before the first `wait`: the unrolls `[n, nbytes]` of `in_flight`, delivered as they were."""
+        first = len(self._places) * self._environments - len(unrolls)
+        place_index, self._taken = divmod(first, self._environments)
+        self._rows.reshape(-1, self._rows.shape[-1])[first:] = unrolls
+        for place in self._places[place_index:]:
+            place.free_slots.remove(0)
+            self._delivered.append((place, 0))
 
     def close(self) -> None:
         """End all workers; they hold nothing that could be lost."""
@@ -153,7 +200,7 @@ class WorkerPool:
 
     def _filled(self, place: Place, slot: int) -> None:
         place.free_slots.remove(slot)
-        place.failures = place.kills = 0
+        place.failures = 0
         place.last_sign = time.monotonic()
         if not self._lockstep:
             self._delivered.append((place, slot))
@@ -196,16 +243,19 @@ class WorkerPool:
                 f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with code {exit_code}"
             )
         place.incarnation += 1
-        place.failures += not from_outside
-        place.kills += from_outside
-        in_a_row = place.failures + place.kills
-        if place.failures > self._restart_budget or place.kills > KILLS_A_FAILURE * self._restart_budget:
+        place.failures += 1
+        now = time.monotonic()
+        self._deaths.append(now)
+        while self._deaths[0] < now - DEATHS_WINDOW:
+            self._deaths.popleft()
+        if len(self._deaths) > self._restart_budget or (place.failures >= FAILURES_IN_A_ROW and not from_outside):
             raise WorkersFailedError(
-                f"worker {place.index} ended {in_a_row} times in a row before it delivered anything; the last one {how}"
+                f"worker {place.index} {how}; that is the end of a worker for the {len(self._deaths)}. time within ten "
+                f"minutes, and for the {place.failures}. time in a row before it delivered anything"
             )
         self.restarts += 1
-        back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (in_a_row - 2)) if in_a_row > 1 else 0.0
-        place.start_at = time.monotonic() + back_off
+        back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (place.failures - 2)) if place.failures > 1 else 0.0
+        place.start_at = now + back_off
         self._announce(f"worker {place.index} is replaced: it {how}")
 
     def _reap(self, place: Place) -> int:

@@ -1,6 +1,7 @@
 """What is settled before a run begins: the machine, the shape of an unroll, the memory, the folder."""
 
 import platform
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +10,13 @@ from pathlib import Path
 import gymnasium
 import torch
 
+from agents.checkpoint import BEST, FOLDER, Checkpoint, link
 from agents.device import choose_device, choose_precision, learner_threads, usable_cores, usable_memory
 from agents.run_folder import create_run_folder
 from option_flags import Config, UsageError
 from replay.trajectory import UnrollSpec
 from workers.progress import Progress
+from workers.saver import Saver
 from workers.worker import MakeEnvironment
 
 
@@ -85,9 +88,14 @@ def check_memory(config: Config, spec: UnrollSpec, unrolls_in_slots: int) -> Non
         )
 
 
-def make_run_folder(config: Config) -> Path:
+def make_run_folder(config: Config, parent: Checkpoint | None) -> Path:
+    """A new folder with a place for checkpoints; a parent's best policy is the best until there is a better one."""
     try:
-        return create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())
+        folder = create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())
+        (folder / FOLDER).mkdir()
+        if parent is not None and (best := parent.path.parent / BEST).exists():
+            link(best, folder / FOLDER / BEST)
+        return folder
     except OSError as error:
         raise UsageError(
             f"--results_dir={config.run.results_dir} cannot be written ({error.strerror}); "
@@ -111,15 +119,17 @@ def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec) -> 
     ]
 
 
-def summary(folder: Path, progress: Progress) -> Sequence[str]:
+def summary(folder: Path, progress: Progress, saver: Saver) -> Sequence[str]:
     """What a run says of itself at its end."""
     reached = "stopped" if progress.unrolls_left else "finished"
     mean = (
         "no game ended" if progress.return_mean is None else f"mean return of the last games {progress.return_mean:.2f}"
     )
+    more = "" if progress.unrolls_left else f" --environment_max_steps={2 * progress.max_steps}"
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
     return [
         f"{reached} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and {progress.updates:,} "
         f"updates after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
-        f"metrics.jsonl, episodes.csv and weights.pt are in {folder}",
+        f"metrics.jsonl, episodes.csv and checkpoints are in {folder}; saving took {saver.seconds:.1f} s",
+        f"go on with: python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}",
     ]

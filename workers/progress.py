@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ from replay.mix import Batch
 from replay.trajectory import Rows, UnrollSpec
 
 RETURN_WINDOW = 100  # games in `return_mean_100`
-STAGES = ("wait", "drain", "mix", "update", "publish", "report")
+GAMES_TO_JUDGE = 20  # games that a best policy must have behind it
+STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")
 
 
 class Progress:
@@ -31,15 +33,61 @@ class Progress:
         self.recent_returns: deque[float] = deque(maxlen=RETURN_WINDOW)
         self.return_max: float | None = None
         self._recent_speed: deque[tuple[float, int]] = deque(maxlen=40)
+        self.best_return_mean: float | None = None
+        self._learned: torch.Tensor | None
+        self._learned_names: tuple[str, ...]
+        self._lags: list[int]
         self._begin_stretch()
 
+    def state_dict(self) -> dict[str, Any]:
+        """The stretch under way included, so that a resumed run reports it as if nothing had happened."""
+        return {
+            "agent_steps": self.agent_steps,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "seconds": self.seconds,
+            "recent_returns": list(self.recent_returns),
+            "return_max": self.return_max,
+            "best_return_mean": self.best_return_mean,
+            "stretch_steps": self.stretch_steps,
+            "stretch_seconds": self.seconds - self._stretch_begun,
+            "stage_seconds": dict(self._stage_seconds),
+            "learned": None if self._learned is None else self._learned.tolist(),
+            "learned_names": list(self._learned_names),
+            "updates_learned": self._updates_learned,
+            "lags": self._lags,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.agent_steps, self.updates, self.episodes = state["agent_steps"], state["updates"], state["episodes"]
+        self._begun = time.monotonic() - state["seconds"]
+        self.recent_returns.extend(state["recent_returns"])
+        self.return_max, self.best_return_mean = state["return_max"], state["best_return_mean"]
+        self._begin_stretch()
+        self.stretch_steps = state["stretch_steps"]
+        self._stretch_begun = state["seconds"] - state["stretch_seconds"]
+        self._stage_seconds |= state["stage_seconds"]
+        self._learned = None if state["learned"] is None else torch.tensor(state["learned"], dtype=torch.float64)
+        self._learned_names, self._updates_learned = tuple(state["learned_names"]), state["updates_learned"]
+        self._lags = list(state["lags"])
+
+    def judge(self) -> bool:
+        """Whether the policy of now has the highest mean return so far; needs enough games to say so."""
+        mean = self.return_mean
+        if mean is None or len(self.recent_returns) < GAMES_TO_JUDGE:
+            return False
+        if self.best_return_mean is not None and mean <= self.best_return_mean:
+            return False
+        self.best_return_mean = mean
+        return True
+
     def _begin_stretch(self) -> None:
-        self._stretch_begun, self._stretch_steps = self.seconds, self.agent_steps
+        self._stretch_begun, self.stretch_steps = self.seconds, self.agent_steps
         self._stage_seconds = dict.fromkeys(STAGES, 0.0)
-        self._learned: torch.Tensor | None = None
-        self._learned_names: tuple[str, ...] = ()
+        self._learned = None
+        self._learned_names = ()
         self._updates_learned = 0
-        self._lags: list[int] = []
+        self._lags = []
 
     @property
     def seconds(self) -> float:
@@ -102,7 +150,7 @@ class Progress:
         return (float(np.mean(self._lags)), max(self._lags)) if self._lags else (None, None)
 
     def wait_fraction(self) -> float:
-        return self._stage_seconds["wait"] / max(self.seconds - self._stretch_begun, 1e-9)
+        return float(self._stage_seconds["wait"] / max(self.seconds - self._stretch_begun, 1e-9))
 
     def recent_speed(self) -> float:
         """Agent steps a second over the last calls, for a display."""
@@ -114,7 +162,7 @@ class Progress:
         """All figures of the stretch that ends here, by the names they have in metrics.jsonl."""
         seconds = self.seconds
         stretch_seconds = max(seconds - self._stretch_begun, 1e-9)
-        speed = (self.agent_steps - self._stretch_steps) / stretch_seconds
+        speed = (self.agent_steps - self.stretch_steps) / stretch_seconds
         lag_mean, lag_max = self.lag()
         figures: dict[str, JsonValue] = {
             "time": time.time(),

@@ -23,6 +23,7 @@ LEARNER_FIGURES = (
     "gradient_norm",
     "learning_rate",
 )
+MEMORY_SECONDS = 5.0  # age at which the display's figures of memory are renewed
 
 
 class Reporter:
@@ -47,44 +48,45 @@ class Reporter:
         self._period = period
         self._planned_updates = planned_updates
         self._worker_count = pool.alive
-        self._last_report_at = progress.agent_steps
         self._needed = [0 if replay.is_fresh else len(replay) + replay.missing() for replay in replays]
         self._memory: dict[str, JsonValue] = {}
+        self._memory_at = float("-inf")
         self._figures: dict[str, float | None] = {}  # of the last stretch that had an update
 
     def received(self, row: Rows) -> None:
+        """Count an unroll, and report where it fills the period: at the same step however unrolls come together."""
         for episode in self._progress.received(row):
             self._sink.episode(episode)
+        if self._progress.agent_steps - self._progress.stretch_steps >= self._period:
+            self.report()
 
     def tick(self) -> None:
-        """Called in every turn of the training loop; does something only when it is time."""
-        if self._progress.agent_steps - self._last_report_at >= self._period:
-            self.report()
+        """Show the state of things, if the console is due to."""
         now = time.monotonic()
         if self._console.due(now):
             self._console.show(self._status(), now)
 
     def report(self) -> None:
         """Write one report of what happened since the last one, if anything did."""
-        if self._progress.agent_steps == self._last_report_at:
+        if self._progress.agent_steps == self._progress.stretch_steps:
             return
-        self._last_report_at = self._progress.agent_steps
         self._figures = self._progress.latest() or self._figures
-        self._memory = memory_in_use(self._pool.process_ids())
+        self._look_at_memory()
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
-        report = self._progress.close_stretch() | {
-            name: value for name, value in report.items() if name not in self._figures
-        }
+        report |= self._progress.close_stretch()
         report["replay_fill"] = {f"{i}_{replay.name}": len(replay) for i, replay in enumerate(self._replays)}
         report["worker_restarts"] = self._pool.restarts
         report |= self._memory
         self._sink.write(report)
 
+    def _look_at_memory(self) -> None:
+        self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), time.monotonic()
+
     def _status(self) -> Status:
         progress = self._progress
         figures = progress.latest() or self._figures
-        if not self._memory:
-            self._memory = memory_in_use(self._pool.process_ids())
+        if time.monotonic() - self._memory_at > MEMORY_SECONDS:
+            self._look_at_memory()
         learner_memory, worker_memory = self._memory["memory_learner_mb"], self._memory["memory_workers_mb"]
         assert isinstance(learner_memory, float) and isinstance(worker_memory, float)
         return Status(

@@ -1,5 +1,6 @@
 """Stepping a worker's environments with its own copy of the policy, and writing down what happened."""
 
+import json
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,19 @@ class Seat:
 
     def __post_init__(self) -> None:
         self.take_finished_games = self.environment.get_wrapper_attr("take_finished_games")
-        self.finished_games: deque[Any] = deque()
+        self.finished_games: deque[tuple[float, int]] = deque()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "game": self.environment.get_wrapper_attr("snapshot")(),
+            "uniforms": json.dumps(self.uniforms.bit_generator.state),
+            "finished_games": [list(game) for game in self.finished_games],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.environment.get_wrapper_attr("restore")(state["game"])
+        self.uniforms.bit_generator.state = json.loads(state["uniforms"])
+        self.finished_games = deque((game_return, length) for game_return, length in state["finished_games"])
 
 
 class Rollout:
@@ -53,6 +66,30 @@ class Rollout:
             self._state.lstm_state = decision.lstm_state
             for e, action in enumerate(decision.actions.tolist()):
                 self._step(e, action, unrolls, t)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The environments and all that is known of them, in plain values and bytes."""
+        return {
+            "seats": [seat.snapshot() for seat in self._seats],
+            "observations": self._observations.tobytes(),
+            "lstm_state": self._state.lstm_state.numpy().tobytes(),
+            "previous_actions": self._state.previous_actions.tolist(),
+            "previous_rewards": self._state.previous_rewards.tolist(),
+        }
+
+    @torch.inference_mode()
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on where the snapshot was taken, with as many environments of the same options."""
+        for seat, state in zip(self._seats, snapshot["seats"], strict=True):
+            seat.restore(state)
+        stacks = np.frombuffer(snapshot["observations"], np.uint8)
+        self._observations[:] = stacks.reshape(self._observations.shape)
+        lstm_state = np.frombuffer(snapshot["lstm_state"], np.float32).copy()
+        self._state = ActorState(
+            lstm_state=torch.from_numpy(lstm_state).view(self._state.lstm_state.shape),
+            previous_actions=torch.tensor(snapshot["previous_actions"], dtype=torch.int32),
+            previous_rewards=torch.tensor(snapshot["previous_rewards"], dtype=torch.float32),
+        )
 
     def _write_head(self, unrolls: dict[str, NDArray[Any]], weight_version: int) -> None:
         unrolls["frames"][:, : self._spec.frame_stack] = self._observations

@@ -1,21 +1,24 @@
-"""CTRL+C and SIGTERM, as a wish that the training loop grants between two updates."""
+"""CTRL+C, SIGTERM and SIGUSR1, as wishes that the training loop grants between two updates."""
 
 import signal
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """While it is entered, the first signal sets `requested`; a second one of the same kind acts as it always does."""
+    """While it is entered, signals only leave a word here: stop, hurry (a second time), or save now (SIGUSR1)."""
 
     def __init__(self) -> None:
         self.requested = False
+        self.hurried = False
+        self.save_now = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopRequest":
-        self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        for number in (*STOP_SIGNALS, signal.SIGUSR1):
+            self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -25,5 +28,9 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        signal.signal(number, self._before[signal.Signals(number)])
+        if number == signal.SIGUSR1:
+            self.save_now = True
+        elif self.requested:
+            self.hurried = True
+        else:
+            self.requested = True

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from agents.checkpoint import save_weights
+from agents.checkpoint import FOLDER as CHECKPOINTS
+from agents.checkpoint import Checkpoint, check_resumable
 from agents.console import make_console
 from agents.learner import Learner
 from agents.network import flat_weights, make_network, weight_count
@@ -20,6 +21,8 @@ from workers.pool import WorkerPool
 from workers.preparation import check_memory, describe_unrolls, header, make_run_folder, prepare_machine, summary
 from workers.progress import Progress
 from workers.reporter import Reporter
+from workers.resume import Resume
+from workers.saver import Saver
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
 from workers.stop_request import StopRequest
@@ -28,13 +31,17 @@ from workers.worker import MakeEnvironment, Worker
 POLL_SECONDS = 0.1  # longest wait before signals, workers and the display are looked after
 
 
-def train(config: Config, make_environment: MakeEnvironment) -> Path:
-    """Train an agent as configured; return the run's folder.
+def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint | None = None) -> Path:
+    """Train an agent as configured, from the start or from a checkpoint; return the run's folder.
 
     Everything that can be wrong is looked at before a folder is made or a process is started.
     """
+    if parent is not None:
+        check_resumable(config, parent)
     seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
-    config = config.replace_flags(seed=seed)
+    # The first run of a lineage fixes the seed and the schedule's horizon for all that go on from it.
+    schedule_updates = config.optimizer.lr_scheduler_steps or config.planned_updates
+    config = config.replace_flags(seed=seed, lr_scheduler_steps=schedule_updates)
     torch.manual_seed(seed)
     machine = prepare_machine(config)
     slot_count = 1 if config.run.reproducible else config.workers.slots_per_worker
@@ -42,24 +49,33 @@ def train(config: Config, make_environment: MakeEnvironment) -> Path:
     spec = describe_unrolls(config, make_environment)
     network = make_network(config.network, spec, machine.precision)
     check_memory(config, spec, machine.worker_count * slot_count * environments)
-    folder = make_run_folder(config)
-    write_json(folder / "config.json", {"options": config.flags(), "machine": machine.described(), "parent": None})
+    resume = Resume(parent, config, spec, machine.worker_count)
 
     with ExitStack() as cleanup:
+        stop = cleanup.enter_context(StopRequest())
+        folder = make_run_folder(config, parent)
+        lineage = {"options": config.flags(), "machine": machine.described(), "parent": resume.described()}
+        write_json(folder / "config.json", lineage)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         sink = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
         cleanup.callback(sink.close)
-        stop = cleanup.enter_context(StopRequest())
-        console.start(header(config, folder, machine, spec))
+        console.start([*header(config, folder, machine, spec), *resume.notes()])
 
-        schedule_updates = config.optimizer.lr_scheduler_steps or config.planned_updates
         learner = Learner(network, spec, config.loss, config.optimizer, schedule_updates, machine.device)
         weights = SharedWeights(weight_count(network))
+        replays = make_replays(config.replay, spec.nbytes, np.random.SeedSequence((seed, resume.count)))
+        mix = BatchMix(replays, spec.nbytes, pin_memory=machine.device.type == "cuda")
+        progress = Progress(spec, environments, config.environment.skipped_frames, config.run.environment_max_steps)
+        resume.restore(learner, mix, progress)
         weights.publish(learner.updates, flat_weights(network))
         slots = Slots(machine.worker_count, slot_count, environments, spec.nbytes)
 
         def make_worker(index: int, incarnation: int) -> Worker:
-            return Worker(config, make_environment, seed, index, incarnation, spec, machine.precision, slots, weights)
+            life = (resume.count, incarnation)
+            snapshot = resume.snapshot(index) if incarnation == 0 else None
+            return Worker(
+                config, make_environment, seed, index, life, spec, machine.precision, slots, weights, snapshot
+            )
 
         pool = WorkerPool(
             make_worker,
@@ -70,9 +86,7 @@ def train(config: Config, make_environment: MakeEnvironment) -> Path:
             restart_budget=config.workers.worker_restart_budget,
         )
         cleanup.callback(pool.close)
-        replays = make_replays(config.replay, spec.nbytes, np.random.SeedSequence(seed))
-        mix = BatchMix(replays, spec.nbytes, pin_memory=machine.device.type == "cuda")
-        progress = Progress(spec, environments, config.environment.skipped_frames, config.run.environment_max_steps)
+        resume.put_back_unrolls(pool)
         reporter = Reporter(
             progress,
             pool,
@@ -82,13 +96,19 @@ def train(config: Config, make_environment: MakeEnvironment) -> Path:
             period=config.report.report_period,
             planned_updates=config.planned_updates,
         )
+        saver = Saver(
+            folder / CHECKPOINTS, config, spec, resume.count, learner, mix, progress, pool, stop, console.message
+        )
         try:
-            training_loop(pool, mix, learner, weights, progress, reporter, stop)
+            training_loop(pool, mix, learner, weights, progress, reporter, saver, stop)
         finally:
-            reporter.report()
+            saver.save(with_replays=config.saves_replays)
+            if not (
+                config.run.reproducible and progress.unrolls_left
+            ):  # else the stretch is reported by the resumed run
+                reporter.report()
             pool.close()
-            save_weights(folder / "weights.pt", network, config, progress.agent_steps, progress.updates)
-            console.close(summary(folder, progress))
+            console.close(summary(folder, progress, saver))
     return folder
 
 
@@ -99,9 +119,10 @@ def training_loop(
     weights: SharedWeights,
     progress: Progress,
     reporter: Reporter,
+    saver: Saver,
     stop: StopRequest,
 ) -> None:
-    """Drain → add → mix → update → publish → report, until enough steps were learned from or a signal came."""
+    """Drain → add → mix → update → publish → save → report, until enough steps were learned from or a signal came."""
     while progress.unrolls_left and not stop.requested:
         with progress.stage("wait"):
             source.wait(POLL_SECONDS if not mix.ready() else 0.0)
@@ -117,5 +138,7 @@ def training_loop(
             with progress.stage("publish"):
                 weights.publish(learner.updates, flat_weights(learner.network))
             progress.updated(batch, learned)
+            with progress.stage("save"):
+                saver.tick()
         with progress.stage("report"):
             reporter.tick()

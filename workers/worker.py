@@ -14,7 +14,7 @@ from agents.acting import Actor
 from agents.network import make_network, weight_count
 from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
-from workers.messages import receive_slot, send_filled
+from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_filled, send_snapshot
 from workers.rollout import Rollout, Seat
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 from workers.slots import Slots
@@ -30,11 +30,12 @@ class Worker:
     make_environment: MakeEnvironment
     seed: int
     index: int
-    incarnation: int  # how many processes held this place before
+    life: tuple[int, int]  # resumes of the run, and processes that held this place before: new games each time
     spec: UnrollSpec
     compute_dtype: torch.dtype
     slots: Slots
     weights: SharedWeights
+    snapshot: dict[str, Any] | None = None  # where to go on from, instead of new games
 
     def run(self, connection: Connection) -> None:
         torch.set_num_threads(1)
@@ -43,9 +44,14 @@ class Worker:
         flat = torch.zeros(weight_count(network))
         actor = Actor(network)
         rollout = Rollout(self._seats(), actor, self.spec)
+        if self.snapshot is not None:
+            rollout.restore(self.snapshot)
         version = NOT_PUBLISHED
         while True:
             slot = receive_slot(connection)
+            if slot == SNAPSHOT_REQUEST:
+                send_snapshot(connection, rollout.snapshot())
+                continue
             newest = self.weights.copy_newer(version, flat)
             if newest != version:
                 actor.load(flat)
@@ -54,11 +60,11 @@ class Worker:
             send_filled(connection, slot)
 
     def _seats(self) -> list[Seat]:
-        """The environments, each with random streams that depend on the seed, its number and the incarnation only."""
+        """The environments, each with random streams that depend on the seed, its number and the life only."""
         count = self.config.workers.envs_per_worker
         seats = []
         for environment_id in range(self.index * count, (self.index + 1) * count):
-            sequence = np.random.SeedSequence((self.seed, environment_id, self.incarnation))
+            sequence = np.random.SeedSequence((self.seed, environment_id, *self.life))
             game_stream, action_stream = sequence.spawn(2)
             environment = self.make_environment(self.config.environment, int(game_stream.generate_state(1)[0] >> 1))
             seats.append(Seat(environment, environment_id, np.random.default_rng(action_stream)))

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch
 
+from agents.checkpoint import find_checkpoint
 from agents.sinks import read_metrics
 from option_flags import Config
 from tests.catch import make_catch
@@ -69,9 +70,9 @@ def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
     assert report[-1]["updates"] == (steps // 10 - filled_first) // fresh
     games = (folder / "episodes.csv").read_text().splitlines()
     assert len(games) == 1 + report[-1]["episodes"] == 1 + steps // 5
-    saved = torch.load(folder / "weights.pt", weights_only=True)
-    assert saved["agent_steps"] == steps
-    assert saved["options"]["seed"] == 1
+    saved = find_checkpoint(str(folder))
+    assert saved.agent_steps == steps
+    assert saved.options["seed"] == 1
 
 
 def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
     assert compared[0] == compared[1]
     assert len(compared[0]) == 12
     assert (first / "episodes.csv").read_text() == (second / "episodes.csv").read_text()
-    weights = [torch.load(folder / "weights.pt", weights_only=True)["network"] for folder in (first, second)]
+    weights = [find_checkpoint(str(folder)).content["learner"]["network"] for folder in (first, second)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
@@ -154,7 +155,7 @@ def test_a_signal_to_all_ends_a_run_in_good_order(tmp_path: Path, number: int) -
     assert "stopped at" in out
     assert not psutil.wait_procs(children, timeout=5)[1]
     (folder,) = tmp_path.iterdir()
-    assert torch.load(folder / "weights.pt", weights_only=True)["updates"] > 0
+    assert find_checkpoint(str(folder)).updates > 0
     assert reports(folder)
 
 

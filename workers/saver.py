@@ -1,0 +1,113 @@
+"""When and what a run saves."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents import checkpoint as files
+from agents.learner import Learner
+from agents.tensor_file import GivenUpError, write_tensor_file
+from option_flags import Config
+from replay.mix import BatchMix
+from replay.trajectory import UnrollSpec
+from workers.pool import WorkerPool
+from workers.progress import Progress
+from workers.stop_request import StopRequest
+
+ROUND_PATIENCE = 4.0  # seconds that a save waits for unrolls under way
+
+
+@dataclass
+class Saver:
+    """Writes checkpoints into a run's folder, beside the best one so far; a disk that is full does not end the run."""
+
+    folder: Path  # of the checkpoints
+    config: Config
+    spec: UnrollSpec
+    resumes: int
+    learner: Learner
+    mix: BatchMix
+    progress: Progress
+    pool: WorkerPool
+    stop: StopRequest
+    announce: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.saved_updates = -1  # of the last whole checkpoint
+        self.seconds = 0.0
+        self._tried_updates = self.learner.updates
+        self._saved_at = self._replays_saved_at = time.monotonic()
+
+    def tick(self) -> None:
+        """Called after every update; saves when it is time, or when a signal asks for it."""
+        options, now = self.config.checkpoint, time.monotonic()
+        replays_due = self.config.saves_replays and now - self._replays_saved_at > 60 * options.save_replay_minutes
+        period_over = self.learner.updates - self._tried_updates >= options.save_model_period
+        if self.stop.save_now or replays_due or period_over or now - self._saved_at > 60 * options.save_model_minutes:
+            self.save(with_replays=self.config.saves_replays and (self.stop.save_now or replays_due))
+            self.stop.save_now = False
+
+    def save(self, with_replays: bool) -> bool:
+        """Write a checkpoint; say so, and go on, where that fails."""
+        begun = time.monotonic()
+        self._tried_updates = self.learner.updates
+        try:
+            self._write(with_replays)
+            self.saved_updates = self.learner.updates
+        except OSError as error:
+            self.announce(
+                f"no checkpoint could be written ({error.strerror}); the last whole one stays, training goes on"
+            )
+            return False
+        finally:
+            self._saved_at = time.monotonic()
+            self.seconds += self._saved_at - begun
+        return True
+
+    def _write(self, with_replays: bool) -> None:
+        in_flight = self._in_flight() if with_replays and self.config.run.reproducible else None
+        is_best = self.progress.judge()
+        path = self.folder / files.checkpoint_name(self.learner.updates)
+        content = {
+            "options": self.config.flags(),
+            "action_count": self.spec.action_count,
+            "unroll": self.spec.fingerprint,
+            "resumes": self.resumes,
+            "learner": self.learner.state_dict(),
+            "progress": self.progress.state_dict(),
+            "in_flight": in_flight,
+        }
+        files.write_checkpoint(path, content)
+        if is_best:
+            files.link(path, self.folder / files.BEST)
+        files.keep_newest(self.folder, self.config.checkpoint.keep_checkpoints)
+        if with_replays:
+            self._write_replays()
+
+    def _in_flight(self) -> dict[str, Any] | None:
+        """The environments and the unrolls not yet taken; None where a worker does not come to rest."""
+        in_flight = self.pool.in_flight(time.monotonic() + ROUND_PATIENCE)
+        if in_flight is None:
+            self.announce("a worker did not come to rest: a resume begins new games instead of going on exactly")
+        return in_flight
+
+    def _write_replays(self) -> None:
+        begun = time.monotonic()
+        self._replays_saved_at = begun
+        path = self.folder / files.replay_name(self.learner.updates)
+        state = {"unroll": self.spec.fingerprint, "mix": self.mix.state_dict()}
+        self.announce(
+            "saving the replays; CTRL+C again leaves them out" if self.stop.requested else "saving the replays"
+        )
+        try:
+            size = write_tensor_file(path, state, lambda: self.stop.hurried)
+        except GivenUpError:
+            self.announce("the replays are left out; the checkpoint is whole without them")
+            return
+        for older in self.folder.glob("replays_*.bin"):
+            if older != path:
+                older.unlink(missing_ok=True)
+        seconds = time.monotonic() - begun
+        self.announce(f"{time.strftime('%H:%M:%S')} replays saved: {size / 1e6:,.0f} MB in {seconds:.1f} s")
