@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """CTRL+C or SIGTERM while nothing is started and nothing is made: there is nothing to clean up, not even imports."""
+    """CTRL+C or SIGTERM while nothing is started and nothing is made: there is nothing to clean up."""
     os._exit(0)
 
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         given = given_flags(arguments)
         config = None if given.get("op_mode") == "train_w_load" and given.get("load_model_url") else parse(arguments)
-        # Loaded only now: a mistyped flag is answered at once, and workers, which import this file, stay light.
+        # Loaded only now: a mistyped flag is answered at once, and workers, which import this file, are light.
         from agents.checkpoint import find_checkpoint
         from workers.training import train
         from wrappers.atari import check_atari, make_atari

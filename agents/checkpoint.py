@@ -17,6 +17,8 @@ FORMAT_VERSION = 1
 FOLDER = "checkpoints"
 BEST = "best.pt"
 
+READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
+
 # What the network and the unrolls are made for.
 FIXED_FLAGS = (
     *("env", "network", "use_lstm", "lstm_size"),
@@ -58,8 +60,9 @@ def replay_name(updates: int) -> str:
 
 
 def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content`, which holds only tensors, bytes and plain values."""
+    """Write `content`, which must hold only what can be read back without running any code."""
     whole = {"format_version": FORMAT_VERSION, **content}
+    _check_readable(whole, "checkpoint")
     write_atomically(path, lambda file: torch.save(whole, file))
 
 
@@ -141,6 +144,20 @@ def link(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, temporary)
     os.replace(temporary, target)
+
+
+def _check_readable(value: Any, name: str) -> None:
+    """Refuse at once, and not at the resume, what `weights_only=True` would refuse."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_readable(item, f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check_readable(item, f"{name}[{index}]")
+    elif type(value) not in READABLE_TYPES or (
+        isinstance(value, bytes) and not value
+    ):  # empty bytes are stored as a call to their type
+        raise TypeError(f"{name} is {value!r:.60} of {type(value)}, which a checkpoint cannot hold")
 
 
 def _is_whole(path: Path) -> bool:

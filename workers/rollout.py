@@ -72,7 +72,7 @@ class Rollout:
         return {
             "seats": [seat.snapshot() for seat in self._seats],
             "observations": self._observations.tobytes(),
-            "lstm_state": self._state.lstm_state.numpy().tobytes(),
+            "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
             "previous_rewards": self._state.previous_rewards.tolist(),
         }
@@ -84,9 +84,8 @@ class Rollout:
             seat.restore(state)
         stacks = np.frombuffer(snapshot["observations"], np.uint8)
         self._observations[:] = stacks.reshape(self._observations.shape)
-        lstm_state = np.frombuffer(snapshot["lstm_state"], np.float32).copy()
         self._state = ActorState(
-            lstm_state=torch.from_numpy(lstm_state).view(self._state.lstm_state.shape),
+            lstm_state=torch.tensor(snapshot["lstm_state"], dtype=torch.float32),
             previous_actions=torch.tensor(snapshot["previous_actions"], dtype=torch.int32),
             previous_rewards=torch.tensor(snapshot["previous_rewards"], dtype=torch.float32),
         )
