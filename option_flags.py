@@ -138,8 +138,10 @@ class RunOptions(Options):
     op_mode: str = option(
         "train", one_of("train", "train_w_load", not_yet=("test",)), "Begin a new run, or go on with an older one."
     )
-    load_model_url: str = option(
-        "", Rule(str, "be a path"), "With train_w_load: the run folder, checkpoint folder or checkpoint to go on from."
+    load_model_url: str | None = option(
+        None,
+        Rule(str, "be a path", bool, optional=True),
+        "With train_w_load: the run folder, checkpoint folder or checkpoint to go on from.",
     )
     environment_max_steps: int = option(6_000_000, whole(1), "Agent steps of all environments together, over the run.")
     seed: int | None = option(None, whole(0, 2**31 - 1, optional=True), "Start of all random streams; unset draws one.")

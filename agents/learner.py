@@ -189,7 +189,7 @@ def diagnose(
     return {
         "entropy": entropy(logits).mean(),
         # How far the policy differs between states: near 0, it ignores what it sees.
-        "policy_spread": torch.softmax(logits, -1).flatten(0, 1).std(0).mean(),
+        "policy_spread": torch.softmax(logits, -1).flatten(0, 1).std(0, correction=0).mean(),
         "value_mean": values.mean(),
         "trusted_fraction": trusted.float().mean(),
         "kl_fresh": divergence[:, fresh].mean(),

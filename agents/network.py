@@ -59,6 +59,9 @@ class ActorCritic(nn.Module):
         for module in self.torso.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 _orthogonal(module, SQRT_2)
+        for section in self.torso.modules():
+            if isinstance(section, ResidualSection):
+                section.start_near_identity()
         if self.lstm is not None:
             for name, parameter in self.lstm.named_parameters():
                 if "weight" in name:
@@ -71,6 +74,8 @@ class ActorCritic(nn.Module):
 
     def features(self, observations: torch.Tensor) -> torch.Tensor:
         """The torso's last hidden layer, of each state on its own: `[N, S*C, H, W]` uint8 → `[N, F]` float32."""
+        if observations.dtype != torch.uint8:
+            raise TypeError(f"observations must be uint8 pixels, not {observations.dtype}")
         device_type = observations.device.type
         with torch.autocast(device_type, torch.bfloat16, enabled=self.compute_dtype == torch.bfloat16):
             pixels = observations.to(self.compute_dtype, memory_format=torch.contiguous_format).mul_(1 / 255)
@@ -145,6 +150,14 @@ class ResidualSection(nn.Module):
             )
             for _ in range(2)
         )
+
+    def start_near_identity(self) -> None:
+        """Keep what the blocks add small at first: at full gain the features would grow from block to block."""
+        for block in self.blocks:
+            assert isinstance(block, nn.Sequential)
+            last = block[-1]
+            assert isinstance(last, nn.Conv2d)
+            _orthogonal(last, 0.2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.pool(self.convolution(x))

@@ -39,6 +39,8 @@ def vtrace(
             raise ValueError(
                 f"{name} must be [T, B] like log_ratios {tuple(steps_and_batch)}, not {tuple(tensor.shape)}"
             )
+    if trusted is not None and trusted.shape != steps_and_batch:
+        raise ValueError(f"trusted must be [T, B] like log_ratios {tuple(steps_and_batch)}, not {tuple(trusted.shape)}")
     if bootstrap_value.shape != steps_and_batch[1:]:
         raise ValueError(f"bootstrap_value must be [B], not {tuple(bootstrap_value.shape)}")
     if rho_bar < c_bar:

@@ -1,6 +1,8 @@
 """One batch, mixed from all replays in their exact shares."""
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +30,9 @@ def make_replays(options: ReplayOptions, nbytes: int, seed: np.random.SeedSequen
         if spec.type == "queue":
             replays.append(QueueReplay(spec.capacity, share, nbytes))
         else:
-            fill = max(share, int(options.training_fill_in_factor * spec.capacity))
+            # As a decimal fraction, as it was written: 0.29 × 100 is 28.999… in binary.
+            part = math.ceil(Fraction(str(options.training_fill_in_factor)) * spec.capacity)
+            fill = max(share, part)
             replays.append(StandardReplay(spec.capacity, share, nbytes, fill, np.random.default_rng(child)))
     return replays
 

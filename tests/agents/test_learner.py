@@ -216,7 +216,7 @@ def test_the_figures_beside_the_loss_tell_fresh_from_replayed() -> None:
     report = reported(learner, batch)
     expected = {
         "entropy": entropies.mean(),
-        "policy_spread": policies.reshape(20, 4).std(axis=0, ddof=1).mean(),
+        "policy_spread": policies.reshape(20, 4).std(axis=0, ddof=0).mean(),
         "value_mean": output.values[:-1].mean().item(),
         "trusted_fraction": 1.0,
         "kl_fresh": divergences[:, fresh].mean(),

@@ -8,6 +8,7 @@ from torch import nn
 from agents.network import (
     ActorCritic,
     NetworkInput,
+    ResidualSection,
     flat_weights,
     load_flat_weights,
     make_network,
@@ -126,8 +127,11 @@ def assert_orthogonal(weight: torch.Tensor, gain: float) -> None:
 def test_weights_begin_orthogonal_and_biases_at_zero(name: str) -> None:
     network = ActorCritic(name, (1, 36, 36), ACTIONS, lstm_size=6)
     layers = [module for module in network.torso.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    sections = [module for module in network.torso.modules() if isinstance(module, ResidualSection)]
+    small = {block.get_submodule("3") for section in sections for block in section.blocks}
+    assert len(small) == (6 if name == "impala_deep" else 0)
     for layer in layers:
-        assert_orthogonal(layer.weight, 2**0.5)
+        assert_orthogonal(layer.weight, 0.2 if layer in small else 2**0.5)
     assert_orthogonal(network.policy_head.weight, 0.01)
     assert_orthogonal(network.value_head.weight, 1.0)
     assert network.lstm is not None
