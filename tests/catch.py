@@ -1,5 +1,6 @@
 """Catch: a game small enough to be learned within seconds, in pictures like any other."""
 
+import json
 from typing import Any
 
 import gymnasium
@@ -40,6 +41,14 @@ class Catch(gymnasium.Env[Picture, int]):
         landed = self._row == CELLS - 1
         reward = (1.0 if self._column == self._paddle else -1.0) if landed else 0.0
         return self._picture(), reward, landed, False, {}
+
+    def snapshot(self) -> dict[str, Any]:
+        rng = json.dumps(self._rng.bit_generator.state)
+        return {"row": self._row, "column": self._column, "paddle": self._paddle, "rng": rng}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._row, self._column, self._paddle = state["row"], state["column"], state["paddle"]
+        self._rng.bit_generator.state = json.loads(state["rng"])
 
     def _picture(self) -> Picture:
         board = np.zeros((CELLS, CELLS), np.uint8)

@@ -48,8 +48,8 @@ def send_snapshot(connection: Connection, snapshot: dict[str, Any]) -> None:
 
 
 def receive_snapshot(connection: Connection) -> dict[str, Any]:
-    """The answer to `send_snapshot_request`."""
-    snapshot: dict[str, Any] = pickle.loads(connection.recv_bytes()[1:])
+    """The answer to `send_snapshot_request`; WorkerError or EOFError like `receive_slot`."""
+    snapshot: dict[str, Any] = pickle.loads(_receive(connection)[1:])
     return snapshot
 
 
@@ -58,10 +58,15 @@ def receive_slot(connection: Connection) -> int:
 
     WorkerError if the worker failed, EOFError when the other side is gone.
     """
-    message = connection.recv_bytes()
+    message = _receive(connection)
     if message == _SNAPSHOT:
         return SNAPSHOT_REQUEST
-    if message[:1] == _ERROR:
-        raise WorkerError(message[1:].decode(errors="replace"))
     slot: int = _SLOT.unpack(message)[1]
     return slot
+
+
+def _receive(connection: Connection) -> bytes:
+    message = connection.recv_bytes()
+    if message[:1] == _ERROR:
+        raise WorkerError(message[1:].decode(errors="replace"))
+    return message

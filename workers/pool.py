@@ -153,6 +153,9 @@ class WorkerPool:
                 if not place.connection.poll(max(0.0, deadline - time.monotonic())):
                     return None
                 snapshots.append(receive_snapshot(place.connection))
+            except WorkerError as error:
+                self._lose(place, f"failed:\n{error}")
+                return None
             except (EOFError, OSError):  # has just died; the next `wait` will see it
                 return None
         rows = [self._rows[place.index, slot, e] for place, slot in self._delivered for e in range(self._environments)]
