@@ -47,6 +47,8 @@ def prepare_machine(config: Config) -> Machine:
     device = choose_device(config.run.device)
     threads = config.run.learner_threads or learner_threads(device)
     torch.set_num_threads(threads)
+    # The mean squares of dead weights fade into denormal numbers, on which the optimizer's step takes twice the time.
+    torch.set_flush_denormal(True)
     torch.backends.cudnn.benchmark = not config.run.reproducible
     torch.use_deterministic_algorithms(config.run.reproducible)
     return Machine(

@@ -103,9 +103,8 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
             training_loop(pool, mix, learner, weights, progress, reporter, saver, stop)
         finally:
             saver.save(with_replays=config.saves_replays)
-            if not (
-                config.run.reproducible and progress.unrolls_left
-            ):  # else the stretch is reported by the resumed run
+            # A reproducible run that goes on later reports the stretch under way then, as if it had never been cut.
+            if not (config.run.reproducible and progress.unrolls_left):
                 reporter.report()
             pool.close()
             console.close(summary(folder, progress, saver))
