@@ -54,12 +54,12 @@ def receive_snapshot(connection: Connection) -> dict[str, Any]:
 
 
 def receive_slot(connection: Connection) -> int:
-    """The slot of the next message, or SNAPSHOT_REQUEST.
+    """The slot of the next message, or SNAPSHOT_REQUEST: the learner's wish, or an answer that came too late.
 
     WorkerError if the worker failed, EOFError when the other side is gone.
     """
     message = _receive(connection)
-    if message == _SNAPSHOT:
+    if message[:1] == _SNAPSHOT:
         return SNAPSHOT_REQUEST
     slot: int = _SLOT.unpack(message)[1]
     return slot

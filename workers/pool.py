@@ -18,6 +18,7 @@ import torch
 
 from replay.trajectory import Rows
 from workers.messages import (
+    SNAPSHOT_REQUEST,
     WorkerError,
     WorkersFailedError,
     receive_slot,
@@ -89,6 +90,10 @@ class WorkerPool:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def size(self) -> int:
+        return len(self._places)
 
     @property
     def alive(self) -> int:
@@ -195,7 +200,9 @@ class WorkerPool:
         assert place.connection is not None
         try:
             while place.connection.poll():
-                self._filled(place, receive_slot(place.connection))
+                slot = receive_slot(place.connection)
+                if slot != SNAPSHOT_REQUEST:
+                    self._filled(place, slot)
         except WorkerError as error:
             self._lose(place, f"failed:\n{error}")
         except (EOFError, OSError):
@@ -253,8 +260,8 @@ class WorkerPool:
             self._deaths.popleft()
         if len(self._deaths) > self._restart_budget or (place.failures >= FAILURES_IN_A_ROW and not from_outside):
             raise WorkersFailedError(
-                f"worker {place.index} {how}; that is the end of a worker for the {len(self._deaths)}. time within ten "
-                f"minutes, and for the {place.failures}. time in a row before it delivered anything"
+                f"worker {place.index} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, "
+                f"this one {place.failures} times in a row before it delivered anything: the run is saved and ends."
             )
         self.restarts += 1
         back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (place.failures - 2)) if place.failures > 1 else 0.0

@@ -47,7 +47,7 @@ class Reporter:
         self._console = console
         self._period = period
         self._planned_updates = planned_updates
-        self._worker_count = pool.alive
+        self._worker_count = pool.size
         self._needed = [0 if replay.is_fresh else len(replay) + replay.missing() for replay in replays]
         self._memory: dict[str, JsonValue] = {}
         self._memory_at = float("-inf")

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from replay.trajectory import Rows
-from workers.messages import receive_slot, send_filled
+from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_filled, send_snapshot
 from workers.slots import Slots
 
 ROW_BYTES = 64 * 1024
@@ -28,6 +28,10 @@ class PatternWorker:
         count = 0
         while True:
             slot = receive_slot(connection)
+            if slot == SNAPSHOT_REQUEST:
+                time.sleep(self.pause)
+                send_snapshot(connection, {"index": self.index, "count": count})
+                continue
             if count == self.raise_after:
                 raise ValueError(f"worker {self.index} has had enough")
             if count == self.stop_after:

@@ -66,15 +66,13 @@ def take(pool: WorkerPool, count: int, limit: int = 3) -> list[tuple[int, int, i
 def test_every_unroll_arrives_once_and_in_order(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, environments=3)
     patterns = take(pool, 300, limit=2)
-    while len({worker for worker, *_ in patterns}) < 2:  # one may take long to start
-        patterns += take(pool, 30, limit=2)
-    patterns += take(pool, 300, limit=2)
+    while min([worker for worker, *_ in patterns].count(worker) for worker in range(2)) <= 30:  # one may start late
+        patterns += take(pool, 100, limit=2)
     assert len(set(patterns)) == len(patterns)
     for worker in range(2):
         mine = [(count, environment) for w, _, count, environment in patterns if w == worker]
         whole = [(count, environment) for count in range(len(mine) // 3 + 1) for environment in range(3)]
         assert mine == whole[: len(mine)]
-        assert len(mine) > 30
     assert pool.alive == 2
     assert not announced
 
@@ -120,7 +118,7 @@ def test_a_worker_that_always_fails_ends_the_run_in_one_sentence(make_pool: Make
 
 def test_more_deaths_than_the_budget_end_the_run(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=1, raise_after=1, restart_budget=2)
-    with pytest.raises(WorkersFailedError, match=r"the 3\. time within ten minutes"):
+    with pytest.raises(WorkersFailedError, match="Within ten minutes, workers ended 3 times"):
         take(pool, 100)
     assert len(announced) == 2
 
@@ -172,6 +170,28 @@ def test_lockstep_goes_on_after_a_kill(make_pool: MakePool) -> None:
     after = take(pool, 8)
     assert [worker for worker, *_ in after] == [0, 1] * 4
     assert len(announced) == 1
+
+
+def test_what_is_in_flight_can_be_put_back(make_pool: MakePool) -> None:
+    pool, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True)
+    taken = take(pool, 8)
+    in_flight = pool.in_flight(time.monotonic() + 30)
+    assert in_flight is not None
+    assert in_flight["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 2}]
+    other, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True)
+    other.put_back(in_flight["unrolls"].numpy())
+    put_back = take(other, 4)
+    assert put_back == take(pool, 4)
+    assert taken + put_back == [(w, 0, count, e) for count in range(2) for w in range(2) for e in range(3)]
+    assert take(other, 1) == [(0, 0, 0, 0)], "then its own workers play"
+
+
+def test_a_snapshot_that_comes_too_late_does_no_harm(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True, pause=0.3)
+    take(pool, 1)
+    assert pool.in_flight(time.monotonic() + 0.05) is None
+    assert take(pool, 3) == [(0, 0, count, 0) for count in (1, 2, 3)]
+    assert not announced
 
 
 def test_workers_ignore_interrupts(make_pool: MakePool) -> None:
