@@ -34,6 +34,7 @@ FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a w
 DEATHS_WINDOW = 600.0  # seconds over which deaths are counted against the budget
 FAILURES_IN_A_ROW = 5  # ends of its own making, before it delivered anything, that show a worker cannot work
 KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker
+FOR_THE_LEARNER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 _SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
 
@@ -141,13 +142,13 @@ class WorkerPool:
                 if not self._lockstep and place.process is not None:
                     self._offer(place, [slot])
 
-    def in_flight(self, deadline: float) -> dict[str, Any] | None:
+    def in_flight(self, deadline: float, give_up: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Lockstep only: what lies between the workers and the learner, once all workers are at rest.
 
-        None if some worker does not come to rest before the deadline.
+        None if some worker does not come to rest before the deadline, or before it is time to give up.
         """
         while self._round_open or self.alive < len(self._places):
-            if time.monotonic() > deadline:
+            if give_up() or time.monotonic() > deadline:
                 return None
             self._hear(0.1)
         snapshots = []
@@ -155,8 +156,9 @@ class WorkerPool:
             assert place.connection is not None
             try:
                 send_snapshot_request(place.connection)
-                if not place.connection.poll(max(0.0, deadline - time.monotonic())):
-                    return None
+                while not place.connection.poll(0.1):
+                    if give_up() or time.monotonic() > deadline:
+                        return None
                 snapshots.append(receive_snapshot(place.connection))
             except WorkerError as error:
                 self._lose(place, f"failed:\n{error}")
@@ -286,10 +288,12 @@ class WorkerPool:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """A child started here never sees CTRL+C, not even while it starts: that is for the learner alone to handle."""
+    """A child started here never sees what a terminal or a scheduler sends to all processes of a run, not even while it
+    starts: that is for the learner alone to handle. Children leave when the learner does, or are killed by it.
+    """
     resource_tracker.ensure_running()  # would otherwise be started by the first child's start, and lift the block
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_LEARNER)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_LEARNER)

@@ -129,9 +129,10 @@ def summary(folder: Path, progress: Progress, saver: Saver) -> Sequence[str]:
     )
     more = "" if progress.unrolls_left else f" --environment_max_steps={2 * progress.max_steps}"
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
+    go_on = f"go on with: python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}"
     return [
         f"{reached} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and {progress.updates:,} "
         f"updates after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
         f"metrics.jsonl, episodes.csv and checkpoints are in {folder}; saving took {saver.seconds:.1f} s",
-        f"go on with: python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}",
+        go_on if saver.saved_updates >= 0 else "nothing could be saved, so there is nothing to go on from",
     ]

@@ -16,7 +16,7 @@ from workers.pool import WorkerPool
 from workers.progress import Progress
 from workers.stop_request import StopRequest
 
-ROUND_PATIENCE = 4.0  # seconds that a save waits for unrolls under way
+ROUND_PATIENCE = 2.5  # seconds that a save waits for unrolls under way
 
 
 @dataclass
@@ -38,10 +38,11 @@ class Saver:
         self.saved_updates = -1  # of the last whole checkpoint
         self.seconds = 0.0
         self._tried_updates = self.learner.updates
+        self._first_steps = self.progress.agent_steps
         self._saved_at = self._replays_saved_at = time.monotonic()
 
     def tick(self) -> None:
-        """Called after every update; saves when it is time, or when a signal asks for it."""
+        """Called in every turn of the training loop; saves when it is time, or when a signal asks for it."""
         options, now = self.config.checkpoint, time.monotonic()
         replays_due = self.config.saves_replays and now - self._replays_saved_at > 60 * options.save_replay_minutes
         period_over = self.learner.updates - self._tried_updates >= options.save_model_period
@@ -51,6 +52,8 @@ class Saver:
 
     def save(self, with_replays: bool) -> bool:
         """Write a checkpoint; say so, and go on, where that fails."""
+        if self.resumes and self.progress.agent_steps == self._first_steps:
+            return True  # the parent's, carried over into this run, says all that there is to say
         begun = time.monotonic()
         self._tried_updates = self.learner.updates
         try:
@@ -68,7 +71,6 @@ class Saver:
 
     def _write(self, with_replays: bool) -> None:
         in_flight = self._in_flight() if with_replays and self.config.run.reproducible else None
-        is_best = self.progress.judge()
         path = self.folder / files.checkpoint_name(self.learner.updates)
         content = {
             "options": self.config.flags(),

@@ -1,10 +1,10 @@
-"""CTRL+C, SIGTERM and SIGUSR1, as wishes that the training loop grants between two updates."""
+"""CTRL+C, SIGTERM, a closed terminal and SIGUSR1, as wishes that the training loop grants between two updates."""
 
 import signal
 from types import FrameType, TracebackType
 from typing import Any
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
@@ -18,6 +18,8 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         for number in (*STOP_SIGNALS, signal.SIGUSR1):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # started under nohup: the run is to outlive its terminal
             self._before[number] = signal.signal(number, self._handle)
         return self
 

@@ -14,7 +14,7 @@ from agents.console import make_console
 from agents.learner import Learner
 from agents.network import flat_weights, make_network, weight_count
 from agents.run_folder import write_json
-from agents.sinks import EpisodesCsvSink, JsonLinesSink, SinkList
+from agents.sinks import EpisodesCsvSink, JsonLinesSink, OutageProofSink, SinkList
 from option_flags import Config
 from replay.mix import BatchMix, make_replays
 from workers.pool import WorkerPool
@@ -57,7 +57,8 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         lineage = {"options": config.flags(), "machine": machine.described(), "parent": resume.described()}
         write_json(folder / "config.json", lineage)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        sink = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
+        files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
+        sink = OutageProofSink(files, console.message)
         cleanup.callback(sink.close)
         console.start([*header(config, folder, machine, spec), *resume.notes()])
 
@@ -137,7 +138,7 @@ def training_loop(
             with progress.stage("publish"):
                 weights.publish(learner.updates, flat_weights(learner.network))
             progress.updated(batch, learned)
-            with progress.stage("save"):
-                saver.tick()
+        with progress.stage("save"):
+            saver.tick()
         with progress.stage("report"):
             reporter.tick()
