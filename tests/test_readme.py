@@ -1,0 +1,94 @@
+"""What the documentation says of commands, flags, files and figures is so."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from agents.sinks import read_metrics
+from option_flags import OPTIONS, Config, UsageError, parse
+from tests.catch import make_catch
+from workers.training import train
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/design.md")
+
+
+def commands(document: str) -> list[str]:
+    """What the document tells its reader to type after `python main.py`; each command stands on a line of its own."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return re.findall(r"^ *(?:\S.* && \S*)?python main\.py (.*)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("document", "least"), [("README.md", 4), ("CONTRIBUTING.md", 1)])
+def test_the_commands_are_understood(document: str, least: int) -> None:
+    found = commands(document)
+    assert len(found) >= least
+    for command in found:
+        assert parse(shlex.split(command)).run.op_mode in {"train", "train_w_load"}
+
+
+def test_the_first_command_is_the_defaults() -> None:
+    assert parse(shlex.split(commands("README.md")[0])) == Config()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_flag_that_is_named_exists(document: str) -> None:
+    before_coming = (ROOT / document).read_text(encoding="utf-8").split("\n## Coming\n")[0]
+    for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", before_coming))):
+        assert name in {*OPTIONS, *(f"no{option}" for option in OPTIONS), "help", "flagfile", "extra-index-url"}, name
+
+
+def test_what_is_coming_is_refused_by_name() -> None:
+    coming = README.split("\n## Coming\n")[1]
+    words = re.findall(r"`(--[^`]+)`", coming)
+    assert words
+    for word in words:
+        with pytest.raises(UsageError, match="not available yet"):
+            parse([word if "=" in word else f"{word}=1"])
+
+
+def test_every_module_is_in_the_map_and_nothing_else() -> None:
+    on_the_map = set(re.findall(r"^\| `([^`]+\.py)` \|", README, re.MULTILINE))
+    folders = ("workers", "agents", "replay", "wrappers")
+    modules = {path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).glob("*.py")}
+    top = {path.name for path in ROOT.glob("*.py")}
+    assert on_the_map == top | {module for module in modules if not module.endswith("__init__.py")}
+
+
+def test_the_tables_name_the_files_and_the_fields_of_a_real_run(tmp_path: Path) -> None:
+    small = {"worker_count": 1, "envs_per_worker": 4, "r_f_steps": 5, "batch_size": 4, "frames_stacked": 1}
+    config = Config.from_flags({**small, "environment_max_steps": 100, "results_dir": str(tmp_path), "console": "off"})
+    folder = train(config, make_catch)
+
+    files = README.split("| file | what is in it |")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `([^`]+)`", files, re.MULTILINE)) == {path.name for path in folder.iterdir()}
+    rows = README.split("| field | meaning |")[1].split("\n\n")[0].splitlines()
+    fields = {name for row in rows for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])}
+    assert fields == set(read_metrics(folder / "metrics.jsonl")[-1])
+
+
+def test_ci_runs_the_two_lines_of_the_quick_start() -> None:
+    patterns = re.findall(r"readme_line '(.*)'", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert len(patterns) == 2
+    for pattern in patterns:
+        assert len(re.findall(f"^{pattern}$", README, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("#"):
+            headings = {line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line[:1] == "#"}
+            assert target[1:] in headings
+        elif "://" not in target:
+            assert ((ROOT / document).parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", ["requirements.txt", "tests/requirements.txt"])
+def test_all_versions_are_exact(path: str) -> None:
+    for line in (ROOT / path).read_text(encoding="utf-8").splitlines():
+        assert re.match(r"#|-r |[\w-]+==[\d.]+( |$)", line), line
