@@ -15,6 +15,7 @@ def leave(number: int, frame: FrameType | None) -> None:
 if __name__ == "__main__":  # and not in the workers, which import this file, too
     signal.signal(signal.SIGINT, leave)
     signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "save now", while there is nothing to save
 
 from option_flags import HelpRequested, UsageError, given_flags, help_text, parse
 from workers.messages import WorkersFailedError
@@ -48,4 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    for done_with in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(done_with, signal.SIG_IGN)  # Python, while it ends, would die of them and change the exit code
+    sys.exit(code)

@@ -255,6 +255,19 @@ class ReplayOptions(Options):
         return split_by_ratio(self.batch_size, [replay.sample_ratio for replay in self.replays])
 
     @property
+    def fills(self) -> tuple[int, ...]:
+        """Unrolls that each replay holds before learning starts; none that queues hold up."""
+        factor = Fraction(str(self.training_fill_in_factor))  # as it was written: 0.29 × 100 is 28.999… in binary
+        return tuple(
+            0 if replay.type == "queue" else max(share, math.ceil(factor * replay.capacity))
+            for replay, share in zip(self.replays, self.shares, strict=True)
+        )
+
+    @property
+    def fill(self) -> int:
+        return max(self.fills)
+
+    @property
     def queue_shares(self) -> tuple[int, ...]:
         return tuple(s for replay, s in zip(self.replays, self.shares, strict=True) if replay.type == "queue")
 
@@ -385,7 +398,11 @@ class Config:
 
     @property
     def planned_updates(self) -> int:
-        return -(-self.run.environment_max_steps // self.agent_steps_per_update)
+        """Updates that the run's steps are enough for, after what fills the replays first; at least 1."""
+        unrolls = -(-self.run.environment_max_steps // self.replay.r_f_steps)
+        each = self.fresh_unrolls_per_update
+        first = self.replay.fill + each if self.replay.queue_shares else max(self.replay.fill, each)
+        return max(1, 1 + (unrolls - first) // each)
 
     def flags(self) -> dict[str, Any]:
         """All values by flag name: plain enough for JSON, and from_flags makes an equal Config of them."""

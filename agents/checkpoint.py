@@ -3,14 +3,16 @@
 import os
 import pickle
 import shutil
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from agents.run_folder import write_atomically
+from agents.run_folder import remove_abandoned, write_atomically
 from option_flags import Config, UsageError
 
 FORMAT_VERSION = 1
@@ -63,13 +65,22 @@ def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
     """Write `content`, which must hold only what can be read back without running any code."""
     whole = {"format_version": FORMAT_VERSION, **content}
     _check_readable(whole, "checkpoint")
-    write_atomically(path, lambda file: torch.save(whole, file))
+    # By way of memory: where a disk is full, torch.save would raise an error of its own, about positions in the file.
+    buffer = BytesIO()
+    torch.save(whole, buffer)
+    write_atomically(path, lambda file: file.write(buffer.getbuffer()))
 
 
 def find_checkpoint(url: str) -> Checkpoint:
     """The checkpoint that `--load_model_url` means: a file, or the newest of a checkpoint folder or a run folder."""
     place = Path(url)
-    if place.is_dir():
+    try:
+        is_folder, is_there = place.is_dir(), place.exists()
+    except OSError as error:
+        raise UsageError(
+            f"--load_model_url={url} cannot be read ({error.strerror}); a run folder or a checkpoint would be right."
+        ) from None
+    if is_folder:
         folder = place / FOLDER if (place / FOLDER).is_dir() else place
         candidates = newest_first(folder)
         if not candidates:
@@ -77,7 +88,7 @@ def find_checkpoint(url: str) -> Checkpoint:
                 f"--load_model_url={url} holds no checkpoint; a run folder or a checkpoint would be right."
             )
         place = candidates[0]
-    elif not place.exists():
+    elif not is_there:
         raise UsageError(f"--load_model_url={url} does not exist; a run folder or a checkpoint would be right.")
     try:
         return read_checkpoint(place)
@@ -93,8 +104,14 @@ class UnusableError(Exception):
 
 def read_checkpoint(path: Path) -> Checkpoint:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):  # which torch.load would take for an older format, with a warning
+                raise UnusableError("is cut off, or no checkpoint of ours")
+            file.seek(0)
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise UnusableError(f"cannot be read ({error.strerror})") from None
+    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
         raise UnusableError("is cut off, or no checkpoint of ours") from None
     if not isinstance(content, dict) or not {"format_version", "options", "learner", "progress"} <= set(content):
         raise UnusableError("is no checkpoint of ours")
@@ -131,8 +148,7 @@ def keep_newest(folder: Path, count: int) -> None:
     """Delete all but the newest `count` checkpoints, and what killed writers left half-written."""
     for path in sorted(folder.glob("checkpoint_*.pt"), reverse=True)[count:]:
         path.unlink(missing_ok=True)
-    for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+    remove_abandoned(folder)
 
 
 def link(source: Path, target: Path) -> None:

@@ -56,7 +56,7 @@ class Learner:
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
-            report["learning_rate"] = torch.tensor(group["lr"])
+            report["learning_rate"] = torch.tensor(group["lr"], device=self._device)
         self._optimizer.step()
         self.updates += 1
         return report

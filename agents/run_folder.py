@@ -1,10 +1,12 @@
 """The folder of one run, and files in it that are either whole or not there."""
 
 import errno
+import fcntl
 import json
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,12 +36,14 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) 
 
     `content` is the bytes themselves or a function that writes them to the open file it is given. What that function
     raises is raised here, with the old file still in place and nothing else left behind. Only a process killed outright
-    while writing leaves its `.<name>.<random>.tmp`, which nothing reads.
+    while writing leaves its `.<name>.<random>.tmp`, which nothing reads, and `remove_abandoned` removes.
     """
     # Not tempfile.mkstemp: its files are readable by their owner only, and the rename would keep that.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
         with temporary.open("xb") as file:
+            with suppress(OSError):  # some network file systems have no locks
+                fcntl.flock(file, fcntl.LOCK_EX)  # while it lasts, `remove_abandoned` lets the file be
             if isinstance(content, bytes):
                 file.write(content)
             else:
@@ -52,6 +56,14 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) 
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Removes what killed writers left half-written, where it may; what a live process still writes stays."""
+    for path in folder.glob(".*.tmp"):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,10 +3,11 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 Report: TypeAlias = dict[str, JsonValue]
@@ -54,25 +55,62 @@ class SinkList:
                 stack.callback(sink.close)
 
 
+class OutageProofSink:
+    """Hands everything on to a sink, and does not let a disk that is full end the run.
+
+    It says so once, and again when the disk takes what it is given: the sinks keep what waits, some megabytes a day at
+    most, and write it then.
+    """
+
+    def __init__(self, sink: Sink, announce: Callable[[str], None]) -> None:
+        self._sink = sink
+        self._announce = announce
+        self._outage = False
+
+    def write(self, report: Report) -> None:
+        with self._announced("they wait in memory, training goes on"):
+            self._sink.write(report)
+            if self._outage:  # and now all that waited is written, too
+                self._outage = False
+                self._announce("metrics and episodes can be written again; nothing is missing")
+
+    def episode(self, row: Episode) -> None:
+        with self._announced("they wait in memory, training goes on"):
+            self._sink.episode(row)
+
+    def close(self) -> None:
+        self._outage = False  # what does not reach the file now is lost: worth a word of its own
+        with self._announced("the newest ones are lost"):
+            self._sink.close()
+
+    @contextmanager
+    def _announced(self, so: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._outage:
+                self._outage = True
+                self._announce(f"metrics and episodes cannot be written ({error.strerror}); {so}")
+
+
 class JsonLinesSink:
     """Appends each report to `path` as one line of strict JSON. Games are left to other sinks.
 
-    Each line is flushed, so `tail -f` follows the run, and a kill leaves at most a last line without its end.
+    Each line is written at once, so `tail -f` follows the run, and a kill leaves at most a last line without its end.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = _open_after_whole_lines(path)
+        self._lines = _LineFile(path)
 
     def write(self, report: Report) -> None:
-        line = json.dumps(json_safe(report), allow_nan=False)
-        self._file.write(f"{line}\n".encode())
-        self._file.flush()
+        self._lines.add(json.dumps(json_safe(report), allow_nan=False) + "\n")
+        self._lines.flush()
 
     def episode(self, row: Episode) -> None:
         pass
 
     def close(self) -> None:
-        self._file.close()
+        self._lines.close()
 
 
 class EpisodesCsvSink:
@@ -83,28 +121,66 @@ class EpisodesCsvSink:
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._file = _open_after_whole_lines(path)
-        self._waiting: list[str] = [] if self._file.tell() else ["agent_steps,return,length,worker\n"]
+        self._lines = _LineFile(path)
+        if self._lines.is_empty:
+            self._lines.add("agent_steps,return,length,worker\n")
         self._flush()
 
     def write(self, report: Report) -> None:
         self._flush()
 
     def episode(self, row: Episode) -> None:
-        self._waiting.append(f"{row.agent_steps},{row.return_},{row.length},{row.worker}\n")
+        self._lines.add(f"{row.agent_steps},{row.return_},{row.length},{row.worker}\n")
         if self._clock() - self._flushed_at >= EPISODES_FLUSH_SECONDS:
             self._flush()
 
     def close(self) -> None:
-        if not self._file.closed:
-            self._flush()
-            self._file.close()
+        self._lines.close()
 
     def _flush(self) -> None:
         self._flushed_at = self._clock()
-        self._file.write("".join(self._waiting).encode())
-        self._file.flush()
+        self._lines.flush()
+
+
+class _LineFile:
+    """Appends whole lines to a file; those that the disk does not take wait in memory for the next flush."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = _open_after_whole_lines(path)
+        self._end = self._file.tell()  # of the whole lines in the file
+        self._waiting = bytearray()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._end == 0
+
+    def add(self, line: str) -> None:
+        self._waiting += line.encode()
+
+    def flush(self) -> None:
+        """Write all that waits, or nothing of it: a disk that fills up on the way would else leave half a line."""
+        self._cut_off_torn_line()  # again, should that have failed, too
+        written = 0
+        try:
+            while written < len(self._waiting):
+                written += self._file.write(self._waiting[written:])
+        except OSError:
+            self._cut_off_torn_line()
+            raise
+        self._end += written
         self._waiting.clear()
+
+    def _cut_off_torn_line(self) -> None:
+        if self._file.tell() != self._end:
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
+
+    def close(self) -> None:
+        if not self._file.closed:
+            try:
+                self.flush()
+            finally:
+                self._file.close()
 
 
 def read_metrics(path: Path) -> list[Report]:
@@ -136,15 +212,18 @@ def json_safe(value: JsonValue) -> JsonValue:
     return value
 
 
-def _open_after_whole_lines(path: Path) -> BinaryIO:
+def _open_after_whole_lines(path: Path) -> FileIO:
     """Opens `path` for appending, cutting off the torn last line of a killed run.
 
     Appended to, that line would become a broken one in the middle of the file, which no reader can tell from damage.
     """
-    file = path.open("a+b")
-    file.seek(0)
-    # Line by line, not in one piece: a long run's file is large, and only its last line matters.
-    whole = sum(len(line) for line in file if line.endswith(b"\n"))
+    whole = 0
+    if path.exists():
+        # Line by line, not in one piece: a long run's file is large, and only its last line matters.
+        with path.open("rb") as lines:
+            whole = sum(len(line) for line in lines if line.endswith(b"\n"))
+    # Without a buffer of its own, which would hold back what a full disk refused, and write it again at any time.
+    file = FileIO(path, "a")
     file.truncate(whole)
     file.seek(whole)
     return file

@@ -5,6 +5,7 @@ A file is one line of JSON, which says what the arrays are, and then their bytes
 
 import json
 import mmap
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,6 +39,8 @@ def write_tensor_file(path: Path, state: dict[str, Any], give_up: Callable[[], b
                 if give_up():
                     raise GivenUpError
                 file.write(content[start : start + PIECE])
+                file.flush()
+                os.fsync(file.fileno())  # one long sync at the end could not be given up
 
     write_atomically(path, write)
     return len(header) + sum(tensor.numel() for tensor in tensors)

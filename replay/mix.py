@@ -1,8 +1,6 @@
 """One batch, mixed from all replays in their exact shares."""
 
-import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +24,11 @@ class Batch(NamedTuple):
 def make_replays(options: ReplayOptions, nbytes: int, seed: np.random.SeedSequence) -> list[Replay]:
     """The replays of `--replay_parameters`, each with a random generator of its own."""
     replays: list[Replay] = []
-    for spec, share, child in zip(options.replays, options.shares, seed.spawn(len(options.replays)), strict=True):
+    children = seed.spawn(len(options.replays))
+    for spec, share, fill, child in zip(options.replays, options.shares, options.fills, children, strict=True):
         if spec.type == "queue":
             replays.append(QueueReplay(spec.capacity, share, nbytes))
         else:
-            # As a decimal fraction, as it was written: 0.29 × 100 is 28.999… in binary.
-            part = math.ceil(Fraction(str(options.training_fill_in_factor)) * spec.capacity)
-            fill = max(share, part)
             replays.append(StandardReplay(spec.capacity, share, nbytes, fill, np.random.default_rng(child)))
     return replays
 
@@ -65,6 +61,12 @@ class BatchMix:
         if self._queues:
             return min(queue.capacity - len(queue) for queue in self._queues)
         return max(0, self._batch_size - self._new)
+
+    def missing(self) -> int:
+        """How many unrolls the next batch still waits for: never more than there is room for."""
+        if self._queues and not self.filling:
+            return max(queue.missing() for queue in self._queues)
+        return self.room()
 
     def add(self, row: Rows) -> None:
         queues = [] if self.filling else self._queues

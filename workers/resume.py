@@ -1,9 +1,12 @@
 """Going on where another run stopped: exactly where everything was saved, with new games otherwise."""
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from agents.checkpoint import Checkpoint
+from agents.checkpoint import BEST, Checkpoint, checkpoint_name, link, write_checkpoint
 from agents.learner import Learner
+from agents.run_folder import remove_abandoned
 from agents.tensor_file import DamagedFileError, read_tensor_file
 from option_flags import Config
 from replay.mix import BatchMix
@@ -17,7 +20,9 @@ class Resume:
 
     def __init__(self, parent: Checkpoint | None, config: Config, spec: UnrollSpec, worker_count: int) -> None:
         self._parent = parent
+        self._config = config
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
+        self._queues_too = False
         self._in_flight: dict[str, Any] | None = None
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
@@ -40,13 +45,29 @@ class Resume:
             return []
         return [f"going on from {self._parent.path} at {self._parent.agent_steps:,} agent steps", *self._notes]
 
+    def carry_over(self, checkpoints: Path) -> None:
+        """Begin a run's own checkpoints with the parent's: the run can be gone on from before it has saved anything.
+
+        A parent's best policy is the best until there is a better one.
+        """
+        if self._parent is None:
+            return
+        path = self._parent.path
+        remove_abandoned(path.parent)
+        if self._queues_too and self._config.saves_replays:
+            link(self._parent.replay_path, checkpoints / self._parent.replay_path.name)
+        content = {**self._parent.content, "options": self._config.flags(), "in_flight": self._in_flight}
+        write_checkpoint(checkpoints / checkpoint_name(self._parent.updates), content)
+        if (path.parent / BEST).exists():  # last: a folder with nothing but it would be gone on with from there
+            link(path.parent / BEST, checkpoints / BEST)
+
     def restore(self, learner: Learner, mix: BatchMix, progress: Progress) -> None:
         if self._parent is None:
             return
         learner.load_state_dict(self._parent.content["learner"])
         progress.load_state_dict(self._parent.content["progress"])
         if self._replays is not None:
-            mix.load_state_dict(self._replays["mix"], queues_too=self._replays_are_of_now)
+            mix.load_state_dict(self._replays["mix"], queues_too=self._queues_too)
             self._replays = None
 
     def snapshot(self, worker: int) -> dict[str, Any] | None:
@@ -63,7 +84,6 @@ class Resume:
     def _look_at_replays(self, parent: Checkpoint, config: Config, spec: UnrollSpec) -> None:
         files = sorted(parent.path.parent.glob("replays_*.bin"))
         fitting = [path for path in files if path.name <= parent.replay_path.name]
-        self._replays_are_of_now = bool(fitting) and fitting[-1] == parent.replay_path
         if not fitting:
             self._notes.append("no saved replays: they fill anew")
             return
@@ -77,7 +97,10 @@ class Resume:
             self._notes.append("the replays fill anew: the saved ones were of another shape")
             return
         self._replays = replays
-        if not self._replays_are_of_now:
+        if fitting[-1] == parent.replay_path and replays.get("agent_steps") == parent.agent_steps:
+            # Queues have a size that goes with the batch's; the others have their own.
+            self._queues_too = parent.options["batch_size"] == config.replay.batch_size
+        else:
             self._notes.append(f"replays are as old as {fitting[-1].name}")
 
     def _look_at_in_flight(self, parent: Checkpoint, config: Config, worker_count: int) -> None:
@@ -86,8 +109,9 @@ class Resume:
             in_flight is not None
             and len(in_flight["snapshots"]) == worker_count
             and len(in_flight["snapshots"][0]["seats"]) == config.workers.envs_per_worker
+            and all(parent.options.get(name) == value for name, value in asdict(config.environment).items())
         )
-        if config.run.reproducible and same_workers and self._replays is not None and self._replays_are_of_now:
+        if config.run.reproducible and same_workers and self._queues_too:
             self._in_flight = in_flight
             self._notes.append("the games go on exactly where they stopped")
         else:

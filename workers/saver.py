@@ -12,6 +12,7 @@ from agents.tensor_file import GivenUpError, write_tensor_file
 from option_flags import Config
 from replay.mix import BatchMix
 from replay.trajectory import UnrollSpec
+from workers.messages import WorkersFailedError
 from workers.pool import WorkerPool
 from workers.progress import Progress
 from workers.stop_request import StopRequest
@@ -35,7 +36,8 @@ class Saver:
     announce: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self.saved_updates = -1  # of the last whole checkpoint
+        # Of the last whole checkpoint; a run that goes on begins with its parent's.
+        self.saved_updates = self.learner.updates if self.resumes else -1
         self.seconds = 0.0
         self._tried_updates = self.learner.updates
         self._first_steps = self.progress.agent_steps
@@ -71,6 +73,8 @@ class Saver:
 
     def _write(self, with_replays: bool) -> None:
         in_flight = self._in_flight() if with_replays and self.config.run.reproducible else None
+        best_before = self.progress.best_return_mean
+        is_best = self.progress.judge()
         path = self.folder / files.checkpoint_name(self.learner.updates)
         content = {
             "options": self.config.flags(),
@@ -81,16 +85,23 @@ class Saver:
             "progress": self.progress.state_dict(),
             "in_flight": in_flight,
         }
-        files.write_checkpoint(path, content)
-        if is_best:
-            files.link(path, self.folder / files.BEST)
+        try:
+            files.write_checkpoint(path, content)
+            if is_best:
+                files.link(path, self.folder / files.BEST)
+        except OSError:
+            self.progress.best_return_mean = best_before  # what could not be kept is not the one to beat
+            raise
         files.keep_newest(self.folder, self.config.checkpoint.keep_checkpoints)
         if with_replays:
             self._write_replays()
 
     def _in_flight(self) -> dict[str, Any] | None:
         """The environments and the unrolls not yet taken; None where a worker does not come to rest."""
-        in_flight = self.pool.in_flight(time.monotonic() + ROUND_PATIENCE)
+        try:
+            in_flight = self.pool.in_flight(time.monotonic() + ROUND_PATIENCE, lambda: self.stop.hurried)
+        except WorkersFailedError:  # the checkpoint matters more; who waits for the workers next will hear of it
+            in_flight = None
         if in_flight is None:
             self.announce("a worker did not come to rest: a resume begins new games instead of going on exactly")
         return in_flight
@@ -99,7 +110,11 @@ class Saver:
         begun = time.monotonic()
         self._replays_saved_at = begun
         path = self.folder / files.replay_name(self.learner.updates)
-        state = {"unroll": self.spec.fingerprint, "mix": self.mix.state_dict()}
+        state = {
+            "unroll": self.spec.fingerprint,
+            "agent_steps": self.progress.agent_steps,
+            "mix": self.mix.state_dict(),
+        }
         self.announce(
             "saving the replays; CTRL+C again leaves them out" if self.stop.requested else "saving the replays"
         )

@@ -13,7 +13,6 @@ from agents.checkpoint import Checkpoint, check_resumable
 from agents.console import make_console
 from agents.learner import Learner
 from agents.network import flat_weights, make_network, weight_count
-from agents.run_folder import write_json
 from agents.sinks import EpisodesCsvSink, JsonLinesSink, OutageProofSink, SinkList
 from option_flags import Config
 from replay.mix import BatchMix, make_replays
@@ -53,9 +52,7 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
 
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopRequest())
-        folder = make_run_folder(config, parent)
-        lineage = {"options": config.flags(), "machine": machine.described(), "parent": resume.described()}
-        write_json(folder / "config.json", lineage)
+        folder = make_run_folder(config, machine, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
         sink = OutageProofSink(files, console.message)
@@ -101,7 +98,7 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
             folder / CHECKPOINTS, config, spec, resume.count, learner, mix, progress, pool, stop, console.message
         )
         try:
-            training_loop(pool, mix, learner, weights, progress, reporter, saver, stop)
+            training_loop(pool, mix, learner, weights, progress, reporter, saver, stop, config.run.reproducible)
         finally:
             saver.save(with_replays=config.saves_replays)
             # A reproducible run that goes on later reports the stretch under way then, as if it had never been cut.
@@ -121,13 +118,18 @@ def training_loop(
     reporter: Reporter,
     saver: Saver,
     stop: StopRequest,
+    lockstep: bool,
 ) -> None:
-    """Drain → add → mix → update → publish → save → report, until enough steps were learned from or a signal came."""
+    """Drain → add → mix → update → publish → save → report, until enough steps were learned from or a signal came.
+
+    In lockstep no unroll is taken before it is needed, so that what a batch is mixed from does not depend on time.
+    """
     while progress.unrolls_left and not stop.requested:
         with progress.stage("wait"):
             source.wait(POLL_SECONDS if not mix.ready() else 0.0)
         with progress.stage("drain"):
-            for unroll in source.take(min(mix.room(), progress.unrolls_left)):
+            room = mix.missing() if lockstep else mix.room()
+            for unroll in source.take(min(room, progress.unrolls_left)):
                 mix.add(unroll)
                 reporter.received(unroll)
         if mix.ready():
@@ -137,7 +139,7 @@ def training_loop(
                 learned = learner.update(batch)
             with progress.stage("publish"):
                 weights.publish(learner.updates, flat_weights(learner.network))
-            progress.updated(batch, learned)
+            reporter.updated(batch, learned)
         with progress.stage("save"):
             saver.tick()
         with progress.stage("report"):

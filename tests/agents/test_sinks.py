@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.sinks import Episode, EpisodesCsvSink, JsonLinesSink, Report, SinkList, json_safe, read_metrics
+from agents.sinks import (
+    Episode,
+    EpisodesCsvSink,
+    JsonLinesSink,
+    OutageProofSink,
+    Report,
+    SinkList,
+    json_safe,
+    read_metrics,
+)
+from tests.full_disk import files_limited_to
 
 HEADER = "agent_steps,return,length,worker\n"
 
@@ -204,3 +214,68 @@ def test_empty_list_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     sinks.episode(Episode(1, 2.0, 3, 4))
     sinks.close()
     assert list(tmp_path.iterdir()) == []
+
+
+# --- A full disk ------------------------------------------------------------------------------------------------------
+
+
+def outage_proof(folder: Path) -> tuple[OutageProofSink, list[str]]:
+    announced: list[str] = []
+    files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv", Clock()))
+    return OutageProofSink(files, announced.append), announced
+
+
+@pytest.mark.parametrize("room", [0, 7, 40])
+def test_full_disk_is_announced_once_and_nothing_is_missing_afterwards(tmp_path: Path, room: int) -> None:
+    """The disk takes a part of a line, and refuses the rest."""
+    sink, announced = outage_proof(tmp_path)
+    for update in range(9):
+        if update in {0, 6}:
+            sink.write({"update": update})
+            sink.episode(Episode(update, 1.0, 2, 3))
+            continue
+        size = (tmp_path / "metrics.jsonl").stat().st_size
+        with files_limited_to(size + room):
+            sink.write({"update": update, "more than fits": "x" * 50})
+            sink.episode(Episode(update, 1.0, 2, 3))
+        assert (tmp_path / "metrics.jsonl").read_text().endswith("}\n"), "not even a part of a line is left"
+    sink.write({"update": 9})
+    sink.close()
+    assert [report["update"] for report in read_metrics(tmp_path / "metrics.jsonl")] == list(range(10))
+    rows = [f"{update},1.0,2,3\n" for update in range(9)]
+    assert (tmp_path / "episodes.csv").read_text() == HEADER + "".join(rows)
+    cannot, can = "metrics and episodes cannot be written", "metrics and episodes can be written again"
+    assert [text.split(" (")[0].split(";")[0] for text in announced] == [cannot, can, cannot, can]
+
+
+def test_episodes_alone_notice_a_full_disk_too(tmp_path: Path) -> None:
+    clock, announced = Clock(), list[str]()
+    sink = OutageProofSink(EpisodesCsvSink(tmp_path / "episodes.csv", clock), announced.append)
+    with files_limited_to(len(HEADER) + 3):
+        for step in range(3):
+            clock.now += 2
+            sink.episode(Episode(step, 1.0, 2, 3))
+    assert len(announced) == 1
+    assert (tmp_path / "episodes.csv").read_text() == HEADER
+    sink.write({})
+    sink.close()
+    assert (tmp_path / "episodes.csv").read_text() == HEADER + "0,1.0,2,3\n1,1.0,2,3\n2,1.0,2,3\n"
+
+
+def test_what_a_full_disk_takes_away_at_the_end_is_announced(tmp_path: Path) -> None:
+    sink, announced = outage_proof(tmp_path)
+    sink.write({"update": 0})
+    with files_limited_to(20):
+        sink.write({"update": 1})
+        sink.close()
+    assert announced[-1].endswith("the newest ones are lost")
+    assert len(announced) == 2
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"update": 0}\n'
+
+
+def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
+    sink, announced = outage_proof(tmp_path)
+    with pytest.raises(TypeError):
+        sink.write({"not": object()})  # type: ignore[dict-item]
+    sink.close()
+    assert not announced

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from option_flags import ReplayOptions
+from option_flags import Config, ReplayOptions
 from replay.mix import BatchMix, make_replays
 from tests.replay.numbered_rows import NBYTES, numbers, row, through_a_file
 
@@ -189,3 +189,35 @@ def test_replays_draw_from_random_streams_of_their_own() -> None:
         batches.append(numbers(mix.mix().rows.numpy()))
     assert batches[0] == batches[1] != batches[2]
     assert batches[0][:6] != batches[0][6:]
+
+
+@pytest.mark.parametrize("missing_only", [False, True])
+@pytest.mark.parametrize("unrolls", [8, 29, 30, 31, 100, 101])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        [{"type": "queue", "capacity": 20, "sample_ratio": 1}],
+        [{"type": kind, "capacity": 99, "sample_ratio": 0.5} for kind in ("queue", "standard")],
+        [{"type": "standard", "capacity": capacity, "sample_ratio": 0.5} for capacity in (40, 99)],
+    ],
+)
+def test_a_run_makes_the_updates_that_are_planned(
+    parameters: list[dict[str, object]], unrolls: int, missing_only: bool
+) -> None:
+    config = Config().replace_flags(
+        replay_parameters=json.dumps(parameters),
+        training_fill_in_factor=0.29,
+        r_f_steps=5,
+        environment_max_steps=5 * unrolls - 2,
+    )
+    replays = make_replays(config.replay, NBYTES, np.random.SeedSequence(1))
+    mix = BatchMix(replays, NBYTES, pin_memory=False)
+    left, updates = unrolls, 0
+    while left or mix.ready():
+        for _ in range(min(left, mix.missing() if missing_only else mix.room())):
+            mix.add(np.zeros(NBYTES, np.uint8))
+            left -= 1
+        if mix.ready():
+            mix.mix()
+            updates += 1
+    assert max(1, updates) == config.planned_updates

@@ -57,13 +57,13 @@ REPLAYS = {
 
 @pytest.mark.parametrize(("replays", "lstm"), [("queue", False), ("mixed", True)])
 def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
-    """Random play returns −0.7; a policy blind to the ball, whatever it does, stays below 0.4."""
+    """A policy blind to the ball catches one in six, whatever it does: a mean return of −0.67."""
     steps = 40_000 if lstm else 30_000
     flags = {"replay_parameters": REPLAYS[replays], "use_lstm": lstm, "lstm_size": 32, "environment_max_steps": steps}
     folder = train(catch_config(tmp_path, **flags), make_catch)
     report = reports(folder)
-    assert report[0]["return_mean_100"] < 0.5
-    assert report[-1]["return_mean_100"] > 0.8
+    assert report[0]["return_mean_100"] < 0.3
+    assert report[-1]["return_mean_100"] > 0.5
     assert report[-1]["agent_steps"] == steps
     assert report[-1]["frames"] == 4 * steps
     fresh = 16 if replays == "queue" else 8

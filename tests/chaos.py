@@ -1,0 +1,362 @@
+"""Interrupt and kill a training run at random moments, go on with it, and check after each round that nothing is lost.
+
+Run by hand: `python -m tests.chaos --rounds 100`. Each round begins a run, or goes on with the newest one, waits a
+random time and does one of the things below to it. The first broken promise ends it with exit code 1 and all details.
+"""
+
+import argparse
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from agents.checkpoint import FOLDER, find_checkpoint, read_checkpoint
+from agents.sinks import read_metrics
+from agents.tensor_file import read_tensor_file
+
+ROOT = Path(__file__).resolve().parents[1]
+GONE_SECONDS = 5.0  # from a signal to the end of all processes, without the time that the replays take
+TEMPORARY = ".*.tmp"
+HURRIED_SECONDS = 1.0  # the same from the second signal on, where only the replays were left to write
+LONGEST_DELAY = 9.0  # start-up takes about half of it
+REPLAYS = (
+    '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, '
+    '{"type": "standard", "capacity": 200, "sample_ratio": 0.5}]'
+)
+FIRST_FLAGS = (
+    *("--op_mode=train", "--seed=1", "--environment_max_steps=100000000", f"--replay_parameters={REPLAYS}"),
+    *("--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5", "--save_model_period=20"),
+    *("--report_period=200", "--console=plain", "--console_period=0.5"),
+)
+GO_ON = "go on with: "
+REPLAYS_BEGUN = "saving the replays"
+
+
+class BrokenPromiseError(Exception):
+    """What should never happen."""
+
+
+@dataclass
+class Run:
+    """One training process with its workers, in a process group of its own."""
+
+    command: Sequence[str]
+    log: Path
+
+    def __post_init__(self) -> None:
+        with self.log.open("wb") as file:
+            self.process = subprocess.Popen(
+                self.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+            )
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def members(self) -> list[psutil.Process]:
+        """The processes of the group, the learner included, that have not ended."""
+        members = []
+        for process in psutil.process_iter():
+            try:
+                if os.getpgid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    members.append(process)
+            except (ProcessLookupError, psutil.NoSuchProcess):
+                continue
+        return members
+
+    def workers(self) -> list[psutil.Process]:
+        workers = []
+        for member in self.members():
+            try:
+                if "spawn_main" in " ".join(member.cmdline()):
+                    workers.append(member)
+            except psutil.NoSuchProcess:
+                continue
+        return workers
+
+    def wait_until_ours(self) -> None:
+        """Until main.py itself handles signals; before that, the interpreter starts, which is not ours to judge."""
+        terminate = 1 << (signal.SIGTERM - 1)
+        status = Path(f"/proc/{self.process.pid}/status")
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
+            caught = next((line for line in status.read_text().splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
+            if int(caught.split()[1], 16) & terminate:
+                return
+            time.sleep(0.005)
+        raise BrokenPromiseError("main.py ended, or hung, before it did anything")
+
+    def signal_group(self, number: signal.Signals) -> None:
+        os.killpg(self.process.pid, number)
+
+    def wait_for(self, words: str, seconds: float) -> bool:
+        """Whether the words are printed within some seconds."""
+        deadline = time.monotonic() + seconds
+        while words not in self.output:
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def wait_until_gone(self, seconds: float) -> float:
+        """Until no process of the group is left; returns how long that took."""
+        begun = time.monotonic()
+        while True:
+            left = self.members()
+            if self.process.poll() is not None and not left:
+                return time.monotonic() - begun
+            if time.monotonic() - begun > seconds:
+                raise BrokenPromiseError(f"{len(left)} processes are left after {seconds:g} s: {left}")
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        """Whatever happened, nothing of it goes on."""
+        for member in self.members():
+            member.kill()
+        self.process.wait()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What must follow what was done to a run."""
+
+    exit_code: int
+    seconds: float = GONE_SECONDS
+
+
+# --- What is done to a run --------------------------------------------------------------------------------------------
+
+
+def interrupt(run: Run, rng: random.Random) -> Ending:
+    run.signal_group(signal.SIGINT)
+    return Ending(0)
+
+
+def interrupt_learner_only(run: Run, rng: random.Random) -> Ending:
+    run.process.send_signal(signal.SIGINT)
+    return Ending(0)
+
+
+def terminate(run: Run, rng: random.Random) -> Ending:
+    run.signal_group(signal.SIGTERM)
+    return Ending(0)
+
+
+def interrupt_twice(run: Run, rng: random.Random) -> Ending:
+    run.signal_group(signal.SIGINT)
+    time.sleep(rng.choice([0.0, rng.uniform(0, 0.2), rng.uniform(0, 2)]))
+    only_replays_left = REPLAYS_BEGUN in run.output
+    if run.members():
+        run.signal_group(signal.SIGINT)
+    return Ending(0, HURRIED_SECONDS if only_replays_left else GONE_SECONDS)
+
+
+def interrupt_at_the_last_line(run: Run, rng: random.Random) -> Ending:
+    run.signal_group(signal.SIGINT)
+    run.wait_for(GO_ON, GONE_SECONDS)
+    time.sleep(rng.uniform(0, 0.3))
+    if run.members():
+        run.signal_group(signal.SIGINT)
+    return Ending(0)
+
+
+def kill_learner(run: Run, rng: random.Random) -> Ending:
+    run.process.kill()
+    return Ending(-signal.SIGKILL)
+
+
+def kill_worker_then_interrupt(run: Run, rng: random.Random) -> Ending:
+    signal_a_worker(run, rng, signal.SIGKILL)
+    time.sleep(rng.uniform(0, 3))
+    return interrupt(run, rng)
+
+
+def stop_worker_then_interrupt(run: Run, rng: random.Random) -> Ending:
+    signal_a_worker(run, rng, signal.SIGSTOP)
+    time.sleep(rng.uniform(0, 0.5))
+    return interrupt(run, rng)
+
+
+def save_now_then_kill(run: Run, rng: random.Random) -> Ending:
+    run.signal_group(signal.SIGUSR1)
+    time.sleep(rng.uniform(0, 1))
+    return kill_learner(run, rng)
+
+
+def signal_a_worker(run: Run, rng: random.Random, number: signal.Signals) -> None:
+    workers = run.workers()
+    if workers:
+        rng.choice(workers).send_signal(number)
+
+
+ACTIONS: tuple[Callable[[Run, random.Random], Ending], ...] = (
+    interrupt,
+    interrupt_learner_only,
+    terminate,
+    interrupt_twice,
+    interrupt_at_the_last_line,
+    kill_learner,
+    kill_worker_then_interrupt,
+    stop_worker_then_interrupt,
+    save_now_then_kill,
+)
+
+
+# --- The lineage and its rounds ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Lineage:
+    """Runs that go on from each other, and what is known of the newest."""
+
+    results: Path
+    logs: Path
+    slack: float  # factor on the times allowed, for machines that have other things to do
+    rng: random.Random
+    newest: Path | None = None  # the run folder with the newest checkpoint
+    steps: int = 0
+    updates: int = 0
+    said: list[str] = field(default_factory=list)  # the command of the last line, where there was one
+
+    def folders(self) -> set[Path]:
+        return set(self.results.iterdir())
+
+    def command(self) -> list[str]:
+        """Begin, or go on from the newest folder; where the run before has said how, by its own words."""
+        flags = [f"--results_dir={self.results}", self.rng.choice(["--save_replay", "--nosave_replay"])]
+        flags.append(self.rng.choice(["--reproducible", "--noreproducible"]))
+        if self.newest is None:
+            return [sys.executable, "main.py", *FIRST_FLAGS, *flags]
+        words = self.said or ["python", "main.py", "--op_mode=train_w_load", f"--load_model_url={self.newest}"]
+        return [sys.executable, *words[1:], *flags]
+
+    def play(self, number: int, action: Callable[[Run, random.Random], Ending]) -> str:
+        """One round; returns what is to be told of it."""
+        shm_before, folders_before = names_in_dev_shm(), self.folders()
+        command = self.command()
+        run = Run(command, self.logs / f"round_{number:04d}.txt")
+        try:
+            run.wait_until_ours()
+            delay = self.rng.uniform(0.1, LONGEST_DELAY)
+            time.sleep(delay)
+            if run.process.poll() is not None:
+                raise BrokenPromiseError(f"it ended before anything was done to it, with code {run.process.returncode}")
+            ending = action(run, self.rng)
+            took = run.wait_until_gone(self.slack * ending.seconds + 60 * (REPLAYS_BEGUN in run.output))
+            seconds = self.slack * ending.seconds + time_for_replays(run.output)
+            require(took <= seconds, f"its processes were gone after {took:.2f} s, not within {seconds:g} s")
+            require(names_in_dev_shm() <= shm_before, "something is left in /dev/shm")
+            new = self.folders() - folders_before
+            self.check_ending(run, ending, new)
+            for folder in new:
+                self.check_folder(folder, run.output)
+        except BrokenPromiseError as broken:
+            raise BrokenPromiseError(
+                f"round {number}, {action.__name__}: {broken}\n$ {shlex.join(command)}\n{run.output}"
+            ) from None
+        finally:
+            run.end()
+        made = ", ".join(folder.name for folder in new) or "nothing made"
+        return (
+            f"{number:4d}  {action.__name__:27s} after {delay:4.1f} s, gone in {took:4.2f} s;  "
+            f"{self.steps:7,d} steps, {self.updates:6,d} updates;  {made}"
+        )
+
+    def check_ending(self, run: Run, ending: Ending, new: set[Path]) -> None:
+        output, code = run.output, run.process.returncode
+        require(code == ending.exit_code, f"exit code {code}, not {ending.exit_code}")
+        require("Traceback" not in output, "a traceback in the output")
+        require(len(new) <= 1, f"more than one new folder: {new}")
+        self.said = []
+        if code != 0:
+            return
+        if not new:
+            require(not output, "something was said, but no folder made")
+            return
+        last = output.splitlines()[-1] if output else ""
+        require(last.startswith(GO_ON), f"the last line is {last!r}, not the command that goes on")
+        self.said = shlex.split(last.removeprefix(GO_ON))
+        require(str(next(iter(new))) in last, "the last line names another folder")
+
+    def check_folder(self, folder: Path, output: str) -> None:
+        """All that lies in a new run folder, against what is known of the runs before."""
+        for path in sorted(folder.glob(f"{FOLDER}/*.pt")):
+            checkpoint = read_checkpoint(path)
+            far_enough = path.name == "best.pt" or (
+                checkpoint.agent_steps >= self.steps and checkpoint.updates >= self.updates
+            )
+            require(far_enough, f"{path} is at {checkpoint.agent_steps} steps, but the run before was at {self.steps}")
+        for path in sorted(folder.glob(f"{FOLDER}/replays_*.bin")):
+            read_tensor_file(path)
+        metrics = folder / "metrics.jsonl"
+        steps = [int(str(report["agent_steps"])) for report in read_metrics(metrics)] if metrics.exists() else []
+        require(steps == sorted(set(steps)), f"the steps in {metrics} do not rise: {steps}")
+        require(all(step >= self.steps for step in steps), f"{metrics} begins before step {self.steps}")
+        if self.newest is not None and "results in" in output:
+            require(f"at {self.steps:,} agent steps" in output, f"it did not go on from step {self.steps}")
+            left = list(self.newest.glob(f"**/{TEMPORARY}"))
+            require(not left, f"temporary files are left: {left}")
+        if list(folder.glob(f"{FOLDER}/*.pt")):
+            newest = find_checkpoint(str(folder))
+            require(newest.agent_steps >= self.steps, f"going on with {folder} would go back to {newest.agent_steps}")
+            self.newest, self.steps, self.updates = folder, newest.agent_steps, newest.updates
+
+
+def require(kept: bool, otherwise: str) -> None:
+    if not kept:
+        raise BrokenPromiseError(otherwise)
+
+
+def names_in_dev_shm() -> set[str]:
+    folder = Path("/dev/shm")
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def time_for_replays(output: str) -> float:
+    """Seconds that the run says its last saving of the replays took."""
+    lines = [line for line in output.splitlines() if "replays saved" in line]
+    return float(lines[-1].split(" in ")[-1].removesuffix(" s")) if lines else 0.0
+
+
+def play_rounds(rounds: int, seed: int, results: Path, slack: float = 1.0) -> Iterator[str]:
+    """Plays so many rounds, each action equally often; yields a line of each, and then a summary."""
+    rng = random.Random(seed)
+    (results / "runs").mkdir(parents=True, exist_ok=True)
+    (results / "logs").mkdir(exist_ok=True)
+    lineage = Lineage(results / "runs", results / "logs", slack, rng)
+    actions: list[Callable[[Run, random.Random], Ending]] = []
+    for number in range(1, rounds + 1):
+        actions = actions or rng.sample(ACTIONS, len(ACTIONS))
+        yield lineage.play(number, actions.pop())
+    yield f"{rounds} rounds, no promise broken; the lineage came to {lineage.steps:,} agent steps"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    parser.add_argument("--results_dir", type=Path, default=None, help="unset makes a temporary folder that stays")
+    parser.add_argument("--slack", type=float, default=1.0, help="factor on the seconds that a run may take to end")
+    options = parser.parse_args()
+    results = options.results_dir or Path(tempfile.mkdtemp(prefix="chaos_"))
+    print(f"seed {options.seed}, runs and their output in {results}", flush=True)
+    try:
+        for line in play_rounds(options.rounds, options.seed, results, options.slack):
+            print(line, flush=True)
+    except BrokenPromiseError as broken:
+        print(f"BROKEN PROMISE in {broken}", flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
