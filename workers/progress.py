@@ -159,8 +159,9 @@ class Progress:
 
     def recent_speed(self) -> float:
         """Agent steps a second over the last calls, for a display."""
-        if not self._recent_speed or self.agent_steps > self._recent_speed[0][1]:  # the start-up does not count
-            self._recent_speed.append((self.seconds, self.agent_steps))
+        if self._recent_speed and self._recent_speed[-1][1] == self.agent_steps:
+            self._recent_speed.pop()  # nothing came since then: before the first unroll, waiting for it does not count
+        self._recent_speed.append((self.seconds, self.agent_steps))
         (first_time, first_steps), (last_time, last_steps) = self._recent_speed[0], self._recent_speed[-1]
         return (last_steps - first_steps) / max(last_time - first_time, 1e-9)
 
