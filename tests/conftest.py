@@ -1,6 +1,18 @@
 """Settings for all tests."""
 
+from collections.abc import Iterator
+
+import pytest
+import torch
 from hypothesis import settings
 
 settings.register_profile("no timed assertions", deadline=None)
 settings.load_profile("no timed assertions")
+
+
+@pytest.fixture(autouse=True)
+def torch_as_it_was() -> Iterator[None]:
+    """Training sets torch up for the whole process, which is this one in some tests; hypothesis minds it, for one."""
+    yield
+    torch.set_flush_denormal(False)
+    torch.use_deterministic_algorithms(False)
