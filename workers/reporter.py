@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import psutil
 import torch
 
-from agents.console import Console, ReplayFill, Status
+from agents.console import Console
 from agents.sinks import JsonValue, Sink
+from agents.status import ReplayFill, Status
 from replay.mix import Batch
 from replay.protocol import Replay
 from replay.trajectory import Rows

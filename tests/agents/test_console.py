@@ -16,22 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.console import (
-    LIVE_PERIOD,
-    Console,
-    LiveConsole,
-    PlainConsole,
-    ReplayFill,
-    Status,
-    count,
-    decimal,
-    duration,
-    live_block,
-    make_console,
-    plain_line,
-    scientific,
-    score,
-)
+from agents.console import LIVE_PERIOD, Console, LiveConsole, PlainConsole, make_console
+from agents.status import ReplayFill, Status, count, decimal, duration, live_block, plain_line, scientific, score
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60
