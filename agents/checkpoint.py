@@ -170,9 +170,8 @@ def _check_readable(value: Any, name: str) -> None:
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             _check_readable(item, f"{name}[{index}]")
-    elif type(value) not in READABLE_TYPES or (
-        isinstance(value, bytes) and not value
-    ):  # empty bytes are stored as a call to their type
+    elif type(value) not in READABLE_TYPES or (type(value) is bytes and not value):
+        # Empty bytes too: they are stored as a call to their type.
         raise TypeError(f"{name} is {value!r:.60} of {type(value)}, which a checkpoint cannot hold")
 
 

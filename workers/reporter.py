@@ -9,8 +9,7 @@ import torch
 from agents.console import Console
 from agents.sinks import JsonValue, Sink
 from agents.status import ReplayFill, Status
-from replay.mix import Batch
-from replay.protocol import Replay
+from replay.mix import Batch, BatchMix
 from replay.trajectory import Rows
 from workers.pool import WorkerPool
 from workers.progress import Progress
@@ -36,22 +35,22 @@ class Reporter:
         self,
         progress: Progress,
         pool: WorkerPool,
-        replays: Sequence[Replay],
+        mix: BatchMix,
         sink: Sink,
         console: Console,
         *,
         period: int,
         planned_updates: int,
+        fills: Sequence[int],  # unrolls that each replay holds before learning starts
     ) -> None:
         self._progress = progress
         self._pool = pool
-        self._replays = replays
+        self._mix = mix
         self._sink = sink
         self._console = console
         self._period = period
         self._planned_updates = planned_updates
-        self._worker_count = pool.size
-        self._needed = [0 if replay.is_fresh else len(replay) + replay.missing() for replay in replays]
+        self._fills = fills
         self._memory: dict[str, JsonValue] = {}
         self._memory_at = float("-inf")
         self._figures: dict[str, float | None] = {}  # of the last stretch that had an update
@@ -60,7 +59,7 @@ class Reporter:
         """Count an unroll."""
         for episode in self._progress.received(row):
             self._sink.episode(episode)
-        if self._filling():
+        if self._mix.filling:
             self._report_if_due()
 
     def updated(self, batch: Batch, learned: Mapping[str, torch.Tensor]) -> None:
@@ -78,9 +77,6 @@ class Reporter:
         if self._progress.agent_steps - self._progress.stretch_steps >= self._period:
             self.report()
 
-    def _filling(self) -> bool:
-        return any(replay.missing() for replay in self._replays if not replay.is_fresh)
-
     def report(self) -> None:
         """Write one report of what happened since the last one, if anything did."""
         if not self._progress.anything_new:
@@ -89,7 +85,7 @@ class Reporter:
         self._look_at_memory()
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
         report |= self._progress.close_stretch()
-        report["replay_fill"] = {f"{i}_{replay.name}": len(replay) for i, replay in enumerate(self._replays)}
+        report["replay_fill"] = {f"{i}_{replay.name}": len(replay) for i, replay in enumerate(self._mix.replays)}
         report["worker_restarts"] = self._pool.restarts
         report |= self._memory
         self._sink.write(report)
@@ -123,13 +119,13 @@ class Reporter:
             learning_rate=figures.get("learning_rate"),
             policy_lag_mean=progress.lag()[0],
             replays=[
-                ReplayFill(replay.name, len(replay), replay.capacity, replay.share, needed)
-                for replay, needed in zip(self._replays, self._needed, strict=True)
+                ReplayFill(replay.name, len(replay), replay.capacity, replay.share, fill)
+                for replay, fill in zip(self._mix.replays, self._fills, strict=True)
             ],
-            filling=self._filling(),
+            filling=self._mix.filling,
             learner_wait_fraction=progress.wait_fraction(),
             workers_alive=self._pool.alive,
-            worker_count=self._worker_count,
+            worker_count=self._pool.size,
             worker_restarts=self._pool.restarts,
             memory_mb=learner_memory + worker_memory,
             starting=progress.agent_steps == 0,

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agents.checkpoint import BEST, Checkpoint, checkpoint_name, link, write_checkpoint
+from agents.checkpoint import BEST, FOLDER, Checkpoint, checkpoint_name, link, write_checkpoint
 from agents.learner import Learner
 from agents.run_folder import remove_abandoned
 from agents.tensor_file import DamagedFileError, read_tensor_file
@@ -35,7 +35,7 @@ class Resume:
         if self._parent is None:
             return None
         path = self._parent.path
-        run = path.parent.parent if path.parent.name == "checkpoints" else path.parent
+        run = path.parent.parent if path.parent.name == FOLDER else path.parent
         steps, updates = self._parent.agent_steps, self._parent.updates
         return {"run": str(run), "checkpoint": str(path), "agent_steps": steps, "updates": updates}
 

@@ -52,10 +52,10 @@ class Saver:
             self.save(with_replays=self.config.saves_replays and (self.stop.save_now or replays_due))
             self.stop.save_now = False
 
-    def save(self, with_replays: bool) -> bool:
+    def save(self, with_replays: bool) -> None:
         """Write a checkpoint; say so, and go on, where that fails."""
         if self.resumes and self.progress.agent_steps == self._first_steps:
-            return True  # the parent's, carried over into this run, says all that there is to say
+            return  # the parent's, carried over into this run, says all that there is to say
         begun = time.monotonic()
         self._tried_updates = self.learner.updates
         try:
@@ -65,11 +65,9 @@ class Saver:
             self.announce(
                 f"no checkpoint could be written ({error.strerror}); the last whole one stays, training goes on"
             )
-            return False
         finally:
             self._saved_at = time.monotonic()
             self.seconds += self._saved_at - begun
-        return True
 
     def _write(self, with_replays: bool) -> None:
         in_flight = self._in_flight() if with_replays and self.config.run.reproducible else None

@@ -88,11 +88,12 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         reporter = Reporter(
             progress,
             pool,
-            replays,
+            mix,
             sink,
             console,
             period=config.report.report_period,
             planned_updates=config.planned_updates,
+            fills=config.replay.fills,
         )
         saver = Saver(
             folder / CHECKPOINTS, config, spec, resume.count, learner, mix, progress, pool, stop, console.message
