@@ -24,7 +24,7 @@ def ln_norm(a: torch.Tensor, b: torch.Tensor, p: float) -> torch.Tensor:
 def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """1 − a·b / (‖a‖ ‖b‖), without gradient: `[..., F]`, `[..., F]` → `[...]`; whatever stands before F broadcasts.
 
-    A zero vector has no direction, and distance 1 to everything, itself included.
+    A zero vector has distance 1 to everything, itself included.
     """
     _check(a, b)
     # 1 − u·v of directions u, v is ½‖u − v‖², which does not round small distances away, nor below 0.
@@ -34,10 +34,9 @@ def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _direction(vectors: torch.Tensor) -> torch.Tensor:
-    """The vectors with length 1: `[..., F]` → `[..., F]`; zero vectors stay."""
-    # Squares of huge numbers overflow, and those of tiny ones vanish: the largest becomes 1 before they are taken.
-    largest = vectors.abs().amax(-1, keepdim=True).clamp(min=LIMITS.tiny)
-    return normalize(vectors / largest, dim=-1)
+    """The vectors with length 1: `[..., F]` → `[..., F]`; NaN for a zero vector, which has no direction."""
+    # Squares of huge numbers overflow, and those of tiny ones vanish: the largest becomes ±1 before they are taken.
+    return normalize(vectors / vectors.abs().amax(-1, keepdim=True), dim=-1)
 
 
 def _check(a: torch.Tensor, b: torch.Tensor) -> None:

@@ -63,6 +63,7 @@ class Rollout:
             unrolls["actions"][:, t] = decision.actions
             unrolls["behaviour_logits"][:, t] = decision.logits
             unrolls["values"][:, t] = decision.values
+            unrolls["features"][:, t] = decision.features
             self._state.lstm_state = decision.lstm_state
             for e, action in enumerate(decision.actions.tolist()):
                 self._step(e, action, unrolls, t)

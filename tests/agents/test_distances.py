@@ -46,7 +46,7 @@ def two_arrays(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor]:
 @settings(deadline=None)
 @given(two_arrays(), st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0, 16.0]))
 def test_distances_are_those_of_their_definitions(arrays: tuple[torch.Tensor, torch.Tensor], p: float) -> None:
-    shape = torch.broadcast_shapes(arrays[0].shape, arrays[1].shape)
+    shape = np.broadcast_shapes(arrays[0].shape, arrays[1].shape)
     a, b = arrays[0].expand(shape), arrays[1].expand(shape)
     norms, cosines = ln_norm(*arrays, p), cosine_distance(*arrays)
     assert norms.dtype == cosines.dtype == torch.float32
@@ -90,6 +90,14 @@ def test_a_zero_vector_is_at_cosine_distance_one_from_everything() -> None:
 def test_the_cosine_does_not_depend_on_length(size_a: float, size_b: float) -> None:
     a, b = vectors([size_a, size_a, 0]), vectors([0, size_b, size_b], [-size_b, -size_b, 0], [size_b, size_b, 0])
     torch.testing.assert_close(cosine_distance(a, b), torch.tensor([0.5, 2.0, 0.0]))
+
+
+def test_where_denormal_numbers_are_zero_so_are_vectors_of_them() -> None:
+    """Training has them flushed; to divide by them would then give no number."""
+    torch.set_flush_denormal(True)
+    a = vectors([1e-44] * 40, [1e-39] * 40, [1e-30] * 40)
+    torch.testing.assert_close(cosine_distance(a, torch.ones(40)), torch.tensor([1.0, 1.0, 0.0]))
+    assert ln_norm(a, torch.zeros(40), 2.0)[:2].tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("drift", [1e-2, 1e-3, 1e-4])
