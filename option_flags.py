@@ -244,6 +244,14 @@ class ReplayOptions(Options):
     training_fill_in_factor: float = option(
         0.1, between(0, 1), "Part of every replay but the queues that is filled before learning starts."
     )
+    use_replay_compression: bool = option(
+        False,
+        ON_OFF,
+        "Keep unrolls compressed in every replay but the queues: less work for the memory, more for the CPU.",
+    )
+    lz4_compression_level: int = option(
+        0, whole(0, 12), "How hard the compression tries: 0 is fast; 1 to 12 take ever longer for smaller unrolls."
+    )
 
     @cached_property
     def replays(self) -> tuple[ReplaySpec, ...]:
@@ -502,7 +510,7 @@ REPLACED_FLAGS = {
 }
 NOT_YET_FLAGS = {
     *("test_episode_count", "render", "caching", "cache_output_buffer_size"),
-    *("use_replay_compression", "lz4_compression_level", "avg_buff_size", "feature_out_layer_size"),
+    *("avg_buff_size", "feature_out_layer_size"),
 }
 HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
 SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

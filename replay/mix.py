@@ -8,10 +8,12 @@ import torch
 from numpy.typing import NDArray
 
 from option_flags import ReplayOptions
+from replay.compression import UnrollCodec
 from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.standard import StandardReplay
-from replay.trajectory import Rows
+from replay.storage import CompressedStorage, RawStorage, Storage
+from replay.trajectory import Rows, UnrollSpec
 
 
 class Batch(NamedTuple):
@@ -21,16 +23,24 @@ class Batch(NamedTuple):
     fresh: NDArray[np.bool_]  # [B], True where the unroll came from a queue
 
 
-def make_replays(options: ReplayOptions, nbytes: int, seed: np.random.SeedSequence) -> list[Replay]:
+def make_replays(options: ReplayOptions, unroll: UnrollSpec, seed: np.random.SeedSequence) -> list[Replay]:
     """The replays of `--replay_parameters`, each with a random generator of its own."""
     replays: list[Replay] = []
     children = seed.spawn(len(options.replays))
     for spec, share, fill, child in zip(options.replays, options.shares, options.fills, children, strict=True):
         if spec.type == "queue":
-            replays.append(QueueReplay(spec.capacity, share, nbytes))
+            replays.append(QueueReplay(spec.capacity, share, unroll.nbytes))
         else:
-            replays.append(StandardReplay(spec.capacity, share, nbytes, fill, np.random.default_rng(child)))
+            storage = make_storage(options, spec.capacity, unroll)
+            replays.append(StandardReplay(storage, share, fill, np.random.default_rng(child)))
     return replays
+
+
+def make_storage(options: ReplayOptions, capacity: int, unroll: UnrollSpec) -> Storage:
+    """Where a replay that is no queue keeps its unrolls."""
+    if options.use_replay_compression:
+        return CompressedStorage(capacity, UnrollCodec(unroll, options.lz4_compression_level))
+    return RawStorage(capacity, unroll.nbytes)
 
 
 class BatchMix:

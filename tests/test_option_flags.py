@@ -65,6 +65,8 @@ OTHER_VALUES: dict[str, Any] = {
         ]
     ),
     "training_fill_in_factor": 1.0,
+    "use_replay_compression": True,
+    "lz4_compression_level": 9,
     "network": "impala_deep",
     "use_lstm": True,
     "lstm_size": 32,

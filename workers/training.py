@@ -16,8 +16,9 @@ from agents.network import flat_weights, make_network, weight_count
 from agents.sinks import EpisodesCsvSink, JsonLinesSink, OutageProofSink, SinkList
 from option_flags import Config
 from replay.mix import BatchMix, make_replays
+from workers.memory import plan_memory
 from workers.pool import WorkerPool
-from workers.preparation import check_memory, describe_unrolls, header, make_run_folder, prepare_machine, summary
+from workers.preparation import describe_unrolls, header, make_run_folder, prepare_machine, summary
 from workers.progress import Progress
 from workers.reporter import Reporter
 from workers.resume import Resume
@@ -47,7 +48,8 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
     environments = config.workers.envs_per_worker
     spec = describe_unrolls(config, make_environment)
     network = make_network(config.network, spec, machine.precision)
-    check_memory(config, spec, machine.worker_count * slot_count * environments)
+    memory = plan_memory(config, spec, make_environment, machine.worker_count * slot_count * environments)
+    memory.check()
     resume = Resume(parent, config, spec, machine.worker_count)
 
     with ExitStack() as cleanup:
@@ -57,11 +59,11 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
         sink = OutageProofSink(files, console.message)
         cleanup.callback(sink.close)
-        console.start([*header(config, folder, machine, spec), *resume.notes()])
+        console.start([*header(config, folder, machine, spec, memory), *resume.notes()])
 
         learner = Learner(network, spec, config.loss, config.optimizer, schedule_updates, machine.device)
         weights = SharedWeights(weight_count(network))
-        replays = make_replays(config.replay, spec.nbytes, np.random.SeedSequence((seed, resume.count)))
+        replays = make_replays(config.replay, spec, np.random.SeedSequence((seed, resume.count)))
         mix = BatchMix(replays, spec.nbytes, pin_memory=machine.device.type == "cuda")
         progress = Progress(spec, environments, config.environment.skipped_frames, config.run.environment_max_steps)
         resume.restore(learner, mix, progress)

@@ -8,10 +8,11 @@ import torch
 from numpy.typing import NDArray
 
 from replay.protocol import Replay
-from replay.trajectory import Rows
+from replay.trajectory import Rows, UnrollSpec
 
-WORDS = 5
-NBYTES = 8 * WORDS
+SPEC = UnrollSpec(unroll_length=3, frame_stack=2, frame_shape=(1, 4, 4), action_count=1)
+NBYTES = SPEC.nbytes
+WORDS = NBYTES // 8
 
 
 def row(number: int) -> Rows:

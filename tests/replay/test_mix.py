@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
 from replay.mix import BatchMix, make_replays
-from tests.replay.numbered_rows import NBYTES, numbers, row, through_a_file
+from tests.replay.numbered_rows import NBYTES, SPEC, numbers, row, through_a_file
 
 
 class Entry(NamedTuple):
@@ -28,7 +28,7 @@ def options_of(entries: list[Entry], fill_in: float) -> ReplayOptions:
 
 
 def mix_of(entries: list[Entry], fill_in: float = 0.0, seed: int = 0) -> BatchMix:
-    replays = make_replays(options_of(entries, fill_in), NBYTES, np.random.SeedSequence(seed))
+    replays = make_replays(options_of(entries, fill_in), SPEC, np.random.SeedSequence(seed))
     return BatchMix(replays, NBYTES, pin_memory=False)
 
 
@@ -210,7 +210,7 @@ def test_a_run_makes_the_updates_that_are_planned(
         r_f_steps=5,
         environment_max_steps=5 * unrolls - 2,
     )
-    replays = make_replays(config.replay, NBYTES, np.random.SeedSequence(1))
+    replays = make_replays(config.replay, SPEC, np.random.SeedSequence(1))
     mix = BatchMix(replays, NBYTES, pin_memory=False)
     left, updates = unrolls, 0
     while left or mix.ready():

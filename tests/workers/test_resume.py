@@ -138,11 +138,12 @@ def assert_same_run(whole: Path, *lineage: Path) -> None:
             {
                 **{"replay_parameters": NO_QUEUE, "use_lstm": True, "lstm_size": 16},
                 **{"env": "QbertNoFrameskip-v4", "repeat_action_probability": 0.25},
+                "use_replay_compression": True,
             },
         ),
         ((315, 700), {"replay_parameters": TWO_STANDARDS, "env": "BreakoutNoFrameskip-v4", "use_kl_mask": True}),
     ],
-    ids=["queue-and-standard", "no-queue-lstm-qbert-sticky", "two-standards"],
+    ids=["queue-and-standard", "no-queue-lstm-qbert-sticky-compressed", "two-standards"],
 )
 def test_a_run_in_parts_is_the_whole_run_bit_for_bit(
     tmp_path: Path, cuts: Sequence[int], flags: dict[str, Any]
@@ -354,6 +355,18 @@ def test_saved_replays_are_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[
     loaded = state in {"of now", "older"}
     assert reports(second)[-1]["replay_fill"]["1_standard"] == (40 if loaded else 20)
     assert (reports(second)[-1]["updates"] > saved.updates) == loaded
+
+
+def test_replays_saved_raw_fill_anew_where_they_are_to_be_compressed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = catch_run(tmp_path, save_replay=True, environment_max_steps=1_000)
+    flags = {"use_replay_compression": True, "lz4_compression_level": 3}
+    second = go_on(first, make_catch, environment_max_steps=1_200, console="plain", **flags)
+    out = capsys.readouterr().out
+    assert "the replays fill anew: the saved ones were of another shape or kind" in out
+    assert "compressed\n" in out
+    assert reports(second)[-1]["replay_fill"]["1_standard"] == 20
 
 
 def test_saved_replays_do_for_batches_of_another_size(tmp_path: Path) -> None:
