@@ -40,7 +40,8 @@ def back(codec: UnrollCodec, row: Rows) -> Rows:
     out = np.full((3, len(row)), 0xE7, np.uint8)
     codec.decode(codec.encode(row), out[1])
     assert (out[[0, 2]] == 0xE7).all()
-    return out[1]
+    decoded: Rows = out[1]
+    return decoded
 
 
 @settings(deadline=None)
