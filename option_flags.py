@@ -268,6 +268,14 @@ class ReplayOptions(Options):
     training_fill_in_factor: float = option(
         0.1, between(0, 1), "Part of every replay but the queues that is filled before learning starts."
     )
+    use_replay_compression: bool = option(
+        False,
+        ON_OFF,
+        "Keep unrolls compressed in every replay but the queues: less work for the memory, more for the CPU.",
+    )
+    lz4_compression_level: int = option(
+        0, whole(0, 12), "How hard the compression tries: 0 is fast; 1 to 12 take ever longer for smaller unrolls."
+    )
     caching: bool = option(False, ON_OFF, "Mix batches ahead in the background; each is then drawn some updates early.")
     cache_output_buffer_size: int = option(1, whole(1, 64), "Batches that caching mixes ahead.")
 
@@ -571,7 +579,7 @@ REPLACED_FLAGS = {
     "undefok": "unknown flags are always refused",
 }
 NOT_YET_FLAGS = {
-    *("test_episode_count", "render", "use_replay_compression", "lz4_compression_level", "avg_buff_size"),
+    *("test_episode_count", "render", "avg_buff_size"),
 }
 HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
 SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

@@ -1,55 +1,117 @@
-"""Where unrolls are kept: it knows nothing of which ones are kept, or of how they are chosen."""
+"""Where replays keep their unrolls: rows at indices, raw or compressed. Which index is whose turn, replays know."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from replay.compression import UnrollCodec
 from replay.trajectory import Rows
+
+# What Python and the allocator take for one blob besides its content: the header of a bytes object (33), rounding and
+# header of malloc (16), a place in the list (8, and up to an eighth more for the list to grow into).
+BLOB_OVERHEAD = 64
 
 
 class Storage(Protocol):
+    """Rows at the indices 0 to capacity - 1, which are filled in this order before any is replaced."""
+
     @property
     def capacity(self) -> int: ...
 
+    @property
+    def bytes_held(self) -> int:
+        """Memory that its rows take now."""
+
     def put(self, index: int, row: Rows) -> None:
-        """Keep a copy of `row [nbytes]` at `index`; indices are used from 0 on."""
+        """Keep a copy of `row [nbytes]` at `index`, in place of what was there."""
 
     def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
         """Write the rows at `indices [n]` to `out [n, nbytes]`."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """All rows, without a copy: write them out before the next `put`."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class RawStorage:
-    """`capacity` rows of `nbytes` bytes, reserved at once but touched only as they fill."""
+    """Rows as they are. Memory is reserved at once but touched only as it fills."""
 
     def __init__(self, capacity: int, nbytes: int) -> None:
         self._rows: Rows = np.empty((capacity, nbytes), dtype=np.uint8)
-        self._filled = 0
+        self._nbytes = nbytes
+        self._held = 0
 
     @property
     def capacity(self) -> int:
         return len(self._rows)
 
+    @property
+    def bytes_held(self) -> int:
+        return self._held * self._nbytes
+
     def put(self, index: int, row: Rows) -> None:
         self._rows[index] = row
-        self._filled = max(self._filled, index + 1)
+        self._held = max(self._held, index + 1)
 
     def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
         for target, index in zip(out, indices, strict=True):
             target[:] = self._rows[index]
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows are a view, so that saving never doubles the memory: write them out before the next `put`."""
-        return {"rows": torch.from_numpy(self._rows[: self._filled])}
+        return {"capacity": self.capacity, "rows": torch.from_numpy(self._rows[: self._held])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         rows = state["rows"].numpy()
-        if rows.shape[1] != self._rows.shape[1] or len(rows) > self.capacity:
-            raise ValueError(f"the saved rows {rows.shape} do not fit a storage of {self._rows.shape}")
+        if state["capacity"] != self.capacity or rows.shape[1] != self._nbytes or len(rows) > self.capacity:
+            raise ValueError(
+                f"the saved rows {rows.shape} of a capacity of {state['capacity']} do not fit {self._rows.shape}"
+            )
         self._rows[: len(rows)] = rows
-        self._filled = len(rows)
+        self._held = len(rows)
+
+
+class CompressedStorage:
+    """Each row as compressed bytes of its own."""
+
+    def __init__(self, capacity: int, codec: UnrollCodec) -> None:
+        self._capacity = capacity
+        self._codec = codec
+        self._blobs: list[bytes] = []
+        self._blob_bytes = 0
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    @property
+    def bytes_held(self) -> int:
+        return self._blob_bytes + BLOB_OVERHEAD * len(self._blobs)
+
+    def put(self, index: int, row: Rows) -> None:
+        if not 0 <= index < self._capacity:
+            raise IndexError(f"there is no place {index} among {self._capacity}")
+        blob = self._codec.encode(row)
+        if index == len(self._blobs):
+            self._blobs.append(blob)
+        else:
+            self._blob_bytes -= len(self._blobs[index])
+            self._blobs[index] = blob
+        self._blob_bytes += len(blob)
+
+    def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
+        for target, index in zip(out, indices, strict=True):
+            self._codec.decode(self._blobs[index], target)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"capacity": self._capacity, "blobs": list(self._blobs)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        blobs: Sequence[bytes | memoryview] = state["blobs"]
+        if state["capacity"] != self._capacity or len(blobs) > self._capacity:
+            raise ValueError(f"{len(blobs)} rows of {state['capacity']} places do not fit {self._capacity} places")
+        self._blobs = [bytes(blob) for blob in blobs]
+        self._blob_bytes = sum(map(len, self._blobs))

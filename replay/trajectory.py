@@ -94,6 +94,9 @@ class UnrollSpec:
         """Equal for two unrolls exactly when their bytes mean the same."""
         return hashlib.sha256(repr(self.fields).encode()).hexdigest()[:16]
 
+    def field(self, name: str) -> Field:
+        return self._field_by_name[name]
+
     def array(self, rows: Rows, name: str) -> NDArray[Any]:
         """A view of one field of rows `[..., nbytes]`: `[..., *shape]`; writing to it writes the rows."""
         field = self._field_by_name[name]

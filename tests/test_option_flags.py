@@ -67,6 +67,8 @@ OTHER_VALUES: dict[str, Any] = {
     "training_fill_in_factor": 1.0,
     "caching": True,
     "cache_output_buffer_size": 3,
+    "use_replay_compression": True,
+    "lz4_compression_level": 9,
     "network": "impala_deep",
     "use_lstm": True,
     "lstm_size": 32,
@@ -457,11 +459,11 @@ def test_what_a_ranked_replay_does_by_default() -> None:
         ("elite", "ln_norm", True),
         ("elite", "cos_dist", True),
         ("elite", "kl_div", False),
-        ("attentive", "ln_norm", False),
+        ("attentive", "ln_norm", True),
         ("attentive", "kl_div", False),
     ],
 )
-def test_only_who_compares_stored_features_stores_them(kind: str, distance: str, stored: bool) -> None:
+def test_only_who_compares_features_stores_them(kind: str, distance: str, stored: bool) -> None:
     entries = replays(ranked(kind, dist_function=distance))
     assert ReplayOptions(replay_parameters=entries).ranks_by_features == stored
 

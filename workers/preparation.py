@@ -1,4 +1,4 @@
-"""What is settled before a run begins: the machine, the shape of an unroll, the memory, the folder."""
+"""What is settled before a run begins: the machine, the shape of an unroll, the folder."""
 
 import os
 import platform
@@ -13,10 +13,11 @@ import gymnasium
 import torch
 
 from agents.checkpoint import FOLDER
-from agents.device import choose_device, choose_precision, learner_threads, usable_cores, usable_memory
+from agents.device import choose_device, choose_precision, learner_threads, usable_cores
 from agents.run_folder import create_run_folder, write_json
 from option_flags import Config, UsageError
 from replay.trajectory import UnrollSpec
+from workers.memory import ReplayMemory
 from workers.progress import Progress
 from workers.resume import Resume
 from workers.saver import Saver
@@ -80,23 +81,6 @@ def describe_unrolls(config: Config, make_environment: MakeEnvironment) -> Unrol
     )
 
 
-def check_memory(config: Config, spec: UnrollSpec, unrolls_in_slots: int) -> None:
-    """Refuse what the machine cannot hold, before it is tried."""
-    in_replays = sum(
-        max(replay.capacity, share) for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
-    )
-    batches = 2 + (config.replay.batches_ahead + 1 if config.replay.caching else 0)
-    needed = (in_replays + unrolls_in_slots + batches * config.replay.batch_size) * spec.nbytes
-    free = usable_memory()
-    if needed > 0.9 * free:
-        fitting = int(0.9 * free / spec.nbytes)
-        raise UsageError(
-            f"--replay_parameters and the workers' slots would hold {in_replays + unrolls_in_slots:,} unrolls of "
-            f"{spec.nbytes / 1024:,.0f} KiB, {needed / 2**30:,.1f} GiB in all, but {free / 2**30:,.1f} GiB of memory "
-            f"are free; capacities that add up to less than {fitting:,} would be right."
-        )
-
-
 def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
     """A new folder, which says what the run is and where it comes from, with a place for checkpoints."""
     folder = None
@@ -116,7 +100,7 @@ def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
         ) from None
 
 
-def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec) -> list[str]:
+def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec, memory: ReplayMemory) -> list[str]:
     """What a run says of itself before it starts."""
     precision = str(machine.precision).removeprefix("torch.")
     shares = [
@@ -129,6 +113,7 @@ def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec) -> 
         f"{machine.worker_count} workers × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {spec.unroll_length} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {config.planned_updates:,} updates planned",
+        *memory.described(),
     ]
 
 

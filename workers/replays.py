@@ -11,13 +11,14 @@ from agents.network import ActorCritic
 from agents.ranking import Ranking
 from option_flags import Config, ReplayOptions
 from replay.attentive import AttentiveReplay
+from replay.compression import UnrollCodec
 from replay.elite import EliteReplay
 from replay.mix import BatchMix
 from replay.prepared import PreparedMix
 from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.standard import StandardReplay
-from replay.storage import RawStorage, Storage
+from replay.storage import CompressedStorage, RawStorage, Storage
 from replay.trajectory import UnrollSpec
 
 
@@ -82,4 +83,7 @@ def make_replays(
 
 
 def make_storage(options: ReplayOptions, capacity: int, spec: UnrollSpec) -> Storage:
+    """Where a replay that is no queue keeps its unrolls."""
+    if options.use_replay_compression:
+        return CompressedStorage(capacity, UnrollCodec(spec, options.lz4_compression_level))
     return RawStorage(capacity, spec.nbytes)

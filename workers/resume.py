@@ -90,14 +90,15 @@ class Resume:
         if not fitting:
             self._notes.append("no saved replays: they fill anew")
             return
-        same = parent.options["replay_parameters"] == config.replay.replay_parameters
+        wanted, saved = config.flags(), {"use_replay_compression": False, **parent.options}
+        same = all(saved[name] == wanted[name] for name in ("replay_parameters", "use_replay_compression"))
         try:
             replays = read_tensor_file(fitting[-1])
         except (DamagedFileError, OSError) as error:
             self._notes.append(f"the replays fill anew: {error}")
             return
         if not same or replays["unroll"] != spec.fingerprint:
-            self._notes.append("the replays fill anew: the saved ones were of another shape")
+            self._notes.append("the replays fill anew: the saved ones were of another shape or kind")
             return
         self._replays = replays
         if fitting[-1] == parent.replay_path and replays.get("agent_steps") == parent.agent_steps:

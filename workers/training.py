@@ -17,8 +17,9 @@ from agents.sinks import EpisodesCsvSink, JsonLinesSink, OutageProofSink, SinkLi
 from option_flags import Config
 from replay.mix import BatchMix
 from replay.prepared import PreparedMix
+from workers.memory import plan_memory
 from workers.pool import WorkerPool
-from workers.preparation import check_memory, describe_unrolls, header, make_run_folder, prepare_machine, summary
+from workers.preparation import describe_unrolls, header, make_run_folder, prepare_machine, summary
 from workers.progress import Progress
 from workers.replays import make_mix
 from workers.reporter import Reporter
@@ -49,7 +50,8 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
     environments = config.workers.envs_per_worker
     spec = describe_unrolls(config, make_environment)
     network = make_network(config.network, spec, machine.precision)
-    check_memory(config, spec, machine.worker_count * slot_count * environments)
+    memory = plan_memory(config, spec, make_environment, machine.worker_count * slot_count * environments)
+    memory.check()
     resume = Resume(parent, config, spec, machine.worker_count)
 
     with ExitStack() as cleanup:
@@ -59,7 +61,7 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
         sink = OutageProofSink(files, console.message)
         cleanup.callback(sink.close)
-        console.start([*header(config, folder, machine, spec), *resume.notes()])
+        console.start([*header(config, folder, machine, spec, memory), *resume.notes()])
 
         learner = Learner(network, spec, config.loss, config.optimizer, schedule_updates, machine.device)
         weights = SharedWeights(weight_count(network))

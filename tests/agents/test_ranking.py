@@ -1,7 +1,6 @@
 """Distances of whole unrolls, held against one state after another and the definitions."""
 
 import copy
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -35,10 +34,10 @@ def network_of(seed: int = 0, dtype: torch.dtype = torch.float32) -> ActorCritic
     return network
 
 
-def unrolls(count: int, seed: int = 0, spec: UnrollSpec = SPEC) -> Rows:
+def unrolls(count: int, seed: int = 0) -> Rows:
     rng = np.random.default_rng(seed)
-    rows = np.zeros((count, spec.nbytes), np.uint8)
-    fields = spec.arrays(rows)
+    rows = np.zeros((count, SPEC.nbytes), np.uint8)
+    fields = SPEC.arrays(rows)
     fields["frames"][:] = rng.integers(0, 256, fields["frames"].shape)
     fields["dones"][:] = rng.random(fields["dones"].shape) < 0.3
     fields["features"][:] = rng.normal(size=fields["features"].shape)
@@ -172,19 +171,6 @@ def test_the_network_ranked_by_is_the_present_one() -> None:
     torch.nn.init.normal_(next(network.torso.parameters()))
     assert (ranking.drift(rows) != first).all()
     np.testing.assert_array_equal(ranking_of(other, DISTANCES[0]).drift(rows), first)
-
-
-@pytest.mark.parametrize("distance", [*DISTANCES[:4:3], DISTANCES[4]], ids=lambda d: str(d["dist_function"]))
-def test_nearness_needs_no_stored_features(distance: dict[str, Any]) -> None:
-    spec = dataclasses.replace(SPEC, feature_size=0)
-    torch.manual_seed(0)
-    network = make_network(NetworkOptions(network="impala_shallow"), spec, torch.float32)
-    torch.nn.init.normal_(network.policy_head.weight)
-    rows = unrolls(4, spec=spec)
-    newest = np.random.default_rng(3).integers(0, 256, (2, 2, 20, 20), dtype=np.uint8)
-    nearness = Ranking(network, spec, ReplaySpec("attentive", 10, 1.0, **distance)).nearness(rows, newest)
-    assert np.isfinite(nearness).all()
-    assert np.ptp(nearness) > 1e-5, "nothing tells these unrolls apart"
 
 
 @given(count=st.integers(1, 60), steps=st.integers(1, 60))

@@ -21,6 +21,8 @@ def state() -> dict[str, Any]:
         "nothing": None,
         "numbers": [1, 2.5, True],
         "deep": {"cube": numbers(2, 3, 4), "line\nbreak": "ü"},
+        "blobs": [b"one", b"", b"three\n"],
+        "none": [],
     }
 
 
@@ -49,6 +51,44 @@ def test_rows_of_a_larger_array_are_written_as_they_are_seen(tmp_path: Path) -> 
     assert torch.equal(read_tensor_file(tmp_path / "file")["rows"], rows[:4])
 
 
+def test_byte_strings_of_all_sizes_come_back_and_show_the_file(tmp_path: Path) -> None:
+    sizes = [0, 1, PIECE - 1, 3, PIECE, 2 * PIECE + 5, 7, 0]
+    blobs = [bytes([65 + place]) * size for place, size in enumerate(sizes)]
+    size = write_tensor_file(tmp_path / "file", {"blobs": blobs, "after": numbers(9)})
+    assert size == (tmp_path / "file").stat().st_size
+    read = read_tensor_file(tmp_path / "file")
+    assert read["blobs"] == blobs
+    assert all(isinstance(blob, memoryview) for blob in read["blobs"])
+    assert torch.equal(read["after"], numbers(9))
+
+
+def test_many_small_byte_strings_are_written_together(tmp_path: Path) -> None:
+    looks = 0
+
+    def never() -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    write_tensor_file(tmp_path / "file", {"blobs": [b"x" * 100] * 10_000}, never)
+    assert looks == 1
+
+
+@pytest.mark.parametrize("value", [b"alone", [b"one", 2]])
+def test_bytes_that_are_no_list_of_bytes_are_refused(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(TypeError):
+        write_tensor_file(tmp_path / "file", {"value": value})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("lengths", [[3, 5], [9, -1], [2**62, 2**62], [-3, 3]])
+def test_lengths_that_do_not_fit_the_file_are_damage(tmp_path: Path, lengths: list[int]) -> None:
+    content = b'{"blobs": {"bytes": 2}}\n' + np.array(lengths, np.int64).tobytes() + b"12345678"
+    (tmp_path / "file").write_bytes(content[:-1])
+    with pytest.raises(DamagedFileError, match="cut off"):
+        read_tensor_file(tmp_path / "file")
+
+
 @pytest.mark.parametrize("tensor", [torch.zeros(3), torch.zeros(4, 4, dtype=torch.uint8).T[:2]])
 def test_what_would_not_come_back_as_it_was_is_refused(tmp_path: Path, tensor: torch.Tensor) -> None:
     with pytest.raises(TypeError, match="uint8"):
@@ -68,7 +108,8 @@ def test_a_file_cut_off_anywhere_is_told_from_a_whole_one(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "content",
-    [b"\n", b"hello\nworld", b"[1, 2]\n", b"3\n", b"\x80\x81\n", b'{"rows": {"tensor": [9, 9]}}\n', b"\0" * 50],
+    [b"\n", b"hello\nworld", b"[1, 2]\n", b"3\n", b"\x80\x81\n", b'{"rows": {"tensor": [9, 9]}}\n', b"\0" * 50]
+    + [b'{"blobs": {"bytes": 9}}\n', b'{"blobs": {"bytes": -1}}\n', b'{"blobs": {"bytes": [1]}}\n'],
 )
 def test_a_foreign_file_is_told_from_ours(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)

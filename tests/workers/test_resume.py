@@ -27,6 +27,7 @@ from agents.tensor_file import read_tensor_file
 from option_flags import Config, EnvironmentOptions, UsageError, parse
 from tests.catch import Catch, Picture, make_catch
 from workers import saver, training
+from workers.draw_sums import SECONDS
 from workers.messages import WorkersFailedError
 from workers.progress import Progress
 from workers.training import train
@@ -108,12 +109,16 @@ def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:
     assert first.content["in_flight"] is not None
     for name in ("learner", "in_flight"):
         assert_equal(first.content[name], second.content[name], name)
-    progress = [
-        {name: value for name, value in saved.content["progress"].items() if "seconds" not in name}
-        for saved in (first, second)
-    ]
+    progress, replays = [], []
+    for saved in (first, second):
+        progress.append({name: v for name, v in saved.content["progress"].items() if "seconds" not in name})
+        for row in progress[-1]["draw_sums"]:
+            row[SECONDS] = 0.0
+        replays.append(read_tensor_file(saved.replay_path))
+        for batch in replays[-1]["mix"]["prepared"]:
+            batch["draws"] = [(drawn, age) for drawn, age, _ in batch["draws"]]
     assert_equal(progress[0], progress[1], "progress")
-    assert_equal(read_tensor_file(first.replay_path), read_tensor_file(second.replay_path), "replays")
+    assert_equal(replays[0], replays[1], "replays")
 
 
 def assert_same_run(whole: Path, *lineage: Path) -> None:
@@ -138,11 +143,12 @@ def assert_same_run(whole: Path, *lineage: Path) -> None:
             {
                 **{"replay_parameters": NO_QUEUE, "use_lstm": True, "lstm_size": 16},
                 **{"env": "QbertNoFrameskip-v4", "repeat_action_probability": 0.25},
+                "use_replay_compression": True,
             },
         ),
         ((315, 700), {"replay_parameters": TWO_STANDARDS, "env": "BreakoutNoFrameskip-v4", "use_kl_mask": True}),
     ],
-    ids=["queue-and-standard", "no-queue-lstm-qbert-sticky", "two-standards"],
+    ids=["queue-and-standard", "no-queue-lstm-qbert-sticky-compressed", "two-standards"],
 )
 def test_a_run_in_parts_is_the_whole_run_bit_for_bit(
     tmp_path: Path, cuts: Sequence[int], flags: dict[str, Any]
@@ -231,6 +237,39 @@ def catch_run(results: Path, **flags: Any) -> Path:
     return train(Config.from_flags({**CATCH, "results_dir": str(results), **flags}), make_catch)
 
 
+ALL_FOUR = json.dumps(
+    [
+        {"type": "queue", "capacity": 3, "sample_ratio": 0.25},
+        {"type": "standard", "capacity": 40, "sample_ratio": 0.25},
+        {"type": "attentive", "capacity": 30, "sample_ratio": 0.25, "lambda_batch_multiplier": 3},
+        {"type": "elite", "capacity": 25, "sample_ratio": 0.25, "lambda_batch_multiplier": 3}
+        | {"insert_strategy": "elite_insertion", "dist_function": "cos_dist"},
+    ]
+)
+
+
+@pytest.mark.parametrize("caching", [False, True])
+def test_a_ranking_run_in_parts_is_the_whole_run_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caching: bool
+) -> None:
+    """All first runs plan alike here, as those do that are interrupted; λ falls over the updates that they plan."""
+    monkeypatch.setattr(Config, "planned_updates", 80)
+    flags = {"replay_parameters": ALL_FOUR, "reproducible": True, "caching": caching, "cache_output_buffer_size": 2}
+    more: dict[str, Any] = {**flags, "r_f_steps": 5, "frames_stacked": 2, "report_period": 130}
+    whole = catch_run(tmp_path, environment_max_steps=900, **more)
+    part = catch_run(tmp_path, environment_max_steps=455, **more)
+    with monkeypatch.context() as patched:
+        patched.setattr(Config, "planned_updates", 1_000)
+        rest = go_on(part, make_catch, environment_max_steps=900)
+    assert find_checkpoint(str(whole)).updates > 60
+    assert_same_run(whole, part, rest)
+    for name, figures in reports(rest)[-1]["replays"].items():
+        ranks = name in {"2_attentive", "3_elite"}
+        assert (figures["distance_drawn"] is not None) == (1 < figures["lambda"] < 3) == ranks
+    prepared = read_tensor_file(find_checkpoint(str(rest)).replay_path)["mix"]["prepared"]
+    assert len(prepared) == (2 if caching else 0)
+
+
 def stop_at_once(*_: object) -> None:
     """In place of the training loop: a signal came before the first unroll did."""
 
@@ -316,8 +355,16 @@ def test_the_first_run_settles_the_schedule_and_the_seed(tmp_path: Path) -> None
     settled = find_checkpoint(str(first)).options
     assert settled["lr_scheduler_steps"] == (1_000 // 10 - 4) // 4, "a tenth of the replay is filled first"
     assert settled["seed"] is not None
-    second = find_checkpoint(str(go_on(first, make_catch, environment_max_steps=2_000))).options
-    assert {name for name in settled if settled[name] != second[name]} == {"environment_max_steps"}
+    second = find_checkpoint(str(go_on(first, make_catch, environment_max_steps=2_000)))
+    assert {name for name in settled if settled[name] != second.options[name]} == {"environment_max_steps"}
+    assert second.content["planned_updates"] == settled["lr_scheduler_steps"], "λ of the replays falls over these, too"
+
+
+def test_a_run_goes_on_with_other_replays(tmp_path: Path) -> None:
+    """They fill anew, and what was drawn from the old ones is not told of the new."""
+    first = catch_run(tmp_path, environment_max_steps=1_000, save_replay=True, frames_stacked=2)
+    second = go_on(first, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
+    assert list(reports(second)[0]["replays"]) == ["0_queue"]
 
 
 def test_a_child_names_its_parent_and_the_step(tmp_path: Path) -> None:
@@ -354,6 +401,18 @@ def test_saved_replays_are_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[
     loaded = state in {"of now", "older"}
     assert reports(second)[-1]["replays"]["1_standard"]["size"] == (40 if loaded else 20)
     assert (reports(second)[-1]["updates"] > saved.updates) == loaded
+
+
+def test_replays_saved_raw_fill_anew_where_they_are_to_be_compressed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = catch_run(tmp_path, save_replay=True, environment_max_steps=1_000)
+    flags = {"use_replay_compression": True, "lz4_compression_level": 3}
+    second = go_on(first, make_catch, environment_max_steps=1_200, console="plain", **flags)
+    out = capsys.readouterr().out
+    assert "the replays fill anew: the saved ones were of another shape or kind" in out
+    assert "compressed\n" in out
+    assert reports(second)[-1]["replays"]["1_standard"]["size"] == 20
 
 
 def test_saved_replays_do_for_batches_of_another_size(tmp_path: Path) -> None:

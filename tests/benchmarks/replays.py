@@ -1,0 +1,217 @@
+"""What replays take and cost with unrolls of real games, raw and compressed.
+
+    python -m tests.benchmarks.replays [--games Pong Breakout Seaquest] [--checkpoint Pong=results/<run>]
+        [--capacities 1000 10000 100000] [--level 0] [--unrolls 800] [--rounds 15] [--memory 0.8] [--json FILE]
+
+Every game is played with the platform's own wrappers and rollouts, by a network that has learned nothing, which is as
+good as random, or by the policy of a checkpoint. The unrolls fill each storage over and over, in random order.
+
+    B/unroll   what the storage says it holds, and next to the bytes of the frames alone
+    RSS        growth of this process, per unroll
+    adds/s     while it fills for the first time, one thread
+    draws/s    batches' shares of 4 unrolls
+    of learn   time of such a draw next to the time of learning from 4 unrolls: half a real update of the nature network
+               on a batch of 8, one thread. Draws and updates take turns, and medians are compared, so that a busy
+               machine slows both.
+"""
+
+import argparse
+import ctypes
+import gc
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import psutil
+import torch
+
+from agents.acting import Actor
+from agents.checkpoint import find_checkpoint
+from agents.device import choose_precision, usable_memory
+from agents.learner import Learner
+from agents.network import make_network
+from option_flags import Config
+from replay.compression import UnrollCodec
+from replay.mix import Batch
+from replay.storage import BLOB_OVERHEAD, Storage
+from replay.trajectory import Rows, UnrollSpec
+from workers.preparation import describe_unrolls
+from workers.replays import make_storage
+from workers.rollout import Rollout, Seat
+from wrappers.atari import make_atari
+
+SHARE, BATCH = 4, 8
+DRAWS_A_ROUND = 50
+ENVIRONMENTS = 8
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the table."""
+
+    game: str
+    policy: str
+    capacity: int
+    storage: str
+    bytes_per_unroll: float
+    of_frames: float
+    rss_per_unroll: float
+    adds_per_second: float
+    draws_per_second: float
+    drawing_of_learning: float
+    learning_ms_per_unroll: float
+
+    def line(self) -> str:
+        return (
+            f"{self.game:<10}{self.policy:<9}{self.capacity:>8,}  {self.storage:<12}{self.bytes_per_unroll:>9,.0f}"
+            f"{self.of_frames:>8.3f}{self.rss_per_unroll:>10,.0f}{self.adds_per_second:>10,.0f}"
+            f"{self.draws_per_second:>10,.0f}{self.drawing_of_learning:>10.2%}{self.learning_ms_per_unroll:>8.2f}"
+        )
+
+
+TITLE = (
+    f"{'game':<10}{'policy':<9}{'capacity':>8}  {'storage':<12}{'B/unroll':>9}{'/frames':>8}{'RSS':>10}"
+    f"{'adds/s':>10}{'draws/s':>10}{'of learn':>10}{'ms each':>8}"
+)
+
+
+@dataclass(frozen=True)
+class Played:
+    """Unrolls of one game, and the learner that learns from them."""
+
+    game: str
+    policy: str
+    config: Config
+    spec: UnrollSpec
+    rows: Rows
+    learner: Learner
+
+
+def play(game: str, run: str | None, unrolls: int) -> Played:
+    options = {} if run is None else find_checkpoint(run).options
+    config = Config.from_flags({**options, "env": f"{game}NoFrameskip-v4"})
+    spec = describe_unrolls(config, make_atari)
+    precision = choose_precision("auto", CPU)
+    torch.manual_seed(0)
+    network = make_network(config.network, spec, precision)
+    if run is not None:
+        network.load_state_dict(find_checkpoint(run).content["learner"]["network"])
+    seats = [
+        Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
+        for number in range(ENVIRONMENTS)
+    ]
+    rollout = Rollout(seats, Actor(network), spec)
+    rows: Rows = np.zeros((-(-unrolls // ENVIRONMENTS) * ENVIRONMENTS, spec.nbytes), np.uint8)
+    for start in range(0, len(rows), ENVIRONMENTS):
+        rollout.collect(rows[start : start + ENVIRONMENTS], 0)
+    nature = make_network(Config().network, spec, precision)
+    learner = Learner(nature, spec, config.loss, config.optimizer, 10**6, CPU)
+    return Played(game, "random" if run is None else "trained", config, spec, rows, learner)
+
+
+def resident() -> int:
+    """Bytes of this process; what was freed is given back to the system first."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(psutil.Process().memory_info().rss)
+
+
+def fill(storage: Storage, played: Played, order: Sequence[int]) -> float:
+    """Seconds of filling it."""
+    start = time.perf_counter()
+    for place in range(storage.capacity):
+        storage.put(place, played.rows[order[place % len(order)]])
+    return time.perf_counter() - start
+
+
+def in_turns(storage: Storage, played: Played, rounds: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Median seconds of drawing a share, and of learning from as many unrolls."""
+    rows = torch.from_numpy(played.rows[:BATCH].copy())
+    batch = Batch(rows, np.arange(BATCH) >= SHARE)
+    drawing, learning = [], []
+    for round_ in range(rounds + 1):
+        draws = rng.integers(0, storage.capacity, (DRAWS_A_ROUND, SHARE))
+        begun = time.perf_counter()
+        for indices in draws:
+            storage.copy_to(indices, batch.rows.numpy()[:SHARE])
+        drawn = time.perf_counter()
+        played.learner.update(batch)
+        learned = time.perf_counter()
+        if round_ > 0:  # the first round warms up
+            drawing.append((drawn - begun) / DRAWS_A_ROUND)
+            learning.append((learned - drawn) * SHARE / BATCH)
+    return statistics.median(drawing), statistics.median(learning)
+
+
+def needed(played: Played, capacity: int, compressed: bool, level: int) -> float:
+    """Bytes that a full storage takes, with something to spare."""
+    if not compressed:
+        return capacity * played.spec.nbytes
+    codec = UnrollCodec(played.spec, level)
+    return 1.2 * capacity * statistics.mean(len(codec.encode(row)) + BLOB_OVERHEAD for row in played.rows[::10])
+
+
+def measure(played: Played, capacity: int, compressed: bool, level: int, rounds: int) -> Result:
+    options = played.config.replace_flags(use_replay_compression=compressed, lz4_compression_level=level).replay
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(played.rows)).tolist()
+    before = resident()
+    storage = make_storage(options, capacity, played.spec)
+    filling = fill(storage, played, order)
+    grown = resident() - before
+    drawing, learning = in_turns(storage, played, rounds, rng)
+    return Result(
+        game=played.game,
+        policy=played.policy,
+        capacity=capacity,
+        storage=f"lz4, {level}" if compressed else "raw",
+        bytes_per_unroll=storage.bytes_held / capacity,
+        of_frames=storage.bytes_held / capacity / played.spec.field("frames").nbytes,
+        rss_per_unroll=grown / capacity,
+        adds_per_second=capacity / filling,
+        draws_per_second=1 / drawing,
+        drawing_of_learning=drawing / learning,
+        learning_ms_per_unroll=1e3 * learning / SHARE,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", nargs="+", default=["Pong", "Breakout", "Seaquest"], metavar="GAME")
+    parser.add_argument("--checkpoint", action="append", default=[], metavar="GAME=RUN", help="repeat for more games")
+    parser.add_argument("--capacities", nargs="+", type=int, default=[1_000, 10_000, 100_000], metavar="UNROLLS")
+    parser.add_argument("--level", type=int, default=0, choices=range(13), help="lz4_compression_level")
+    parser.add_argument("--unrolls", type=int, default=800, help="played of each game")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--memory", type=float, default=0.8, help="part of the free memory that may be used")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    arguments = parser.parse_args()
+
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    cv2.setNumThreads(1)
+    runs = dict(word.split("=", 1) for word in arguments.checkpoint)
+    results: list[Result] = []
+    print(TITLE)
+    for game in arguments.games:
+        played = play(game, runs.get(game), arguments.unrolls)
+        for capacity in arguments.capacities:
+            for compressed in (False, True):
+                size = needed(played, capacity, compressed, arguments.level)
+                if size > arguments.memory * usable_memory():
+                    print(f"{game} {capacity:,} {'lz4' if compressed else 'raw'}: {size / 2**30:.1f} GiB, left out")
+                    continue
+                results.append(measure(played, capacity, compressed, arguments.level, arguments.rounds))
+                print(results[-1].line(), flush=True)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

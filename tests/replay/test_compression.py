@@ -1,0 +1,98 @@
+import lz4.block  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replay.compression import UnrollCodec
+from replay.trajectory import Rows, UnrollSpec
+
+SPECS = st.builds(
+    UnrollSpec,
+    unroll_length=st.integers(1, 6),
+    frame_stack=st.integers(1, 5),
+    frame_shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 40), st.integers(1, 40)),
+    action_count=st.integers(1, 18),
+    lstm_size=st.integers(0, 5),
+)
+LEVELS = st.integers(0, 12)
+ATARI = UnrollSpec(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
+
+
+def noise(spec: UnrollSpec, seed: int) -> Rows:
+    return np.random.default_rng(seed).integers(0, 256, spec.nbytes, np.uint8)
+
+
+def game_like(spec: UnrollSpec, seed: int) -> Rows:
+    """A still background with a spot that moves; noise in all other fields."""
+    rng = np.random.default_rng(seed)
+    row = noise(spec, seed)
+    frames = spec.array(row, "frames")
+    frames[:] = rng.integers(0, 256, spec.frame_shape, np.uint8)
+    height, width = spec.frame_shape[-2:]
+    for t, frame in enumerate(frames):
+        frame[..., t % height, 2 * t % width] = 255
+    return row
+
+
+def back(codec: UnrollCodec, row: Rows) -> Rows:
+    """Through the codec, to a place between two others, which must stay as they are."""
+    out = np.full((3, len(row)), 0xE7, np.uint8)
+    codec.decode(codec.encode(row), out[1])
+    assert (out[[0, 2]] == 0xE7).all()
+    decoded: Rows = out[1]
+    return decoded
+
+
+@settings(deadline=None)
+@given(SPECS, LEVELS, st.integers(0, 1000), st.booleans())
+def test_every_row_comes_back_as_it_was(spec: UnrollSpec, level: int, seed: int, game: bool) -> None:
+    codec = UnrollCodec(spec, level)
+    for row in ((game_like if game else noise)(spec, seed + more) for more in range(2)):
+        before = row.copy()
+        np.testing.assert_array_equal(back(codec, row), before)
+        np.testing.assert_array_equal(row, before)
+
+
+def test_a_blob_does_not_depend_on_what_was_compressed_before() -> None:
+    first, second = game_like(ATARI, 1), game_like(ATARI, 2)
+    codec = UnrollCodec(ATARI, 0)
+    alone = codec.encode(second)
+    codec.encode(first)
+    assert codec.encode(second) == alone
+    np.testing.assert_array_equal(back(codec, first), first)
+
+
+def test_every_level_reads_what_any_other_wrote() -> None:
+    """A run may go on at another level."""
+    row = game_like(ATARI, 3)
+    for level in (0, 1, 12):
+        out = np.zeros_like(row)
+        UnrollCodec(ATARI, 0).decode(UnrollCodec(ATARI, level).encode(row), out)
+        np.testing.assert_array_equal(out, row)
+
+
+@pytest.mark.parametrize("frame_shape", [(1, 84, 84), (3, 210, 160)])
+def test_frames_that_repeat_are_stored_once(frame_shape: tuple[int, ...]) -> None:
+    """Also where one frame alone is larger than the window of lz4; here the background is noise, kept at full size."""
+    spec = UnrollSpec(unroll_length=20, frame_stack=4, frame_shape=frame_shape, action_count=6)
+    row = game_like(spec, 4)
+    rest = spec.nbytes - spec.field("frames").nbytes
+    still = int(np.prod(frame_shape))
+    assert len(UnrollCodec(spec, 0).encode(row)) < still + rest + spec.nbytes / 100
+
+
+def test_higher_levels_are_smaller() -> None:
+    row = game_like(ATARI, 5)
+    frames = ATARI.array(row, "frames")
+    frames[:] = (np.add.outer(np.arange(84), np.arange(84)) // 5).astype(np.uint8)
+    for t, frame in enumerate(frames):
+        frame[0, t : t + 9, 3 * t : 3 * t + 5] = 200
+    sizes = [len(UnrollCodec(ATARI, level).encode(row)) for level in (0, 9)]
+    assert sizes[1] < sizes[0] < ATARI.nbytes / 20
+
+
+@pytest.mark.parametrize("blob", [b"", b"nonsense", UnrollCodec(ATARI, 0).encode(noise(ATARI, 6))[:-100]])
+def test_a_damaged_blob_is_an_error(blob: bytes) -> None:
+    with pytest.raises((lz4.block.LZ4BlockError, ValueError)):
+        UnrollCodec(ATARI, 0).decode(blob, np.zeros(ATARI.nbytes, np.uint8))

@@ -1,0 +1,104 @@
+"""What a run will take of the machine's memory, known before it starts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.device import usable_memory
+from option_flags import Config, UsageError
+from replay.compression import UnrollCodec
+from replay.storage import BLOB_OVERHEAD
+from replay.trajectory import Rows, UnrollSpec
+from workers.worker import MakeEnvironment
+
+PART_OF_FREE = 0.9  # the rest is for networks, activations and whatever else the machine does
+SAMPLED_STEPS = 300
+# A policy that has learned gets to see fuller screens than the random one that the sample is played with, and memory
+# that is freed and taken again in other sizes has gaps.
+SAFETY = 1.5
+
+
+@dataclass(frozen=True)
+class ReplayMemory:
+    """How many unrolls are kept, and what one takes."""
+
+    in_queues: int  # raw, always
+    in_others: int
+    in_passing: int  # in the workers' slots and in batches, raw
+    nbytes: int  # of a raw unroll
+    kept_nbytes: int  # of one in a replay that is no queue; an estimate where it is compressed
+    compressed: bool
+
+    @property
+    def in_replays(self) -> int:
+        """Bytes of all full replays."""
+        return self.in_queues * self.nbytes + self.in_others * self.kept_nbytes
+
+    @property
+    def needed(self) -> int:
+        return self.in_replays + self.in_passing * self.nbytes
+
+    def described(self) -> list[str]:
+        """A line for the head of a run, where there are more than queues."""
+        if not self.in_others:
+            return []
+        size = f"about {_shown(self.in_replays)} compressed" if self.compressed else _shown(self.in_replays)
+        return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
+
+    def check(self) -> None:
+        """Refuse what the machine cannot hold."""
+        free = usable_memory()
+        if self.needed <= PART_OF_FREE * free:
+            return
+        unrolls = self.in_queues + self.in_others + self.in_passing
+        each = f"of {self.nbytes / 1024:,.0f} KiB"
+        if self.compressed:
+            each += f" ({self.in_others:,} of them compressed to about {self.kept_nbytes / 1024:,.0f} KiB)"
+        size = self.kept_nbytes if self.in_others else self.nbytes
+        fitting = max(0, int((PART_OF_FREE * free - self.in_passing * self.nbytes) / size))
+        remedy = ", or --use_replay_compression," if self.in_others and not self.compressed else ""
+        raise UsageError(
+            f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls {each}, {_shown(self.needed)} "
+            f"in all, but {_shown(free)} of memory are free; capacities that add up to less than {fitting:,}{remedy} "
+            "would be right."
+        )
+
+
+def plan_memory(
+    config: Config, spec: UnrollSpec, make_environment: MakeEnvironment, unrolls_in_slots: int
+) -> ReplayMemory:
+    """Computed from the sizes; where unrolls are compressed, from some that are played for it."""
+    options = config.replay
+    held = [max(replay.capacity, share) for replay, share in zip(options.replays, options.shares, strict=True)]
+    in_queues = sum(size for replay, size in zip(options.replays, held, strict=True) if replay.type == "queue")
+    in_others = sum(held) - in_queues
+    compressed = options.use_replay_compression and in_others > 0
+    kept_nbytes = spec.nbytes
+    if compressed:
+        codec = UnrollCodec(spec, options.lz4_compression_level)
+        blobs = [codec.encode(row) for row in played_at_random(config, spec, make_environment)]
+        kept_nbytes = int(SAFETY * sum(map(len, blobs)) / len(blobs)) + BLOB_OVERHEAD
+    batches = 2 + (options.batches_ahead + 1 if options.caching else 0)
+    in_passing = unrolls_in_slots + batches * options.batch_size
+    return ReplayMemory(in_queues, in_others, in_passing, spec.nbytes, kept_nbytes, compressed)
+
+
+def played_at_random(config: Config, spec: UnrollSpec, make_environment: MakeEnvironment) -> Rows:
+    """Some unrolls `[n, nbytes]` with the frames of random play; all else is noise, which nothing compresses."""
+    rng = np.random.default_rng(0)
+    rows: Rows = rng.integers(0, 256, (-(-SAMPLED_STEPS // spec.unroll_length), spec.nbytes), np.uint8)
+    environment = make_environment(config.environment, 0)
+    observation, _ = environment.reset()
+    for frames in spec.array(rows, "frames"):
+        frames[: spec.frame_stack] = observation
+        for t in range(spec.unroll_length):
+            observation, _, terminated, truncated, _ = environment.step(int(rng.integers(spec.action_count)))
+            if terminated or truncated:
+                observation, _ = environment.reset()
+            frames[spec.frame_stack + t] = observation[-1]
+    environment.close()
+    return rows
+
+
+def _shown(nbytes: int) -> str:
+    return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 0.1 * 2**30 else f"{nbytes / 2**20:,.1f} MiB"
