@@ -271,7 +271,7 @@ class ReplayOptions(Options):
     use_replay_compression: bool = option(
         False,
         ON_OFF,
-        "Keep unrolls compressed in every replay but the queues: less work for the memory, more for the CPU.",
+        "Keep unrolls compressed by lz4 in every replay but the queues: far more of them fit, at little cost.",
     )
     lz4_compression_level: int = option(
         0, whole(0, 12), "How hard the compression tries: 0 is fast; 1 to 12 take ever longer for smaller unrolls."

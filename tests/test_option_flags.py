@@ -359,15 +359,15 @@ Q, S = '"type": "queue"', '"type": "standard"'
         ('[{"capacity": 5}]', ': entry 1 must be an object with the key "type", not {"capacity": 5}.'),
         ('[{"type": "ring"}]', ': entry 1: type must be one of queue, standard, attentive, elite, not "ring".'),
         ('[{"type": ["queue"]}]', ': entry 1: type must be one of queue, standard, attentive, elite, not ["queue"].'),
-        (f"[{{{Q}}}]", ': entry 1 lacks the key "capacity"; a queue replay takes capacity, sample_ratio, type.'),
+        (f"[{{{Q}}}]", ': entry 1 lacks the key "capacity"; the keys of queue are capacity, sample_ratio, type.'),
         (
             f'[{{{Q}, "capacity": 1, "sample_ratio": 0.5}}, {{{S}, "capcity": 1, "sample_ratio": 0.5}}]',
             ': entry 2 has the unknown key "capcity"; did you mean "capacity"? '
-            "A standard replay takes capacity, sample_ratio, type.",
+            "The keys of standard are capacity, sample_ratio, type.",
         ),
         (
             f'[{{{Q}, "capacity": 1, "sample_ratio": 1, "zzz": 1}}]',
-            ': entry 1 has the unknown key "zzz". A queue replay takes capacity, sample_ratio, type.',
+            ': entry 1 has the unknown key "zzz". The keys of queue are capacity, sample_ratio, type.',
         ),
         (f'[{{{Q}, "capacity": 1, "capacity": 2}}]', ' has the key "capacity" twice in one entry; give it once.'),
         (f'[{{{Q}, "capacity": 1, "sample_ratio": NaN}}]', "must hold finite numbers, not NaN."),

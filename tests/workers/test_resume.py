@@ -253,7 +253,7 @@ def test_a_ranking_run_in_parts_is_the_whole_run_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caching: bool
 ) -> None:
     """All first runs plan alike here, as those do that are interrupted; λ falls over the updates that they plan."""
-    monkeypatch.setattr(Config, "planned_updates", 80)
+    monkeypatch.setattr(Config, "planned_updates", 300)
     flags = {"replay_parameters": ALL_FOUR, "reproducible": True, "caching": caching, "cache_output_buffer_size": 2}
     more: dict[str, Any] = {**flags, "r_f_steps": 5, "frames_stacked": 2, "report_period": 130}
     whole = catch_run(tmp_path, environment_max_steps=900, **more)
