@@ -6,27 +6,30 @@ import numpy as np
 import pytest
 import torch
 
+from workers.shared_memory import SharedBlock
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 
 SPAWN = multiprocessing.get_context("spawn")
 WEIGHTS = 500_000
-VERSIONS = 500
+COPIES = 300
 
 
-def publish_many(weights: SharedWeights) -> None:
+def publish_until_enough(weights: SharedWeights, enough: SharedBlock) -> None:
     torch.set_num_threads(1)
-    for version in range(VERSIONS):
+    version = 0
+    while not enough.bytes.any():
         weights.publish(version, torch.full((WEIGHTS,), float(version)))
+        version += 1
 
 
 def test_no_copy_is_ever_torn() -> None:
-    weights = SharedWeights(WEIGHTS)
+    weights, enough = SharedWeights(WEIGHTS), SharedBlock(1)
     copy = torch.zeros(WEIGHTS)
     assert weights.copy_newer(NOT_PUBLISHED, copy) == NOT_PUBLISHED
-    writer = SPAWN.Process(target=publish_many, args=(weights,))
+    writer = SPAWN.Process(target=publish_until_enough, args=(weights, enough), daemon=True)  # ends with a failure, too
     writer.start()
     version, copies = NOT_PUBLISHED, 0
-    while writer.is_alive() or version < VERSIONS - 1:
+    while writer.is_alive():
         newest = weights.copy_newer(version, copy)
         if newest == version:
             writer.join(0.01 if version == NOT_PUBLISHED else 0)  # it takes a while to start
@@ -34,10 +37,13 @@ def test_no_copy_is_ever_torn() -> None:
         assert newest > version
         assert (copy == newest).all()
         version, copies = newest, copies + 1
-    writer.join()
-    assert copies > 10
+        enough.bytes[:] = copies >= COPIES
+    assert writer.exitcode == 0
+    version = weights.copy_newer(version, copy)
+    assert (copy == version).all()
     assert weights.copy_newer(version, copy) == version, "nothing newer, nothing copied"
     weights.close()
+    enough.close()
 
 
 def test_a_writer_that_overtakes_the_reader_makes_it_copy_again(monkeypatch: pytest.MonkeyPatch) -> None:
