@@ -221,6 +221,7 @@ class Lineage:
     results: Path
     logs: Path
     slack: float  # factor on the times allowed, for machines that have other things to do
+    longest_delay: float
     rng: random.Random
     newest: Path | None = None  # the run folder with the newest checkpoint
     steps: int = 0
@@ -246,7 +247,7 @@ class Lineage:
         run = Run(command, self.logs / f"round_{number:04d}.txt")
         try:
             run.wait_until_ours()
-            delay = self.rng.uniform(0.1, LONGEST_DELAY)
+            delay = self.rng.uniform(0.1, self.longest_delay)
             time.sleep(delay)
             if run.process.poll() is not None:
                 raise BrokenPromiseError(f"it ended before anything was done to it, with code {run.process.returncode}")
@@ -327,12 +328,14 @@ def time_for_replays(output: str) -> float:
     return float(lines[-1].split(" in ")[-1].removesuffix(" s")) if lines else 0.0
 
 
-def play_rounds(rounds: int, seed: int, results: Path, slack: float = 1.0) -> Iterator[str]:
+def play_rounds(
+    rounds: int, seed: int, results: Path, slack: float = 1.0, longest_delay: float = LONGEST_DELAY
+) -> Iterator[str]:
     """Plays so many rounds, each action equally often; yields a line of each, and then a summary."""
     rng = random.Random(seed)
     (results / "runs").mkdir(parents=True, exist_ok=True)
     (results / "logs").mkdir(exist_ok=True)
-    lineage = Lineage(results / "runs", results / "logs", slack, rng)
+    lineage = Lineage(results / "runs", results / "logs", slack, longest_delay, rng)
     actions: list[Callable[[Run, random.Random], Ending]] = []
     for number in range(1, rounds + 1):
         actions = actions or rng.sample(ACTIONS, len(ACTIONS))

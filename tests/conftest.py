@@ -9,6 +9,9 @@ from hypothesis import settings
 settings.register_profile("no timed assertions", deadline=None)
 settings.load_profile("no timed assertions")
 
+# Threads that wait for each other are slow where other tests, or other programs, use the cores as well.
+torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True)
 def torch_as_it_was() -> Iterator[None]:

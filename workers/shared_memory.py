@@ -7,8 +7,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 import numpy as np
-
-from replay.trajectory import Rows
+from numpy.typing import NDArray
 
 
 class SharedBlock:
@@ -24,7 +23,7 @@ class SharedBlock:
         os.ftruncate(self._fd, nbytes)
         self.bytes = self._map()
 
-    def _map(self) -> Rows:
+    def _map(self) -> NDArray[np.uint8]:
         return np.frombuffer(mmap.mmap(self._fd, self.nbytes), dtype=np.uint8)
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from replay.trajectory import Rows
+import numpy as np
+from numpy.typing import NDArray
+
 from workers.shared_memory import SharedBlock
 
 
@@ -16,7 +18,7 @@ class Slots:
     def __init__(self, workers: int, slots: int, environments: int, nbytes: int) -> None:
         self._shape = (workers, slots, environments, nbytes)
         self._block = SharedBlock(workers * slots * environments * nbytes)
-        self.rows: Rows = self._block.bytes.reshape(self._shape)
+        self.rows: NDArray[np.uint8] = self._block.bytes.reshape(self._shape)
 
     def close(self) -> None:
         self._block.close()

@@ -72,7 +72,7 @@ def slow_distance(distance: dict[str, Any], present: Array, other: Array) -> flo
     if distance["dist_function"] == "cos_dist":
         return 1 - float(present @ other) / float(np.sqrt(present @ present) * np.sqrt(other @ other))
     p = distance.get("p", 2.0)
-    return sum(abs(float(x - y)) ** p for x, y in zip(present, other, strict=True)) ** (1 / p)
+    return float(sum(abs(float(x - y)) ** p for x, y in zip(present, other, strict=True)) ** (1 / p))
 
 
 def ranking_of(network: ActorCritic, distance: dict[str, Any], ranked_states: int = STEPS) -> Ranking:
@@ -110,7 +110,7 @@ def test_drift_is_the_mean_over_states_of_how_far_the_present_view_is(
 ) -> None:
     network, rows = network_of(), unrolls(5)
     drift = ranking_of(network, distance, ranked_states).drift(rows)
-    assert (drift.shape, drift.dtype) == ((5,), np.float64)
+    assert drift.shape == (5,) and drift.dtype == np.float64
     expected = [slow_drift(network, distance, row, states) for row in rows]
     np.testing.assert_allclose(drift, expected, rtol=3e-3, atol=1e-5)
     assert np.ptp(drift) > 1e-3
@@ -125,7 +125,7 @@ def test_nearness_is_the_distance_from_the_nearest_of_the_newest_states(
     network, rows = network_of(), unrolls(5)
     newest = np.random.default_rng(3).integers(0, 256, (environments, 2, 20, 20), dtype=np.uint8)
     nearness = ranking_of(network, distance, ranked_states).nearness(rows, newest)
-    assert (nearness.shape, nearness.dtype) == ((5,), np.float64)
+    assert nearness.shape == (5,) and nearness.dtype == np.float64
     expected = [slow_nearness(network, distance, row, newest, states) for row in rows]
     np.testing.assert_allclose(nearness, expected, rtol=5e-3, atol=1e-5)
     assert np.ptp(nearness) > 1e-5

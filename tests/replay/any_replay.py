@@ -1,6 +1,7 @@
 """Replays of every type over numbered rows, ranked by made-up distances in place of a network's."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ def raw(capacity: int) -> Storage:
 
 
 STORAGES = [raw]
-EVERY_KIND = [
+EVERY_KIND: list[dict[str, Any]] = [
     {"type": "queue"},
     {"type": "standard"},
     {"type": "attentive"},

@@ -33,7 +33,7 @@ elite_kinds = pytest.mark.parametrize("kind", EVERY_KIND[3:], ids=NAMES[3:])
 
 
 def spec_of(kind: dict[str, Any], capacity: int, multiplier: float = 1.0) -> ReplaySpec:
-    ranked = {} if kind["type"] in ("queue", "standard") else {"lambda_batch_multiplier": multiplier}
+    ranked: dict[str, Any] = {} if kind["type"] in ("queue", "standard") else {"lambda_batch_multiplier": multiplier}
     return ReplaySpec(capacity=capacity, sample_ratio=1.0, **kind, **ranked)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def plain_mix(seed: int = 0, queue: bool = True, gate: Event | None = None) -> B
             assert gate.wait(30)
         return scattered(of)
 
-    ranked = {"lambda_batch_multiplier": 3.0}
+    ranked: dict[str, Any] = {"lambda_batch_multiplier": 3.0}
     specs = [
         *([(ReplaySpec("queue", 3, 0.25), 2)] if queue else []),
         (ReplaySpec("standard", 7, 0.25), 2),
@@ -74,7 +75,8 @@ def prepared() -> Iterator[list[PreparedMix]]:
 
 def play(mix: PreparedMix, clock: Clock, updates: int, first: int = 0) -> tuple[list[Told], int]:
     """The training loop in lockstep: no unroll is taken before it is needed."""
-    told_of, number = [], first
+    told_of: list[Told] = []
+    number = first
     while len(told_of) < updates:
         mix.ready()
         for _ in range(mix.missing()):

@@ -14,8 +14,6 @@ from workers.messages import WorkersFailedError
 from workers.pool import FAILURES_IN_A_ROW, WorkerPool
 from workers.slots import Slots
 
-pytestmark = pytest.mark.timeout(60)
-
 MakePool = Callable[..., tuple[WorkerPool, list[str]]]
 
 
@@ -80,6 +78,8 @@ def test_every_unroll_arrives_once_and_in_order(make_pool: MakePool) -> None:
 def test_a_worker_is_never_further_ahead_than_its_slots(make_pool: MakePool) -> None:
     pool, _ = make_pool(workers=1, slots=2, environments=1)
     take(pool, 5)
+    while len(pool._delivered) < 2:
+        pool.wait(0.0)
     time.sleep(0.3)  # all the time in the world to run ahead
     pool.wait(0.0)
     assert len(list(pool.take(100))) == 2
@@ -137,7 +137,7 @@ def test_kills_from_outside_hardly_count(make_pool: MakePool) -> None:
 
 
 def test_a_stopped_worker_is_killed_before_its_place_is_given_away(make_pool: MakePool) -> None:
-    pool, announced = make_pool(workers=1, stop_after=1, silence_limit=10.0)
+    pool, announced = make_pool(workers=1, stop_after=1)
     take(pool, 2)
     stopped = psutil.Process(pool.process_ids()[0])
     pool._silence_limit = 0.2  # only now: starting a process may well take longer
@@ -156,9 +156,9 @@ def test_lockstep_takes_rounds_in_the_order_of_the_places(make_pool: MakePool) -
 
 
 def test_lockstep_workers_play_only_while_the_learner_waits(make_pool: MakePool) -> None:
-    pool, _ = make_pool(workers=2, slots=1, environments=1, lockstep=True)
+    pool, _ = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.3)
     take(pool, 2)
-    time.sleep(0.3)
+    time.sleep(0.6)
     pool.wait(0.0)  # opens the next round; nobody can have played it before
     assert not list(pool.take(2))
 
@@ -187,7 +187,7 @@ def test_what_is_in_flight_can_be_put_back(make_pool: MakePool) -> None:
 
 
 def test_a_snapshot_that_comes_too_late_does_no_harm(make_pool: MakePool) -> None:
-    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True, pause=0.3)
+    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True, pause=0.6)
     take(pool, 1)
     assert pool.in_flight(time.monotonic() + 0.05) is None
     assert take(pool, 3) == [(0, 0, count, 0) for count in (1, 2, 3)]

@@ -36,8 +36,6 @@ from wrappers.atari import make_atari
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
 
-pytestmark = pytest.mark.timeout(120)
-
 ROOT = Path(__file__).resolve().parents[2]
 # What two equal runs may differ in.
 OF_THE_MACHINE = {
@@ -50,7 +48,7 @@ MIXED = (
 )
 NO_QUEUE = '[{"type": "standard", "capacity": 40, "sample_ratio": 1.0}]'
 TWO_STANDARDS = (
-    '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
+    '[{"type": "queue", "capacity": 3, "sample_ratio": 0.5},'
     ' {"type": "standard", "capacity": 40, "sample_ratio": 0.25},'
     ' {"type": "standard", "capacity": 23, "sample_ratio": 0.25}]'
 )
@@ -137,7 +135,13 @@ def assert_same_run(whole: Path, *lineage: Path) -> None:
 @pytest.mark.parametrize(
     ("cuts", "flags"),
     [
-        ((55, 435, 905), {"replay_parameters": MIXED, "keep_checkpoints": 1, "optimizer": "adam"}),
+        (
+            (15, 435, 905),
+            {
+                **{"replay_parameters": TWO_STANDARDS, "keep_checkpoints": 1, "optimizer": "adam"},
+                **{"env": "BreakoutNoFrameskip-v4", "use_kl_mask": True},
+            },
+        ),
         (
             (785, 1_405),
             {
@@ -146,9 +150,8 @@ def assert_same_run(whole: Path, *lineage: Path) -> None:
                 "use_replay_compression": True,
             },
         ),
-        ((315, 700), {"replay_parameters": TWO_STANDARDS, "env": "BreakoutNoFrameskip-v4", "use_kl_mask": True}),
     ],
-    ids=["queue-and-standard", "no-queue-lstm-qbert-sticky-compressed", "two-standards"],
+    ids=["two-standards-adam-breakout-mask", "no-queue-lstm-qbert-sticky-compressed"],
 )
 def test_a_run_in_parts_is_the_whole_run_bit_for_bit(
     tmp_path: Path, cuts: Sequence[int], flags: dict[str, Any]
@@ -184,7 +187,7 @@ def start() -> Iterator[Start]:
         with suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
         with run:
-            run.communicate(timeout=20)
+            run.communicate(timeout=60)
 
 
 def finish(run: subprocess.Popen[str]) -> str:
@@ -203,27 +206,30 @@ def interrupt_when_it_learns(run: subprocess.Popen[str], number: signal.Signals)
     return finish(run).splitlines()[-1]
 
 
-def test_interrupted_by_signals_to_all_processes_it_goes_on_exactly(tmp_path: Path, start: Start) -> None:
+def words_to_go_on(last_line: str) -> list[str]:
+    assert last_line.startswith("go on with: python main.py --op_mode=train_w_load --load_model_url=")
+    return shlex.split(last_line.removeprefix("go on with: python main.py"))
+
+
+def test_interrupted_by_signals_to_all_processes_it_goes_on_exactly(
+    tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the command of the last line, and no flag but the number of steps."""
     flags = {**SMALL, "reproducible": True, "console": "plain", "console_period": 0.05, "results_dir": str(tmp_path)}
     words = [f"--{name}={value}" for name, value in flags.items()]
-    lineage: list[Path] = []
     run = start("--op_mode=train", "--environment_max_steps=100000", *words)
-    line = interrupt_when_it_learns(run, signal.SIGINT)
-    for last in (False, True):
-        (folder,) = set(tmp_path.iterdir()) - set(lineage)
-        lineage.append(folder)
-        steps = find_checkpoint(str(folder)).agent_steps
-        assert line.startswith("go on with: python main.py --op_mode=train_w_load --load_model_url=")
-        command = shlex.split(line.removeprefix("go on with: python main.py"))
-        run = start(*command, *([f"--environment_max_steps={steps + 405}"] if last else []))
-        if last:
-            assert "the games go on exactly where they stopped" in finish(run)
-        else:
-            line = interrupt_when_it_learns(run, signal.SIGTERM)
-    (folder,) = set(tmp_path.iterdir()) - set(lineage)
-    whole = Config.from_flags({**flags, "console": "off", "environment_max_steps": steps + 405})
-    assert_same_run(train(whole, make_atari), *lineage, folder)
+    last_line = interrupt_when_it_learns(run, signal.SIGINT)
+    (first,) = tmp_path.iterdir()
+    last_line = interrupt_when_it_learns(start(*words_to_go_on(last_line)), signal.SIGTERM)
+    (second,) = set(tmp_path.iterdir()) - {first}
+
+    parent = find_checkpoint(str(second))
+    steps = parent.agent_steps + 405
+    words = [*words_to_go_on(last_line), f"--environment_max_steps={steps}"]
+    third = train(parse(words, parent.options), make_atari, parent)
+    assert "the games go on exactly where they stopped" in capsys.readouterr().out
+    whole = train(Config.from_flags({**flags, "console": "off", "environment_max_steps": steps}), make_atari)
+    assert_same_run(whole, first, second, third)
 
 
 CATCH: dict[str, Any] = {
@@ -270,13 +276,32 @@ def test_a_ranking_run_in_parts_is_the_whole_run_bit_for_bit(
     assert len(prepared) == (2 if caching else 0)
 
 
+@pytest.fixture(scope="module")
+def exact_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,000 steps, made once for several tests; who changes anything of it takes a copy."""
+    return catch_run(tmp_path_factory.mktemp("exact"), reproducible=True, environment_max_steps=1_000)
+
+
+@pytest.fixture(scope="module")
+def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with replays that are saved, and full before the first update."""
+    flags = {"save_replay": True, "training_fill_in_factor": 1.0}
+    return catch_run(tmp_path_factory.mktemp("saved"), **flags, environment_max_steps=1_000)
+
+
+def copy_of(run: Path, results: Path) -> Path:
+    return Path(shutil.copytree(run, results / "parent"))
+
+
 def stop_at_once(*_: object) -> None:
     """In place of the training loop: a signal came before the first unroll did."""
 
 
-def test_a_run_that_stops_before_it_begins_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_stops_before_it_begins_loses_nothing(
+    tmp_path: Path, exact_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = catch_run(tmp_path, reproducible=True, environment_max_steps=2_000)
-    parent = catch_run(tmp_path, reproducible=True, environment_max_steps=1_000)
+    parent = copy_of(exact_run, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(training, "training_loop", stop_at_once)
         patched.setattr(saver, "ROUND_PATIENCE", 0.0)  # the workers are not even there yet
@@ -287,9 +312,11 @@ def test_a_run_that_stops_before_it_begins_loses_nothing(tmp_path: Path, monkeyp
     assert_same_run(whole, parent, child, grandchild)
 
 
-def test_replays_of_another_moment_are_no_exact_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replays_of_another_moment_are_no_exact_resume(
+    tmp_path: Path, exact_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A checkpoint written again before the next update has the same name; a kill kept its replays from following."""
-    folder = catch_run(tmp_path, reproducible=True, environment_max_steps=1_000)
+    folder = copy_of(exact_run, tmp_path)
     saved = find_checkpoint(str(folder))
     later = {**saved.content, "progress": {**saved.content["progress"], "agent_steps": saved.agent_steps + 40}}
     write_checkpoint(saved.path, later)
@@ -300,7 +327,8 @@ def test_replays_of_another_moment_are_no_exact_resume(tmp_path: Path, capsys: p
 
 
 def test_games_of_other_options_are_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = {**SMALL, "envs_per_worker": 1, "batch_size": 2, "results_dir": str(tmp_path), "reproducible": True}
+    small = {**SMALL, "worker_count": 1, "envs_per_worker": 1, "batch_size": 2, "reproducible": True}
+    small["results_dir"] = str(tmp_path)
     folder = train(Config.from_flags({**small, "environment_max_steps": 200}), make_atari)
     child = go_on(
         folder,
@@ -339,8 +367,8 @@ def test_counters_schedule_and_best_go_on_without_a_jump(tmp_path: Path) -> None
     assert scores[0] <= scores[1] == scores[2], "the best one is the one that has the best score"
 
 
-def test_a_best_policy_that_is_not_beaten_is_carried_over(tmp_path: Path) -> None:
-    first = catch_run(tmp_path, environment_max_steps=1_000)
+def test_a_best_policy_that_is_not_beaten_is_carried_over(tmp_path: Path, saved_run: Path) -> None:
+    first = copy_of(saved_run, tmp_path)
     saved = find_checkpoint(str(first))
     unbeatable = {**saved.content["progress"], "best_return_mean": 5.0}
     write_checkpoint(saved.path, {**saved.content, "progress": unbeatable})
@@ -367,8 +395,8 @@ def test_a_run_goes_on_with_other_replays(tmp_path: Path) -> None:
     assert list(reports(second)[0]["replays"]) == ["0_queue"]
 
 
-def test_a_child_names_its_parent_and_the_step(tmp_path: Path) -> None:
-    first = catch_run(tmp_path, environment_max_steps=1_000)
+def test_a_child_names_its_parent_and_the_step(saved_run: Path) -> None:
+    first = saved_run
     saved = find_checkpoint(str(first))
     second = go_on(first, make_catch, environment_max_steps=1_400)
     description = json.loads((second / "config.json").read_text())
@@ -383,9 +411,11 @@ def test_a_child_names_its_parent_and_the_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["of now", "older", "damaged", "missing"])
-def test_saved_replays_are_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str], state: str) -> None:
+def test_saved_replays_are_loaded(
+    tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str], state: str
+) -> None:
     """Where there are none to load, an update has to wait until they are filled."""
-    first = catch_run(tmp_path, save_replay=True, environment_max_steps=1_000, training_fill_in_factor=1.0)
+    first = copy_of(saved_run, tmp_path)
     saved = find_checkpoint(str(first))
     match state:
         case "older":
@@ -404,29 +434,25 @@ def test_saved_replays_are_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_replays_saved_raw_fill_anew_where_they_are_to_be_compressed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    saved_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = catch_run(tmp_path, save_replay=True, environment_max_steps=1_000)
     flags = {"use_replay_compression": True, "lz4_compression_level": 3}
-    second = go_on(first, make_catch, environment_max_steps=1_200, console="plain", **flags)
+    second = go_on(saved_run, make_catch, environment_max_steps=1_200, console="plain", **flags)
     out = capsys.readouterr().out
     assert "the replays fill anew: the saved ones were of another shape or kind" in out
     assert "compressed\n" in out
     assert reports(second)[-1]["replays"]["1_standard"]["size"] == 20
 
 
-def test_saved_replays_do_for_batches_of_another_size(tmp_path: Path) -> None:
+def test_saved_replays_do_for_batches_of_another_size(saved_run: Path) -> None:
     """The queues, whose sizes follow the batch's, begin anew."""
-    first = catch_run(tmp_path, save_replay=True, environment_max_steps=1_000)
-    for batch_size in (4, 16):
-        child = go_on(first, make_catch, environment_max_steps=1_600, batch_size=batch_size)
-        grandchild = go_on(child, make_catch, environment_max_steps=2_200)
-        assert reports(grandchild)[-1]["replays"]["1_standard"]["size"] == 40
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return catch_run(tmp_path_factory.mktemp("finished"), environment_max_steps=400)
+    run, updates = saved_run, find_checkpoint(str(saved_run)).updates
+    for batch_size, steps in ((4, 1_400), (16, 1_800), (16, 2_200)):  # smaller, larger, the same
+        run = go_on(run, make_catch, environment_max_steps=steps, batch_size=batch_size)
+        last = reports(run)[-1]
+        assert last["replays"]["1_standard"]["size"] == 40
+        assert last["updates"] > updates
+        updates = last["updates"]
 
 
 @pytest.mark.parametrize(
@@ -439,25 +465,25 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("frames_stacked", 2),
         ("grayscaling_frames", False),
         ("frame_scale_resolution", "42,42"),
-        ("environment_max_steps", 400),
+        ("environment_max_steps", 1_000),
     ],
 )
-def test_what_cannot_change_is_refused_in_one_sentence(finished: Path, flag: str, value: object) -> None:
-    folders = set(finished.parent.iterdir())
+def test_what_cannot_change_is_refused_in_one_sentence(saved_run: Path, flag: str, value: object) -> None:
+    folders = set(saved_run.parent.iterdir())
     with pytest.raises(UsageError, match=rf"^--{flag}={value} .*\.$"):
-        go_on(finished, make_catch, **{"environment_max_steps": 800, flag: value})
-    assert set(finished.parent.iterdir()) == folders
+        go_on(saved_run, make_catch, **{"environment_max_steps": 2_000, flag: value})
+    assert set(saved_run.parent.iterdir()) == folders
 
 
-def test_the_command_line_beats_the_checkpoint_which_beats_the_defaults(finished: Path) -> None:
-    saved = find_checkpoint(str(finished))
-    words = ["--op_mode=train_w_load", f"--load_model_url={finished}", "--environment_max_steps=800", "--lr=0.125"]
+def test_the_command_line_beats_the_checkpoint_which_beats_the_defaults(saved_run: Path) -> None:
+    saved = find_checkpoint(str(saved_run))
+    words = ["--op_mode=train_w_load", f"--load_model_url={saved_run}", "--environment_max_steps=1400", "--lr=0.125"]
     config = parse(words, saved.options)
     assert config.optimizer.lr == 0.125
     assert config.workers.envs_per_worker == 8
     assert config.loss == Config().loss
     child = find_checkpoint(str(train(config, make_catch, saved)))
-    assert child.options == {**saved.options, "environment_max_steps": 800, "lr": 0.125}
+    assert child.options == {**saved.options, "environment_max_steps": 1_400, "lr": 0.125}
 
 
 # --- Where things go wrong --------------------------------------------------------------------------------------------
@@ -539,8 +565,12 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
     assert find_checkpoint(str(folder)).updates > 0, "the last whole one stays"
     learner.rlimit(psutil.RLIMIT_FSIZE, (-1, -1))
     assert printed("can be written again")
+    children = learner.children(recursive=True)
     os.killpg(run.pid, signal.SIGINT)
-    assert finish(run).splitlines()[-1].startswith("go on with: ")
+    out = finish(run)
+    assert "stopped at" in out and "Traceback" not in out
+    assert out.splitlines()[-1].startswith("go on with: ")
+    assert not psutil.wait_procs(children, timeout=30)[1]
     steps = [report["agent_steps"] for report in reports(folder)]
     gaps = [after - before for before, after in pairwise([0, *steps])]
     assert len(gaps) > 2
