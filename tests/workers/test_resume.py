@@ -169,15 +169,22 @@ def test_a_run_in_parts_is_the_whole_run_bit_for_bit(
 
 
 Start = Callable[..., subprocess.Popen[str]]
+# `python main.py` that waits for its workers for as long as a busy machine may need, and not for as long as users may.
+PATIENT_MAIN = """
+import runpy
+from workers import saver
+saver.ROUND_PATIENCE = 60.0
+runpy.run_path("main.py", run_name="__main__")
+"""
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts `python main.py` with the flags it is given; whatever becomes of it, nothing of it outlives the test."""
+    """Starts main.py with the flags it is given; whatever becomes of it, nothing of it outlives the test."""
     runs: list[subprocess.Popen[str]] = []
 
     def start_run(*flags: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "main.py", *flags]
+        command = [sys.executable, "-c", PATIENT_MAIN, *flags]
         pipe = subprocess.PIPE
         runs.append(subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True))
         return runs[-1]
@@ -519,7 +526,8 @@ def test_a_run_whose_workers_fail_for_good_saves_what_it_has(
     with pytest.raises(WorkersFailedError, match="broken"):
         train(Config.from_flags({**CATCH, **flags}), make_breaking_catch)
     (folder,) = (tmp_path / "results").iterdir()
-    assert find_checkpoint(str(folder)).agent_steps in {80, 160}  # each environment played two unrolls
+    # Each environment played two unrolls; what a batch had no room for yet when the news came is not received.
+    assert find_checkpoint(str(folder)).agent_steps in ({160} if reproducible else range(80, 161, 10))
     assert reports(folder) or reproducible
 
 
