@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
@@ -133,8 +133,11 @@ def open_folder(folder: Path, sweep: Sweep) -> tuple[BinaryIO, SweepState]:
         lock = try_lock(folder / "lock")
         if lock is None:
             raise UsageError(f"--sweep_dir={folder} is in use by another multi_train.py; wait for it, or stop it.")
-        state = SweepState(folder, sweep)
-        state.write()
+        with ExitStack() as unless_refused:
+            unless_refused.enter_context(lock)
+            state = SweepState(folder, sweep)
+            state.write()
+            unless_refused.pop_all()
         return lock, state
     except OSError as error:
         raise UsageError(

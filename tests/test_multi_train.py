@@ -17,8 +17,9 @@ import pytest
 
 import multi_train
 from option_flags import UsageError, given_flags
+from workers import sweep_summary
 from workers.sweep import plan_sweep
-from workers.sweep_job import flag_words
+from workers.sweep_job import Job, flag_words
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -53,15 +54,25 @@ def starts(place: Path) -> list[list[str]]:
     return [line.split() for line in (place / "starts.txt").read_text().splitlines()]
 
 
-def when(condition: Callable[[], bool], act: Callable[[], object]) -> threading.Thread:
+def is_at_work(place: Path) -> bool:
+    """And handles signals."""
+    log = place / "log.txt"
+    return log.exists() and log.read_text().startswith("done ")
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def when(condition: Callable[[], bool], act: Callable[[], None]) -> None:
+    """Do it in good time, beside what this thread does."""
+
     def wait() -> None:
         while not condition():
             time.sleep(0.01)
         act()
 
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    return thread
+    threading.Thread(target=wait, daemon=True).start()
 
 
 # --- What runs there are ----------------------------------------------------------------------------------------------
@@ -193,7 +204,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path, capsys: pytes
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.7}, "b": {"gamma": 0.6}, "c": {"gamma": 0.8}}})
     b, c = folder / "b_seed1", folder / "c_seed1"
-    when((b / "starts.txt").exists, lambda: (time.sleep(0.3), os.kill(os.getpid(), signal.SIGINT)))
+    when(lambda: is_at_work(b), interrupt)
     assert multi_train.main(words, FAKE) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("go on with: python multi_train.py --sweep=")
@@ -215,16 +226,12 @@ def test_a_killed_run_is_told_and_gone_on_with(tmp_path: Path, capsys: pytest.Ca
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}}})
     a = folder / "a_seed1"
-    when((a / "Game_1" / "config.json").exists, lambda: kill_learner(a))
+    when(lambda: is_at_work(a), lambda: Job(a, FAKE).signal(signal.SIGKILL))
     assert multi_train.main(words, FAKE) == 1
     assert "failed with exit code -9" in capsys.readouterr().out
     (a / "go").touch()
     assert multi_train.main(words, FAKE) == 0
     assert starts(a) == [["train"], ["train"]], "it had saved nothing to go on from"
-
-
-def kill_learner(place: Path) -> None:
-    subprocess.run(["pkill", "-KILL", "-f", f"results_dir={place} "], check=True)
 
 
 def start_sweep(words: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -237,13 +244,15 @@ def test_a_run_whose_sweep_was_killed_is_not_run_twice(tmp_path: Path, capsys: p
     words = command(folder, {"runs": {"a": {"gamma": 0.6}, "b": {"gamma": 0.7}}})
     a = folder / "a_seed1"
     sweep = start_sweep(words)
-    while not (a / "starts.txt").exists():
+    while not is_at_work(a):
         time.sleep(0.01)
     assert multi_train.main(words, FAKE) == 2, "two sweeps never share a folder"
     assert "is in use by another multi_train.py" in capsys.readouterr().err
     sweep.kill()
     sweep.wait()
-    when(lambda: "running" in (folder / "sweep.json").read_text(), (a / "go").touch)
+    state = folder / "sweep.json"
+    state.write_text(state.read_text().replace("running", "waiting"))
+    when(lambda: "running" in state.read_text(), (a / "go").touch)
     assert multi_train.main(words, FAKE) == 0
     assert "a_seed1  is at work already and is waited for" in capsys.readouterr().out
     assert starts(a) == [["train"]]
@@ -255,12 +264,13 @@ def test_a_run_whose_sweep_was_killed_can_be_stopped(tmp_path: Path) -> None:
     words = command(folder, {"runs": {"a": {"gamma": 0.6}}})
     a = folder / "a_seed1"
     sweep = start_sweep(words)
-    while not (a / "Game_1" / "config.json").exists():
+    while not is_at_work(a):
         time.sleep(0.01)
     sweep.kill()
     sweep.wait()
-    time.sleep(0.3)  # it handles signals by now
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    state = folder / "sweep.json"
+    state.write_text(state.read_text().replace("running", "waiting"))
+    when(lambda: "running" in state.read_text(), interrupt)
     assert multi_train.main(words, FAKE) == 0
     assert rows(folder)["a_seed1"]["status"] == "stopped"
     assert (a / "Game_1" / "metrics.jsonl").exists()
@@ -281,8 +291,12 @@ def test_runs_at_once(tmp_path: Path) -> None:
     """Two wait for what only the third would bring, were there two jobs; there are three."""
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}, "b": {"gamma": 0.6, "lr": 0.1}, "c": {}}}, "--jobs=3")
-    places = [folder / "a_seed1", folder / "b_seed1"]
-    when((folder / "c_seed1" / "Game_1" / "metrics.jsonl").exists, lambda: [(place / "go").touch() for place in places])
+
+    def let_go() -> None:
+        for name in ("a_seed1", "b_seed1"):
+            (folder / name / "go").touch()
+
+    when((folder / "c_seed1" / "Game_1" / "metrics.jsonl").exists, let_go)
     assert multi_train.main([*words, "--gamma=0.6"], FAKE) == 2, "which makes a and c the same"
     shutil.rmtree(folder, ignore_errors=True)
     assert multi_train.main(words, FAKE) == 0
@@ -315,8 +329,6 @@ def test_a_sweep_of_real_runs_that_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_the_picture_that_cannot_be_drawn_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workers import sweep_summary  # not multi_train's, which these tests have replaced
-
     monkeypatch.setattr(sweep_summary, "ROOT", tmp_path)
     assert sweep_summary.draw_curves([{"folder": None}], tmp_path / "x.png") == "there are no curves to draw yet"
     sentence = sweep_summary.draw_curves([{"folder": tmp_path}], tmp_path / "x.png")
