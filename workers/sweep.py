@@ -43,7 +43,8 @@ class Sweep:
     def differs(self, run: SweepRun) -> str:
         """What sets the run apart from others, its seed left out."""
         values = [one.config.flags() for one in self.runs]
-        names = [name for name in run.flags if name != "seed" and any(v[name] != values[0][name] for v in values)]
+        set_somewhere = dict.fromkeys(name for one in self.runs for name in one.flags if name != "seed")
+        names = [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
         return " ".join(_described(name, run.config) for name in names)
 
 
