@@ -215,17 +215,41 @@ class WorkerOptions(Options):
 class ReplaySpec:
     """One entry of --replay_parameters; parse_replays checks each key by its rule."""
 
-    type: str = option(
-        MISSING, one_of("queue", "standard", not_yet=("attentive", "elite", "custom")), "How it picks unrolls."
-    )
+    type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "How it picks unrolls.")
     capacity: int = option(MISSING, whole(1), "Unrolls that it holds.")
     sample_ratio: float = option(MISSING, FRACTION_ABOVE_ZERO, "Its part of every batch.")
+    dist_function: str = option("ln_norm", one_of("ln_norm", "cos_dist", "kl_div"), "What near means.")
+    p: float = option(2.0, Rule(float, "lie between 1 and 64", lambda v: 1 <= v <= 64), "Exponent of ln_norm.")
+    lambda_batch_multiplier: float = option(1.0, Rule(float, "lie between 1 and 1000", lambda v: 1 <= v <= 1000), "λ.")
+    alfa_annealing_factor: float = option(1.0, above(0), "Part of the planned updates over which λ falls to 1.")
+    ranked_states: int = option(5, whole(1), "States of a candidate that its distance is the mean of.")
+    elite_sampling_strategy: str = option(
+        "lowest_least_sampled",
+        one_of("lowest", "stratified", "lowest_least_sampled", "stratified_least_sampled"),
+        "Which of the candidates are taken.",
+    )
+    insert_strategy: str = option(
+        "oldest", one_of("oldest", "elite_insertion"), "What a new unroll takes the place of."
+    )
+    elite_batch_size: int = option(20, whole(1), "Unrolls that elite insertion looks at.")
 
 
 # Every type names its own keys; a key that only some types take is one more ReplaySpec field, with a default.
+_COMMON_KEYS = ("capacity", "sample_ratio", "type")
+_RANKED_KEYS = ("alfa_annealing_factor", "dist_function", "lambda_batch_multiplier", "p", "ranked_states")
 REPLAY_KEYS: dict[str, tuple[str, ...]] = {
-    "queue": ("capacity", "sample_ratio", "type"),
-    "standard": ("capacity", "sample_ratio", "type"),
+    "queue": _COMMON_KEYS,
+    "standard": _COMMON_KEYS,
+    "attentive": (*_COMMON_KEYS, *_RANKED_KEYS),
+    "elite": (*_COMMON_KEYS, *_RANKED_KEYS, "elite_batch_size", "elite_sampling_strategy", "insert_strategy"),
+}
+# The older form {"type": "custom", "sample_strategy": ...}, and what its values are called now.
+CUSTOM_TYPES = {"attentive_sampling": "attentive", "elite_sampling": "elite"}
+NUMBERED_STRATEGIES = {
+    "strategy1": "lowest",
+    "strategy2": "stratified",
+    "strategy3": "lowest_least_sampled",
+    "strategy4": "stratified_least_sampled",
 }
 
 
@@ -238,12 +262,14 @@ class ReplayOptions(Options):
     replay_parameters: str = option(
         '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
         Rule(str, "be a JSON list, as one string"),
-        "JSON list of the replays that fill a batch: type (queue or standard), capacity in unrolls, and sample_ratio, "
-        "the part of a batch; the ratios add up to 1.",
+        "JSON list of the replays that fill a batch: type (queue, standard, attentive or elite), capacity in unrolls, "
+        "sample_ratio, the part of a batch (the ratios add up to 1), and keys of each type, see docs/replays.md.",
     )
     training_fill_in_factor: float = option(
         0.1, between(0, 1), "Part of every replay but the queues that is filled before learning starts."
     )
+    caching: bool = option(False, ON_OFF, "Mix batches ahead in the background; each is then drawn some updates early.")
+    cache_output_buffer_size: int = option(1, whole(1, 64), "Batches that caching mixes ahead.")
 
     @cached_property
     def replays(self) -> tuple[ReplaySpec, ...]:
@@ -266,6 +292,15 @@ class ReplayOptions(Options):
     @property
     def fill(self) -> int:
         return max(self.fills)
+
+    @property
+    def batches_ahead(self) -> int:
+        return self.cache_output_buffer_size if self.caching else 0
+
+    @property
+    def ranks_by_features(self) -> bool:
+        """Whether a replay compares states by features."""
+        return any(r.type in ("attentive", "elite") and r.dist_function != "kl_div" for r in self.replays)
 
     @property
     def queue_shares(self) -> tuple[int, ...]:
@@ -298,6 +333,9 @@ class NetworkOptions(Options):
     network: str = option("nature", one_of("nature", "impala_shallow", "impala_deep", "conv3"), "Shape of the network.")
     use_lstm: bool = option(False, ON_OFF, "Put an LSTM between the convolutions and the heads.")
     lstm_size: int = option(256, whole(1), "Units of the LSTM.")
+    feature_out_layer_size: int = option(
+        64, whole(1, 4096), "Numbers that attentive and elite replay compare states by: a projection of the last layer."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,6 +420,14 @@ class Config:
     checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
     report: ReportOptions = field(default_factory=ReportOptions)
 
+    def __post_init__(self) -> None:
+        kinds = [replay.dist_function for replay in self.replay.replays if replay.type in ("attentive", "elite")]
+        if self.network.use_lstm and "kl_div" in kinds:
+            raise UsageError(
+                "--replay_parameters: kl_div compares policies state by state, and with --use_lstm a policy depends on "
+                "more than the state; ln_norm or cos_dist would be right."
+            )
+
     @property
     def saves_replays(self) -> bool:
         return self.checkpoint.save_replay or self.run.reproducible
@@ -402,7 +448,7 @@ class Config:
         unrolls = -(-self.run.environment_max_steps // self.replay.r_f_steps)
         each = self.fresh_unrolls_per_update
         first = self.replay.fill + each if self.replay.queue_shares else max(self.replay.fill, each)
-        return max(1, 1 + (unrolls - first) // each)
+        return max(1, 1 + (unrolls - first) // each - self.replay.batches_ahead)
 
     def flags(self) -> dict[str, Any]:
         """All values by flag name: plain enough for JSON, and from_flags makes an equal Config of them."""
@@ -468,17 +514,41 @@ def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
 def _replay(subject: str, entry: object) -> ReplaySpec:
     if not isinstance(entry, dict) or "type" not in entry:
         raise UsageError(f'{subject} must be an object with the key "type", not {_shown(entry)}.')
+    entry = _in_present_words(subject, entry)
     declared = {item.name: item for item in fields(ReplaySpec)}
     kind = declared["type"].metadata["rule"].checked(f"{subject}: type", entry["type"])
     allowed = REPLAY_KEYS[kind]
     for key in entry:
         if key not in allowed:
             unknown = f"{subject} has the unknown key {_shown(key)}" + _closest(key, allowed, quote='"')
-            raise UsageError(f"{unknown} A {kind} replay takes {', '.join(allowed)}.")
+            raise UsageError(f"{unknown} The keys of {kind} are {', '.join(allowed)}.")
     for key in allowed:
         if key not in entry and declared[key].default is MISSING:
-            raise UsageError(f'{subject} lacks the key "{key}"; a {kind} replay takes {", ".join(allowed)}.')
-    return ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
+            raise UsageError(f'{subject} lacks the key "{key}"; the keys of {kind} are {", ".join(allowed)}.')
+    replay = ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
+    if replay.insert_strategy == "elite_insertion" and replay.lambda_batch_multiplier == 1:
+        raise UsageError(
+            f"{subject}: elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
+            "lambda_batch_multiplier of 1; a larger one, such as 6, would be right."
+        )
+    return replay
+
+
+def _in_present_words(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry as it was written for the earlier platform, in the words of today."""
+    words = dict(entry)
+    if words["type"] == "custom":
+        strategy = words.pop("sample_strategy", None)
+        if strategy not in CUSTOM_TYPES:
+            names = " or ".join(CUSTOM_TYPES)
+            raise UsageError(f'{subject}: a custom replay needs "sample_strategy" {names}, not {_shown(strategy)}.')
+        words["type"] = CUSTOM_TYPES[strategy]
+        if strategy == "attentive_sampling":
+            words.pop("elite_sampling_strategy", None)  # given, and ignored, there
+    numbered = words.get("elite_sampling_strategy")
+    if isinstance(numbered, str) and numbered in NUMBERED_STRATEGIES:
+        words["elite_sampling_strategy"] = NUMBERED_STRATEGIES[numbered]
+    return words
 
 
 def split_by_ratio(total: int, ratios: Sequence[float]) -> tuple[int, ...]:
@@ -501,8 +571,7 @@ REPLACED_FLAGS = {
     "undefok": "unknown flags are always refused",
 }
 NOT_YET_FLAGS = {
-    *("test_episode_count", "render", "caching", "cache_output_buffer_size"),
-    *("use_replay_compression", "lz4_compression_level", "avg_buff_size", "feature_out_layer_size"),
+    *("test_episode_count", "render", "use_replay_compression", "lz4_compression_level", "avg_buff_size"),
 }
 HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
 SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

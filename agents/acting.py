@@ -36,6 +36,7 @@ class Decision(NamedTuple):
     actions: torch.Tensor  # [E] int64
     logits: torch.Tensor  # [E, A]
     values: torch.Tensor  # [E]
+    features: torch.Tensor  # [E, projected] float16
     lstm_state: torch.Tensor  # [E, 2, L]
 
 
@@ -64,4 +65,5 @@ class Actor:
             )
         )
         logits = output.logits[0]
-        return Decision(sample(logits, uniforms), logits, output.values[0], output.lstm_state)
+        features = self._network.project(output.features[0])
+        return Decision(sample(logits, uniforms), logits, output.values[0], features, output.lstm_state)

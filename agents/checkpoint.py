@@ -15,7 +15,7 @@ import torch
 from agents.run_folder import CHECKPOINTS, remove_abandoned, write_atomically
 from option_flags import Config, UsageError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FOLDER = CHECKPOINTS
 BEST = "best.pt"
 

@@ -43,7 +43,7 @@ class Learner:
         self._loss = loss
         self._options = optimizer
         self._schedule_updates = schedule_updates
-        self._device = device
+        self.device = device
         self._optimizer = make_optimizer(network, optimizer)
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
@@ -56,7 +56,7 @@ class Learner:
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
-            report["learning_rate"] = torch.tensor(group["lr"], device=self._device)
+            report["learning_rate"] = torch.tensor(group["lr"], device=self.device)
         self._optimizer.step()
         self.updates += 1
         return report
@@ -78,7 +78,10 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there, under the options that this learner was made with."""
         self.updates = state["updates"]
-        self.network.load_state_dict(state["network"])
+        own, saved = self.network.projection, state["network"]["projection"]
+        # A run that ranks by features goes on from one that did not, too.
+        projection = saved if saved.shape == own.shape else own
+        self.network.load_state_dict({**state["network"], "projection": projection})
         if state["optimizer"]["param_groups"][0].keys() != self._optimizer.state_dict()["param_groups"][0].keys():
             return  # another --optimizer begins afresh
         options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
@@ -87,7 +90,8 @@ class Learner:
             group.update(own)
 
     def _prepare(self, batch: Batch) -> Unrolls:
-        fields = self._spec.tensors(batch.rows.to(self._device))
+        rows = batch.rows if batch.uploaded is None else batch.uploaded
+        fields = self._spec.tensors(rows.to(self.device))
         dones = fields["dones"].bool()
         keep = (~dones).float()
         observations = rebuild_stacks(fields["frames"], dones)  # [B, T+1, S*C, H, W]
@@ -106,7 +110,7 @@ class Learner:
             discounts=(self._loss.gamma * keep).T,
             behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
             stored_values=fields["values"].T,
-            fresh=torch.from_numpy(batch.fresh).to(self._device),
+            fresh=torch.from_numpy(batch.fresh).to(self.device),
         )
 
     def _losses(self, unrolls: Unrolls) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
@@ -191,7 +195,8 @@ def diagnose(
         # How far the policy differs between states: near 0, it ignores what it sees.
         "policy_spread": torch.softmax(logits, -1).flatten(0, 1).std(0, correction=0).mean(),
         "value_mean": values.mean(),
-        "trusted_fraction": trusted.float().mean(),
+        "dropped_fresh": (~trusted[:, fresh]).float().mean(),
+        "dropped_replayed": (~trusted[:, ~fresh]).float().mean(),
         "kl_fresh": divergence[:, fresh].mean(),
         "kl_replayed": divergence[:, ~fresh].mean(),
         "ratio_fresh": trace.ratios[:, fresh].mean(),

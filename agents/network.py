@@ -22,6 +22,7 @@ class NetworkInput(NamedTuple):
 
 
 class NetworkOutput(NamedTuple):
+    features: torch.Tensor  # [T, B, F], the torso's last hidden layer
     logits: torch.Tensor  # [T, B, A] float32
     values: torch.Tensor  # [T, B] float32
     lstm_state: torch.Tensor  # [B, 2, L], after the last step
@@ -40,12 +41,16 @@ class ActorCritic(nn.Module):
         action_count: int,
         lstm_size: int = 0,
         compute_dtype: torch.dtype = torch.float32,
+        projected_size: int = 0,
     ) -> None:
         super().__init__()
         self.action_count = action_count
         self.lstm_size = lstm_size
         self.compute_dtype = compute_dtype
         self.torso, feature_size = make_torso(torso_name, observation_shape)
+        # Random and never trained: it keeps distances between features, in fewer numbers.
+        self.projection: torch.Tensor
+        self.register_buffer("projection", torch.randn(feature_size, projected_size) / max(1, projected_size) ** 0.5)
         self.lstm: nn.LSTM | None = None
         if lstm_size:
             self.lstm = nn.LSTM(feature_size + action_count + 1, lstm_size)
@@ -82,13 +87,17 @@ class ActorCritic(nn.Module):
             features: torch.Tensor = self.torso(pixels.contiguous(memory_format=torch.channels_last))
         return features.float()
 
+    def project(self, features: torch.Tensor) -> torch.Tensor:
+        """Features as unrolls carry them: `[..., F]` → `[..., projected_size]` float16."""
+        return (features @ self.projection).half()
+
     def forward(self, inputs: NetworkInput) -> NetworkOutput:
         steps, batch = inputs.starts.shape
-        hidden = self.features(inputs.observations.flatten(0, 1)).view(steps, batch, -1)
-        hidden, lstm_state = self._remember(hidden, inputs)
+        features = self.features(inputs.observations.flatten(0, 1)).view(steps, batch, -1)
+        hidden, lstm_state = self._remember(features, inputs)
         logits: torch.Tensor = self.policy_head(hidden)
         values: torch.Tensor = self.value_head(hidden)
-        return NetworkOutput(logits, values.squeeze(-1), lstm_state)
+        return NetworkOutput(features, logits, values.squeeze(-1), lstm_state)
 
     def _remember(self, features: torch.Tensor, inputs: NetworkInput) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the LSTM, if there is one, with an empty memory at each episode start."""
@@ -181,26 +190,33 @@ def _orthogonal(layer: nn.Conv2d | nn.Linear, gain: float) -> None:
 
 
 def weight_count(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
+    return sum(weight.numel() for weight in _weights(network))
+
+
+def _weights(network: nn.Module) -> list[torch.Tensor]:
+    """All that two copies of a network must share to be equal."""
+    return [*network.parameters(), *network.buffers()]
 
 
 @torch.no_grad()
 def flat_weights(network: nn.Module) -> torch.Tensor:
     """All weights behind one another, float32 on the CPU: `[weight_count]`."""
-    return torch.cat([parameter.reshape(-1) for parameter in network.parameters()]).float().cpu()
+    return torch.cat([weight.reshape(-1) for weight in _weights(network)]).float().cpu()
 
 
 @torch.no_grad()
 def load_flat_weights(network: nn.Module, flat: torch.Tensor) -> None:
     """The inverse of `flat_weights`, into whatever dtype and layout the network has."""
-    parameters = list(network.parameters())
-    parts = torch.split(flat, [parameter.numel() for parameter in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.copy_(part.view(parameter.shape))
+    weights = _weights(network)
+    parts = torch.split(flat, [weight.numel() for weight in weights])
+    for weight, part in zip(weights, parts, strict=True):
+        weight.copy_(part.view(weight.shape))
 
 
 def make_network(options: NetworkOptions, spec: UnrollSpec, compute_dtype: torch.dtype) -> ActorCritic:
     """The network of `--network` for the observations and actions of an unroll."""
     channels, height, width = spec.frame_shape
     observation_shape = (spec.frame_stack * channels, height, width)
-    return ActorCritic(options.network, observation_shape, spec.action_count, spec.lstm_size, compute_dtype)
+    return ActorCritic(
+        options.network, observation_shape, spec.action_count, spec.lstm_size, compute_dtype, spec.feature_size
+    )

@@ -1,5 +1,6 @@
 """One batch, mixed from all replays in their exact shares."""
 
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -7,11 +8,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from option_flags import ReplayOptions
-from replay.protocol import Replay
-from replay.queue import QueueReplay
-from replay.standard import StandardReplay
-from replay.trajectory import Rows
+from replay.protocol import Drawn, Replay
+from replay.trajectory import Rows, UnrollSpec
+
+
+class ReplayDraw(NamedTuple):
+    """What one replay gave to a batch."""
+
+    drawn: Drawn
+    age: float  # mean, in updates, of the policies that played it
+    seconds: float
 
 
 class Batch(NamedTuple):
@@ -19,18 +25,8 @@ class Batch(NamedTuple):
 
     rows: torch.Tensor  # [B, nbytes] uint8
     fresh: NDArray[np.bool_]  # [B], True where the unroll came from a queue
-
-
-def make_replays(options: ReplayOptions, nbytes: int, seed: np.random.SeedSequence) -> list[Replay]:
-    """The replays of `--replay_parameters`, each with a random generator of its own."""
-    replays: list[Replay] = []
-    children = seed.spawn(len(options.replays))
-    for spec, share, fill, child in zip(options.replays, options.shares, options.fills, children, strict=True):
-        if spec.type == "queue":
-            replays.append(QueueReplay(spec.capacity, share, nbytes))
-        else:
-            replays.append(StandardReplay(spec.capacity, share, nbytes, fill, np.random.default_rng(child)))
-    return replays
+    draws: tuple[ReplayDraw, ...] = ()  # one for each replay
+    uploaded: torch.Tensor | None = None  # the rows on the learner's device, where they are there already
 
 
 class BatchMix:
@@ -40,14 +36,23 @@ class BatchMix:
     queue, one update follows every `batch_size` new unrolls.
     """
 
-    def __init__(self, replays: Sequence[Replay], nbytes: int, pin_memory: bool) -> None:
+    def __init__(self, replays: Sequence[Replay], spec: UnrollSpec, pin_memory: bool = False) -> None:
         self.replays = replays
+        self._spec = spec
+        self._pin_memory = pin_memory
         self._queues = [replay for replay in replays if replay.is_fresh]
         self._others = [replay for replay in replays if not replay.is_fresh]
-        self._batch_size = sum(replay.share for replay in replays)
         self._new = 0  # unrolls since the last update; counts only where there is no queue
-        self._rows = torch.zeros((self._batch_size, nbytes), dtype=torch.uint8, pin_memory=pin_memory)
-        self._fresh = np.concatenate([np.full(replay.share, replay.is_fresh) for replay in replays])
+        self.fresh = np.concatenate([np.full(replay.share, replay.is_fresh) for replay in replays])
+        self._rows = self.buffer()
+
+    @property
+    def batch_size(self) -> int:
+        return len(self.fresh)
+
+    def buffer(self) -> torch.Tensor:
+        """Memory for one batch."""
+        return torch.zeros((self.batch_size, self._spec.nbytes), dtype=torch.uint8, pin_memory=self._pin_memory)
 
     @property
     def filling(self) -> bool:
@@ -60,7 +65,7 @@ class BatchMix:
             return max(replay.missing() for replay in self._others)
         if self._queues:
             return min(queue.capacity - len(queue) for queue in self._queues)
-        return max(0, self._batch_size - self._new)
+        return max(0, self.batch_size - self._new)
 
     def missing(self) -> int:
         """How many unrolls the next batch still waits for: never more than there is room for."""
@@ -75,20 +80,28 @@ class BatchMix:
         self._new += 1
 
     def ready(self) -> bool:
-        enough_new = bool(self._queues) or self._new >= self._batch_size
+        enough_new = bool(self._queues) or self._new >= self.batch_size
         return enough_new and not any(replay.missing() for replay in self.replays)
 
-    def mix(self) -> Batch:
-        """One batch, the shares side by side in the order of the replays."""
-        rows, start = self._rows.numpy(), 0
+    def mix(self, updates: int) -> Batch:
+        """One batch for an update that follows `updates` others."""
+        return self.mix_into(self._rows, updates)
+
+    def mix_into(self, buffer: torch.Tensor, updates: int) -> Batch:
+        """The shares side by side in the order of the replays."""
+        rows, start, draws = buffer.numpy(), 0, []
         for replay in self.replays:
-            replay.draw(rows[start : start + replay.share])
+            begun = time.perf_counter()
+            part = rows[start : start + replay.share]
+            drawn = replay.draw(part, updates)
+            age = updates - float(self._spec.array(part, "weight_version").mean())
+            draws.append(ReplayDraw(drawn, age, time.perf_counter() - begun))
             start += replay.share
         self._new = 0
-        return Batch(self._rows, self._fresh)
+        return Batch(buffer, self.fresh, tuple(draws))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"new": self._new, "replays": [replay.state_dict() for replay in self.replays]}
+        return {"new": self._new, "replays": [replay.state_dict() for replay in self.replays], "prepared": []}
 
     def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
         """Go on from there; without the queues where their unrolls have been learned from since."""
@@ -96,3 +109,6 @@ class BatchMix:
         for replay, replay_state in zip(self.replays, state["replays"], strict=True):
             if queues_too or not replay.is_fresh:
                 replay.load_state_dict(replay_state)
+
+    def close(self) -> None:
+        """Nothing goes on in the background."""

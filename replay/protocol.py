@@ -1,15 +1,24 @@
 """What every replay can do, whatever its way of choosing."""
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from replay.trajectory import Rows
+
+
+class Drawn(NamedTuple):
+    """What one draw tells of itself."""
+
+    times_drawn: float  # mean over the drawn unrolls, this time included
+    candidates: float = 1.0  # how many unrolls were looked at for each one drawn: λ, in whole unrolls
+    distance_drawn: float | None = None  # means; None where nothing was ranked
+    distance_candidates: float | None = None
 
 
 class Replay(Protocol):
     """Keeps unrolls and gives its share of each batch.
 
     A queue is *fresh*: what it gives has never been learned from, and it takes new unrolls only while it has room.
-    All others are *replayed*: they always have room, and forget the oldest.
+    All others are *replayed*: they always have room, and forget some older one.
     """
 
     @property
@@ -33,8 +42,8 @@ class Replay(Protocol):
     def add(self, row: Rows) -> None:
         """Keep a copy of `row [nbytes]`."""
 
-    def draw(self, out: Rows) -> None:
-        """Write its share to `out [share, nbytes]`, no unroll twice."""
+    def draw(self, out: Rows, updates: int) -> Drawn:
+        """Write its share to `out [share, nbytes]`, no unroll twice; `updates` were made so far."""
 
     def state_dict(self) -> dict[str, Any]: ...
 

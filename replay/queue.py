@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from replay.storage import RingStorage
+from replay.protocol import Drawn
+from replay.storage import RawStorage
 from replay.trajectory import Rows
 
 
@@ -20,11 +21,12 @@ class QueueReplay:
 
     def __init__(self, capacity: int, share: int, nbytes: int) -> None:
         self.share = share
-        self._storage = RingStorage(max(capacity, share), nbytes)
+        self._storage = RawStorage(max(capacity, share), nbytes)
+        self._added = 0
         self._given = 0
 
     def __len__(self) -> int:
-        return self._storage.added - self._given
+        return self._added - self._given
 
     @property
     def capacity(self) -> int:
@@ -36,17 +38,19 @@ class QueueReplay:
     def add(self, row: Rows) -> None:
         if len(self) == self.capacity:
             raise RuntimeError("a full queue was given one more unroll")
-        self._storage.add(row)
+        self._storage.put(self._added % self.capacity, row)
+        self._added += 1
 
-    def draw(self, out: Rows) -> None:
+    def draw(self, out: Rows, updates: int) -> Drawn:
         if self.missing():
             raise RuntimeError(f"the queue holds {len(self)} unrolls, fewer than its share of {self.share}")
         self._storage.copy_to(np.arange(self._given, self._given + self.share) % self.capacity, out)
         self._given += self.share
+        return Drawn(times_drawn=1.0)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"storage": self._storage.state_dict(), "given": self._given}
+        return {"storage": self._storage.state_dict(), "added": self._added, "given": self._given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._storage.load_state_dict(state["storage"])
-        self._given = state["given"]
+        self._added, self._given = state["added"], state["given"]

@@ -1,6 +1,6 @@
-"""A ring of unrolls: it keeps rows and knows nothing of how they are chosen."""
+"""Where unrolls are kept: it knows nothing of which ones are kept, or of how they are chosen."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -9,41 +9,47 @@ from numpy.typing import NDArray
 from replay.trajectory import Rows
 
 
-class RingStorage:
-    """The newest `capacity` rows of `nbytes` bytes; a new row takes the place of the oldest.
+class Storage(Protocol):
+    @property
+    def capacity(self) -> int: ...
 
-    Memory is reserved at once but touched only as it fills. Row number n, counted from the first ever added, stands at
-    index n % capacity.
-    """
+    def put(self, index: int, row: Rows) -> None:
+        """Keep a copy of `row [nbytes]` at `index`; indices are used from 0 on."""
+
+    def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
+        """Write the rows at `indices [n]` to `out [n, nbytes]`."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class RawStorage:
+    """`capacity` rows of `nbytes` bytes, reserved at once but touched only as they fill."""
 
     def __init__(self, capacity: int, nbytes: int) -> None:
         self._rows: Rows = np.empty((capacity, nbytes), dtype=np.uint8)
-        self.added = 0
-
-    def __len__(self) -> int:
-        return min(self.added, self.capacity)
+        self._filled = 0
 
     @property
     def capacity(self) -> int:
         return len(self._rows)
 
-    def add(self, row: Rows) -> None:
-        """Keep a copy of `row [nbytes]`."""
-        self._rows[self.added % self.capacity] = row
-        self.added += 1
+    def put(self, index: int, row: Rows) -> None:
+        self._rows[index] = row
+        self._filled = max(self._filled, index + 1)
 
     def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
-        """Write the rows at `indices [n]` to `out [n, nbytes]`."""
         for target, index in zip(out, indices, strict=True):
             target[:] = self._rows[index]
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows are a view, so that saving never doubles the memory: write them out before the next `add`."""
-        return {"added": self.added, "rows": torch.from_numpy(self._rows[: len(self)])}
+        """The rows are a view, so that saving never doubles the memory: write them out before the next `put`."""
+        return {"rows": torch.from_numpy(self._rows[: self._filled])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         rows = state["rows"].numpy()
-        if rows.shape != (min(state["added"], self.capacity), self._rows.shape[1]):
-            raise ValueError(f"the saved rows {rows.shape} do not fit a ring of {self._rows.shape}")
+        if rows.shape[1] != self._rows.shape[1] or len(rows) > self.capacity:
+            raise ValueError(f"the saved rows {rows.shape} do not fit a storage of {self._rows.shape}")
         self._rows[: len(rows)] = rows
-        self.added = state["added"]
+        self._filled = len(rows)

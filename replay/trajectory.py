@@ -6,6 +6,7 @@ worker saw it, and each step adds one frame.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -19,7 +20,13 @@ Rows = NDArray[np.uint8]
 
 ALIGNMENT = 64
 
-_TORCH_DTYPES = {"uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "float32": torch.float32}
+_TORCH_DTYPES = {
+    "uint8": torch.uint8,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "float16": torch.float16,
+    "float32": torch.float32,
+}
 
 
 class Field(NamedTuple):
@@ -44,6 +51,7 @@ class UnrollSpec:
     frame_shape: tuple[int, ...]
     action_count: int
     lstm_size: int = 0  # 0: a network without memory
+    feature_size: int = 0  # 0: no replay ranks by stored features
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -56,6 +64,7 @@ class UnrollSpec:
             ("bootstraps", (steps,), "float32"),  # value of the final state where a time limit cut, 0 elsewhere
             ("behaviour_logits", (steps, self.action_count), "float32"),
             ("values", (steps,), "float32"),  # as the acting policy saw them
+            ("features", (steps, self.feature_size), "float16"),  # projected, as the acting policy saw the state
             ("game_returns", (steps,), "float32"),  # of the full game that ended here, unclipped
             ("game_lengths", (steps,), "int32"),  # in agent steps; 0 where no game ended
             ("first_lstm_state", (2, self.lstm_size), "float32"),  # h and c before state 0
@@ -123,10 +132,16 @@ def stack_indices(dones: torch.Tensor, frame_stack: int) -> torch.Tensor:
     return torch.maximum(state[None, :, None] - age, episode_start[:, :, None]) + frame_stack - 1
 
 
-def rebuild_stacks(frames: torch.Tensor, dones: torch.Tensor) -> torch.Tensor:
-    """Every state's stack from single frames: `frames [B, T+S, C, H, W]`, `dones [B, T]` → `[B, T+1, S*C, H, W]`."""
+def rebuild_stacks(
+    frames: torch.Tensor, dones: torch.Tensor, states: Sequence[int] | slice = slice(None)
+) -> torch.Tensor:
+    """Stacks from single frames: `frames [B, T+S, C, H, W]`, `dones [B, T]` → `[B, T+1, S*C, H, W]`.
+
+    With `states`, those of these states only.
+    """
     batch, frame_count, channels, height, width = frames.shape
     stack = frame_count - dones.shape[1]
-    rows = stack_indices(dones, stack) + frame_count * torch.arange(batch, device=frames.device)[:, None, None]
+    wanted = stack_indices(dones, stack)[:, states]
+    rows = wanted + frame_count * torch.arange(batch, device=frames.device)[:, None, None]
     flat = frames.reshape(batch * frame_count, channels * height * width).index_select(0, rows.reshape(-1))
-    return flat.view(batch, dones.shape[1] + 1, stack * channels, height, width)
+    return flat.view(batch, wanted.shape[1], stack * channels, height, width)

@@ -65,9 +65,12 @@ OTHER_VALUES: dict[str, Any] = {
         ]
     ),
     "training_fill_in_factor": 1.0,
+    "caching": True,
+    "cache_output_buffer_size": 3,
     "network": "impala_deep",
     "use_lstm": True,
     "lstm_size": 32,
+    "feature_out_layer_size": 16,
     "gamma": 0.9,
     "rho_const": 3.0,
     "c_const": 2.0,
@@ -352,8 +355,8 @@ Q, S = '"type": "queue"', '"type": "standard"'
         ("9" * 5000, f'must be a JSON list of replays, not "{"9" * 56}....'),
         ("[5]", ': entry 1 must be an object with the key "type", not 5.'),
         ('[{"capacity": 5}]', ': entry 1 must be an object with the key "type", not {"capacity": 5}.'),
-        ('[{"type": "ring"}]', ': entry 1: type must be one of queue, standard, not "ring".'),
-        ('[{"type": ["queue"]}]', ': entry 1: type must be one of queue, standard, not ["queue"].'),
+        ('[{"type": "ring"}]', ': entry 1: type must be one of queue, standard, attentive, elite, not "ring".'),
+        ('[{"type": ["queue"]}]', ': entry 1: type must be one of queue, standard, attentive, elite, not ["queue"].'),
         (f"[{{{Q}}}]", ': entry 1 lacks the key "capacity"; a queue replay takes capacity, sample_ratio, type.'),
         (
             f'[{{{Q}, "capacity": 1, "sample_ratio": 0.5}}, {{{S}, "capcity": 1, "sample_ratio": 0.5}}]',
@@ -393,13 +396,152 @@ def test_infinity_written_as_a_number_is_refused() -> None:
     assert sentence_of("--replay_parameters", text).endswith("at most 1, not Infinity.")
 
 
-@pytest.mark.parametrize("kind", ["attentive", "elite", "custom"])
-def test_replays_that_are_still_to_come(kind: str) -> None:
-    entries = replays({"type": kind, "capacity": 1, "sample_ratio": 1.0, "sample_strategy": "elite"})
-    assert sentence_of("--replay_parameters", entries) == (
-        f"--replay_parameters: entry 1: type: {kind} is not available yet in this version; "
-        "available are queue, standard."
+OLDER = (
+    '[{"type": "custom", "capacity": 1000, "sample_ratio": 0.5, "dist_function":"ln_norm", '
+    '"sample_strategy":"elite_sampling", "lambda_batch_multiplier":6, "alfa_annealing_factor":2.0} ,'
+    '{"type": "queue", "capacity": 1, "sample_ratio": 0.5}]'
+)
+
+
+def ranked(kind: str = "elite", **keys: Any) -> dict[str, Any]:
+    return {"type": kind, "capacity": 100, "sample_ratio": 1.0, **keys}
+
+
+def test_the_older_form_means_attentive_or_elite() -> None:
+    assert ReplayOptions(replay_parameters=OLDER).replays == (
+        ReplaySpec("elite", 1000, 0.5, "ln_norm", lambda_batch_multiplier=6.0, alfa_annealing_factor=2.0),
+        ReplaySpec("queue", 1, 0.5),
     )
+    attentive = OLDER.replace("elite_sampling", "attentive_sampling")
+    expected = ReplaySpec("attentive", 1000, 0.5, lambda_batch_multiplier=6.0, alfa_annealing_factor=2.0)
+    assert ReplayOptions(replay_parameters=attentive).replays[0] == expected
+    # There its strategy was given and ignored.
+    with_strategy = attentive.replace('"dist_function"', '"elite_sampling_strategy": "strategy3", "dist_function"')
+    assert ReplayOptions(replay_parameters=with_strategy).replays[0] == expected
+
+
+def test_the_older_command_is_read_unchanged() -> None:
+    words = ["--op_mode=train", "--env=PongNoFrameskip-v4", "--environment_max_steps=1000000"]
+    config = parse([*words, f"--replay_parameters={OLDER}"])
+    assert config.replay.shares == (4, 4)
+    assert config.replay.replay_parameters == OLDER
+    assert config.replay.ranks_by_features
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    list(enumerate(["lowest", "stratified", "lowest_least_sampled", "stratified_least_sampled"], start=1)),
+)
+@pytest.mark.parametrize("older", [False, True])
+def test_strategies_by_name_and_by_number(number: int, name: str, older: bool) -> None:
+    kind = {"type": "custom", "sample_strategy": "elite_sampling"} if older else {}
+    for word in (name, f"strategy{number}"):
+        entries = replays(ranked(**{**kind, "elite_sampling_strategy": word}))
+        assert ReplayOptions(replay_parameters=entries).replays[0].elite_sampling_strategy == name
+
+
+def test_what_a_ranked_replay_does_by_default() -> None:
+    elite, attentive = ReplayOptions(
+        replay_parameters=replays(ranked(sample_ratio=0.5), ranked("attentive", sample_ratio=0.5))
+    ).replays
+    for replay in (elite, attentive):
+        assert (replay.dist_function, replay.p) == ("ln_norm", 2.0)
+        assert (replay.lambda_batch_multiplier, replay.alfa_annealing_factor) == (1.0, 1.0)
+    assert (elite.elite_sampling_strategy, elite.insert_strategy) == ("lowest_least_sampled", "oldest")
+    assert elite.elite_batch_size == 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "distance", "stored"),
+    [
+        ("elite", "ln_norm", True),
+        ("elite", "cos_dist", True),
+        ("elite", "kl_div", False),
+        ("attentive", "ln_norm", False),
+        ("attentive", "kl_div", False),
+    ],
+)
+def test_only_who_compares_stored_features_stores_them(kind: str, distance: str, stored: bool) -> None:
+    entries = replays(ranked(kind, dist_function=distance))
+    assert ReplayOptions(replay_parameters=entries).ranks_by_features == stored
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (ranked(dist_function="l2"), 'dist_function must be one of ln_norm, cos_dist, kl_div, not "l2".'),
+        (ranked(p=0), "p must lie between 1 and 64, not 0."),
+        (ranked(p="2"), 'p must lie between 1 and 64, not "2".'),
+        (ranked(lambda_batch_multiplier=0.5), "lambda_batch_multiplier must lie between 1 and 1000, not 0.5."),
+        (ranked(lambda_batch_multiplier=1001), "lambda_batch_multiplier must lie between 1 and 1000, not 1001."),
+        (ranked(lambda_batch_multiplier=True), "lambda_batch_multiplier must lie between 1 and 1000, not true."),
+        (ranked(alfa_annealing_factor=0), "alfa_annealing_factor must be a number above 0, not 0."),
+        (ranked(ranked_states=0), "ranked_states must be a whole number of at least 1, not 0."),
+        (ranked(ranked_states=2.5), "ranked_states must be a whole number of at least 1, not 2.5."),
+        (
+            ranked(elite_sampling_strategy="strategy5"),
+            "elite_sampling_strategy must be one of lowest, stratified, lowest_least_sampled, "
+            'stratified_least_sampled, not "strategy5".',
+        ),
+        (
+            ranked(elite_sampling_strategy=["lowest"]),
+            "elite_sampling_strategy must be one of lowest, stratified, lowest_least_sampled, "
+            'stratified_least_sampled, not ["lowest"].',
+        ),
+        (ranked(insert_strategy="newest"), 'insert_strategy must be one of oldest, elite_insertion, not "newest".'),
+        (
+            ranked(elite_batch_size=0, lambda_batch_multiplier=6),
+            "elite_batch_size must be a whole number of at least 1, not 0.",
+        ),
+    ],
+)
+def test_keys_of_ranked_replays_are_checked(entry: dict[str, Any], sentence: str) -> None:
+    assert sentence_of("--replay_parameters", replays(entry)) == f"--replay_parameters: entry 1: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (ranked(lambda_batch_multiplyer=6), 'has the unknown key "lambda_batch_multiplyer"; did you mean'),
+        (ranked(sample_strategy="elite_sampling"), 'has the unknown key "sample_strategy"'),
+        (ranked("attentive", elite_batch_size=5), 'has the unknown key "elite_batch_size"'),
+        (ranked("standard", p=2), 'has the unknown key "p"'),
+        (ranked("custom"), ': a custom replay needs "sample_strategy" attentive_sampling or elite_sampling, not null.'),
+        (
+            ranked("custom", sample_strategy="elite"),
+            ': a custom replay needs "sample_strategy" attentive_sampling or elite_sampling, not "elite".',
+        ),
+        (
+            ranked("custom", sample_strategy=["elite_sampling"]),
+            ': a custom replay needs "sample_strategy" attentive_sampling or elite_sampling, not ["elite_sampling"].',
+        ),
+        (
+            ranked(insert_strategy="elite_insertion"),
+            ": elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
+            "lambda_batch_multiplier of 1; a larger one, such as 6, would be right.",
+        ),
+    ],
+)
+def test_keys_that_do_not_belong_are_one_sentence(entry: dict[str, Any], words: str) -> None:
+    joint = "" if words.startswith(":") else " "
+    assert sentence_of("--replay_parameters", replays(entry)).startswith(f"--replay_parameters: entry 1{joint}{words}")
+
+
+@pytest.mark.parametrize("kind", ["attentive", "elite"])
+def test_policies_are_not_compared_where_they_have_a_memory(kind: str) -> None:
+    entries = replays(ranked(kind, dist_function="kl_div"))
+    assert parse([f"--replay_parameters={entries}"]).replay.replays[0].dist_function == "kl_div"
+    assert sentence_of("--use_lstm", f"--replay_parameters={entries}") == (
+        "--replay_parameters: kl_div compares policies state by state, and with --use_lstm a policy depends on more "
+        "than the state; ln_norm or cos_dist would be right."
+    )
+    assert parse(["--use_lstm", f"--replay_parameters={replays(ranked(kind))}"]).network.use_lstm
+
+
+def test_batches_ahead_are_those_of_caching() -> None:
+    assert ReplayOptions(cache_output_buffer_size=3).batches_ahead == 0
+    assert ReplayOptions(caching=True).batches_ahead == 1
+    assert ReplayOptions(caching=True, cache_output_buffer_size=3).batches_ahead == 3
 
 
 def test_ratios_add_up_to_one_within_a_millionth() -> None:

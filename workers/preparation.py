@@ -76,6 +76,7 @@ def describe_unrolls(config: Config, make_environment: MakeEnvironment) -> Unrol
         frame_shape=observations.shape[1:],
         action_count=int(actions.n),
         lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
+        feature_size=config.network.feature_out_layer_size if config.replay.ranks_by_features else 0,
     )
 
 
@@ -84,7 +85,8 @@ def check_memory(config: Config, spec: UnrollSpec, unrolls_in_slots: int) -> Non
     in_replays = sum(
         max(replay.capacity, share) for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     )
-    needed = (in_replays + unrolls_in_slots + 2 * config.replay.batch_size) * spec.nbytes
+    batches = 2 + (config.replay.batches_ahead + 1 if config.replay.caching else 0)
+    needed = (in_replays + unrolls_in_slots + batches * config.replay.batch_size) * spec.nbytes
     free = usable_memory()
     if needed > 0.9 * free:
         fitting = int(0.9 * free / spec.nbytes)

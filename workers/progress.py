@@ -12,6 +12,7 @@ import torch
 from agents.sinks import Episode, JsonValue
 from replay.mix import Batch
 from replay.trajectory import Rows, UnrollSpec
+from workers.draw_sums import DrawSums
 
 RETURN_WINDOW = 100  # games in `return_mean_100`
 GAMES_TO_JUDGE = 20  # games that a best policy must have behind it
@@ -58,6 +59,8 @@ class Progress:
             "learned_names": list(self._learned_names),
             "updates_learned": self._updates_learned,
             "lags": self._lags,
+            "draw_sums": self.draw_sums.rows,
+            "draws": self.draw_sums.draws,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -72,6 +75,7 @@ class Progress:
         self._learned = None if state["learned"] is None else torch.tensor(state["learned"], dtype=torch.float32)
         self._learned_names, self._updates_learned = tuple(state["learned_names"]), state["updates_learned"]
         self._lags = list(state["lags"])
+        self.draw_sums = DrawSums(state["draw_sums"], state["draws"])
 
     def judge(self) -> bool:
         """Whether the policy of now has the highest mean return so far; needs enough games to say so."""
@@ -90,6 +94,7 @@ class Progress:
         self._learned_names = ()
         self._updates_learned = 0
         self._lags = []
+        self.draw_sums = DrawSums()
 
     @property
     def seconds(self) -> float:
@@ -144,6 +149,7 @@ class Progress:
         versions = self._spec.array(batch.rows.numpy()[batch.fresh], "weight_version")
         self._lags.extend((self.updates - versions).tolist())
         self.updates += 1
+        self.draw_sums.add(batch)
         figures = torch.stack([figure.float() for figure in learned.values()])
         self._learned = figures if self._learned is None else self._learned + figures
         self._learned_names = tuple(learned)
@@ -160,8 +166,12 @@ class Progress:
         """Mean and maximum, in updates, of the fresh unrolls of this stretch."""
         return (float(np.mean(self._lags)), max(self._lags)) if self._lags else (None, None)
 
+    @property
+    def stretch_seconds(self) -> float:
+        return max(self.seconds - float(self._stretch_begun), 1e-9)
+
     def wait_fraction(self) -> float:
-        return float(self._stage_seconds["wait"] / max(self.seconds - self._stretch_begun, 1e-9))
+        return float(self._stage_seconds["wait"] / self.stretch_seconds)
 
     def time_shares_of_the_run(self) -> dict[str, float]:
         """Parts of the time by stage since the first unroll came; before that, the workers were loading."""

@@ -9,6 +9,7 @@ from agents.console import Console
 from agents.sinks import JsonValue, Sink
 from agents.status import ReplayFill, Status
 from replay.mix import Batch, BatchMix
+from replay.prepared import PreparedMix
 from replay.trajectory import Rows
 from workers.hardware import Hardware
 from workers.pool import WorkerPool
@@ -35,7 +36,7 @@ class Reporter:
         progress: Progress,
         pool: WorkerPool,
         hardware: Hardware,
-        mix: BatchMix,
+        mix: BatchMix | PreparedMix,
         sink: Sink,
         console: Console,
         *,
@@ -83,11 +84,23 @@ class Reporter:
             return
         self._figures = self._progress.latest() or self._figures
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
+        report |= self._of_replays()
         report |= self._progress.close_stretch()
-        report["replay_fill"] = {f"{i}_{replay.name}": len(replay) for i, replay in enumerate(self._mix.replays)}
         report["worker_restarts"] = self._pool.restarts
         report |= self._hardware.report()._asdict()
         self._sink.write(report)
+
+    def _of_replays(self) -> dict[str, JsonValue]:
+        """By place and name, which tell two replays of one type apart."""
+        sums, replays = self._progress.draw_sums, self._mix.replays
+        names = [f"{i}_{replay.name}" for i, replay in enumerate(replays)]
+        figures = sums.figures() or [{} for _ in replays]
+        sizes = [{"size": len(replay)} for replay in replays]
+        shares = [seconds / self._progress.stretch_seconds for seconds in sums.seconds()]
+        return {
+            "replays": {name: size | of_one for name, size, of_one in zip(names, sizes, figures, strict=True)},
+            "replay_time_shares": dict(zip(names, shares, strict=False)),
+        }
 
     def _status(self) -> Status:
         progress = self._progress

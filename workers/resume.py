@@ -10,6 +10,7 @@ from agents.run_folder import remove_abandoned
 from agents.tensor_file import DamagedFileError, read_tensor_file
 from option_flags import Config
 from replay.mix import BatchMix
+from replay.prepared import PreparedMix
 from replay.trajectory import UnrollSpec
 from workers.pool import WorkerPool
 from workers.progress import Progress
@@ -22,6 +23,8 @@ class Resume:
         self._parent = parent
         self._config = config
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
+        # The first run of a lineage fixes the horizon of what changes over a run.
+        self.planned_updates = config.planned_updates if parent is None else int(parent.content["planned_updates"])
         self._queues_too = False
         self._in_flight: dict[str, Any] | None = None
         self._replays: dict[str, Any] | None = None
@@ -61,7 +64,7 @@ class Resume:
         if (path.parent / BEST).exists():  # last: a folder with nothing but it would be gone on with from there
             link(path.parent / BEST, checkpoints / BEST)
 
-    def restore(self, learner: Learner, mix: BatchMix, progress: Progress) -> None:
+    def restore(self, learner: Learner, mix: BatchMix | PreparedMix, progress: Progress) -> None:
         if self._parent is None:
             return
         learner.load_state_dict(self._parent.content["learner"])

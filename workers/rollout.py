@@ -66,6 +66,7 @@ class Rollout:
             unrolls["actions"][:, t] = decision.actions
             unrolls["behaviour_logits"][:, t] = decision.logits
             unrolls["values"][:, t] = decision.values
+            unrolls["features"][:, t] = decision.features
             self._state.lstm_state = decision.lstm_state
             self._clock.lap(INFERENCE)
             for e, action in enumerate(decision.actions.tolist()):

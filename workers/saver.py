@@ -11,6 +11,7 @@ from agents.learner import Learner
 from agents.tensor_file import GivenUpError, write_tensor_file
 from option_flags import Config
 from replay.mix import BatchMix
+from replay.prepared import PreparedMix
 from replay.trajectory import UnrollSpec
 from workers.messages import WorkersFailedError
 from workers.pool import WorkerPool
@@ -28,8 +29,9 @@ class Saver:
     config: Config
     spec: UnrollSpec
     resumes: int
+    planned_updates: int
     learner: Learner
-    mix: BatchMix
+    mix: BatchMix | PreparedMix
     progress: Progress
     pool: WorkerPool
     stop: StopRequest
@@ -79,6 +81,7 @@ class Saver:
             "action_count": self.spec.action_count,
             "unroll": self.spec.fingerprint,
             "resumes": self.resumes,
+            "planned_updates": self.planned_updates,
             "learner": self.learner.state_dict(),
             "progress": self.progress.state_dict(),
             "in_flight": in_flight,

@@ -17,12 +17,14 @@ from agents.learner import Learner
 from agents.network import flat_weights, make_network, weight_count
 from agents.sinks import EpisodesCsvSink, JsonLinesSink, OutageProofSink, SinkList
 from option_flags import Config
-from replay.mix import BatchMix, make_replays
+from replay.mix import BatchMix
+from replay.prepared import PreparedMix
 from workers.bottleneck import what_holds_back
 from workers.hardware import Hardware
 from workers.pool import WorkerPool
 from workers.preparation import check_memory, describe_unrolls, header, make_run_folder, prepare_machine, summary
 from workers.progress import Progress
+from workers.replays import make_mix
 from workers.reporter import Reporter
 from workers.resume import Resume
 from workers.saver import Saver
@@ -66,8 +68,8 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
 
         learner = Learner(network, spec, config.loss, config.optimizer, schedule_updates, machine.device)
         weights = SharedWeights(weight_count(network))
-        replays = make_replays(config.replay, spec.nbytes, np.random.SeedSequence((seed, resume.count)))
-        mix = BatchMix(replays, spec.nbytes, pin_memory=machine.device.type == "cuda")
+        mix = make_mix(config, spec, np.random.SeedSequence((seed, resume.count)), learner, resume.planned_updates)
+        cleanup.callback(mix.close)
         progress = Progress(spec, environments, config.environment.skipped_frames, config.run.environment_max_steps)
         resume.restore(learner, mix, progress)
         weights.publish(learner.updates, flat_weights(network))
@@ -104,7 +106,17 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
             fills=config.replay.fills,
         )
         saver = Saver(
-            folder / CHECKPOINTS, config, spec, resume.count, learner, mix, progress, pool, stop, console.message
+            folder / CHECKPOINTS,
+            config,
+            spec,
+            resume.count,
+            resume.planned_updates,
+            learner,
+            mix,
+            progress,
+            pool,
+            stop,
+            console.message,
         )
         try:
             training_loop(pool, mix, learner, weights, progress, reporter, saver, stop, config.run.reproducible)
@@ -127,7 +139,7 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
 
 def training_loop(
     source: WorkerPool,
-    mix: BatchMix,
+    mix: BatchMix | PreparedMix,
     learner: Learner,
     weights: SharedWeights,
     progress: Progress,
@@ -150,7 +162,7 @@ def training_loop(
                 reporter.received(unroll)
         if mix.ready():
             with progress.stage("mix"):
-                batch = mix.mix()
+                batch = mix.mix(learner.updates)
             with progress.stage("update"):
                 learned = learner.update(batch)
             with progress.stage("publish"):

@@ -18,7 +18,7 @@ ENVIRONMENTS = 3
 def talkative_network(lstm_size: int, seed: int = 0) -> ActorCritic:
     """A policy that differs between states, unlike a new one."""
     torch.manual_seed(seed)
-    network = ActorCritic("impala_shallow", (2, 20, 20), 4, lstm_size)
+    network = ActorCritic("impala_shallow", (2, 20, 20), 4, lstm_size, projected_size=7)
     torch.nn.init.normal_(network.policy_head.weight, std=5 if lstm_size else 1)
     return network
 
@@ -41,7 +41,9 @@ def random_state(lstm_size: int, environments: int = ENVIRONMENTS) -> ActorState
 @pytest.mark.parametrize("lstm_size", [0, 5])
 def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: int) -> None:
     """Three unrolls in a row, played as a worker plays: episodes end in them, between them and on their first step."""
-    spec = UnrollSpec(unroll_length=6, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, lstm_size=lstm_size)
+    spec = UnrollSpec(
+        unroll_length=6, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, lstm_size=lstm_size, feature_size=7
+    )
     network = talkative_network(lstm_size)
     learner = Learner(
         copy.deepcopy(network), spec, LossOptions(), OptimizerOptions(), schedule_updates=1, device=torch.device("cpu")
@@ -62,7 +64,7 @@ def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: 
             uniforms = torch.from_numpy(rng.random(ENVIRONMENTS))
             decision = actor.act(torch.from_numpy(stacks.copy()), state, uniforms)
             fields["actions"][:, t], fields["values"][:, t] = decision.actions, decision.values
-            fields["behaviour_logits"][:, t] = decision.logits
+            fields["behaviour_logits"][:, t], fields["features"][:, t] = decision.logits, decision.features
             state.lstm_state = decision.lstm_state
             for e in range(ENVIRONMENTS):
                 frame = fields["frames"][e, 2 + t, 0] = rng.integers(0, 256, (20, 20))
@@ -80,6 +82,9 @@ def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: 
         torch.testing.assert_close(output.logits[:-1], stored, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(output.values[:-1], torch.from_numpy(fields["values"]).T, rtol=1e-5, atol=1e-5)
         assert stored.std() > 0.1
+        seen = learner.network.project(output.features[:-1]).transpose(0, 1)
+        torch.testing.assert_close(seen, torch.from_numpy(fields["features"]), rtol=2e-3, atol=2e-3)
+        assert seen.float().std() > 0.1
         # The last state of an unroll is the first of the next.
         bootstrap = actor.act(torch.from_numpy(stacks), state, torch.zeros(ENVIRONMENTS)).values
         torch.testing.assert_close(output.values[-1], bootstrap, rtol=1e-5, atol=1e-5)
@@ -112,6 +117,7 @@ def test_a_decision_is_an_action_for_each_environment_and_what_led_to_it(lstm_si
     assert decision.actions.shape == (3,) and decision.actions.dtype == torch.int64
     assert decision.logits.shape == (3, 4) and decision.values.shape == (3,)
     assert decision.lstm_state.shape == (3, 2, lstm_size)
+    assert decision.features.shape == (3, 7) and decision.features.dtype == torch.float16
     assert torch.equal(decision.actions, sample(decision.logits, uniforms))
     assert not any(tensor.requires_grad for tensor in decision)
 

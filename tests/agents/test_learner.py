@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
 from agents.learner import Learner
@@ -124,16 +125,13 @@ def slow_input(spec: UnrollSpec, batch: Batch) -> NetworkInput:
 def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, values: Array, fresh: Any) -> Array:
     """The five terms of the loss in the order of TERMS, from `logits [T, B, A]` and `values [T+1, B]`."""
     steps, size = logits.shape[:2]
-    chosen = np.zeros((steps, size), bool)
+    chosen = trusted_by_definition(options, fields, logits)
     log_ratios, policies = np.zeros((steps, size)), {}
     for t, b in np.ndindex(steps, size):
         pi, mu = probabilities(logits[t, b]), probabilities(fields["behaviour_logits"][b, t])
         action = int(fields["actions"][b, t])
         policies[t, b] = pi, mu, float(np.log(pi[action]))
         log_ratios[t, b] = np.log(pi[action] / mu[action])
-        chosen[t, b] = not options.use_kl_mask or is_trusted(
-            logits[t, b], fields["behaviour_logits"][b, t], options.rho_const, options.kl_div_threshold
-        )
     data = Steps(
         log_ratios=log_ratios,
         discounts=options.gamma * (1.0 - fields["dones"].T),
@@ -156,6 +154,14 @@ def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, va
         if not fresh[b] and options.use_value_cloning_loss:
             sums[4] += options.value_cloning_loss_weight * (values[t, b] - fields["values"][b, t]) ** 2
     return sums / (steps * size) if options.loss_reduction == "mean" else sums
+
+
+def trusted_by_definition(options: LossOptions, fields: dict[str, Array], logits: Array) -> NDArray[np.bool_]:
+    trusted = np.ones(logits.shape[:2], bool)
+    for t, b in np.ndindex(*trusted.shape):
+        stored = fields["behaviour_logits"][b, t]
+        trusted[t, b] = is_trusted(logits[t, b], stored, options.rho_const, options.kl_div_threshold)
+    return trusted if options.use_kl_mask else np.ones_like(trusted)
 
 
 @pytest.mark.parametrize("spec", [SPEC, LSTM_SPEC], ids=["no_lstm", "lstm"])
@@ -196,7 +202,11 @@ def test_the_reported_terms_are_those_of_the_definitions(options: LossOptions, f
     report = reported(learner, batch)
     np.testing.assert_allclose([report[name] for name in TERMS], expected, rtol=1e-4, atol=1e-6)
     assert report["total_loss"] == pytest.approx(expected.sum(), rel=1e-4, abs=1e-6)
-    assert (0 < report["trusted_fraction"] < 1) == options.use_kl_mask
+    trusted = trusted_by_definition(options, numbers, logits)
+    for name, kind in (("dropped_fresh", np.array(fresh)), ("dropped_replayed", ~np.array(fresh))):
+        share = (~trusted[:, kind]).mean() if kind.any() else math.nan
+        assert report[name] == pytest.approx(share, nan_ok=True)
+    assert (0 < (~trusted).mean() < 1) == options.use_kl_mask
 
 
 def test_the_figures_beside_the_loss_tell_fresh_from_replayed() -> None:
@@ -218,7 +228,8 @@ def test_the_figures_beside_the_loss_tell_fresh_from_replayed() -> None:
         "entropy": entropies.mean(),
         "policy_spread": policies.reshape(20, 4).std(axis=0, ddof=0).mean(),
         "value_mean": output.values[:-1].mean().item(),
-        "trusted_fraction": 1.0,
+        "dropped_fresh": 0.0,
+        "dropped_replayed": 0.0,
         "kl_fresh": divergences[:, fresh].mean(),
         "kl_replayed": divergences[:, old].mean(),
         "ratio_fresh": ratios[:, fresh].mean(),
@@ -262,7 +273,9 @@ def test_an_untrusted_state_gives_no_policy_and_no_value_loss() -> None:
     learner = make_learner(options)
     before = flat_weights(learner.network)
     report = reported(learner, make_batch([True] * 4))
-    assert report["trusted_fraction"] == report["total_loss"] == report["gradient_norm"] == 0
+    assert report["dropped_fresh"] == 1
+    assert math.isnan(report["dropped_replayed"])
+    assert report["total_loss"] == report["gradient_norm"] == 0
     assert torch.equal(flat_weights(learner.network), before)
 
 

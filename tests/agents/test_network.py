@@ -54,7 +54,7 @@ def cut(inputs: NetworkInput, first: int, last: int, lstm_state: torch.Tensor) -
 
 def small_network(lstm_size: int = 0, compute_dtype: torch.dtype = torch.float32, seed: int = 0) -> ActorCritic:
     torch.manual_seed(seed)
-    network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, lstm_size, compute_dtype)
+    network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, lstm_size, compute_dtype, projected_size=3)
     with torch.no_grad():  # a policy that says something, biases too
         for parameter in (*network.policy_head.parameters(), *network.value_head.parameters()):
             parameter.normal_(0, 0.5)
@@ -73,6 +73,8 @@ def test_every_network_gives_a_policy_and_a_value_for_each_state(name: str, lstm
     assert output.values.shape == (3, 2)
     assert output.lstm_state.shape == (2, 2, lstm_size)
     assert network.features(inputs.observations[0]).shape == (2, FEATURES[name])
+    assert output.features.shape == (3, 2, FEATURES[name])
+    torch.testing.assert_close(output.features[0], network.features(inputs.observations[0]), rtol=1e-4, atol=1e-5)
     assert {tensor.dtype for tensor in output} == {torch.float32}
 
 
@@ -293,8 +295,30 @@ def test_flat_weights_come_back_into_another_network(channels_last: bool) -> Non
     assert torch.equal(flat_weights(other), flat)
     for mine, others in zip(network.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, others)
+    assert network.projection.shape == (256, 3)
+    assert torch.equal(network.projection, other.projection)
     inputs = random_input(1, 3, (2, 20, 20), 4)
     torch.testing.assert_close(other(inputs).logits, network(inputs).logits, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("compute_dtype", [torch.float32, torch.bfloat16])
+def test_a_projection_keeps_distances_in_fewer_numbers_and_is_never_trained(compute_dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, 0, compute_dtype, projected_size=100)
+    features = torch.randn(30, 256).abs()
+    projected = network.project(features)
+    assert (projected.shape, projected.dtype) == ((30, 100), torch.float16)
+    torch.testing.assert_close(projected.float(), features @ network.projection, rtol=1e-3, atol=1e-3)
+    ratios = torch.pdist(projected.float()) / torch.pdist(features)
+    assert 0.5 < ratios.min() and ratios.max() < 1.5
+    assert ratios.mean() == pytest.approx(1, abs=0.05)
+    assert all(parameter is not network.projection for parameter in network.parameters())
+    assert "projection" in network.state_dict()
+
+
+def test_without_a_projection_there_is_nothing_to_store() -> None:
+    network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS)
+    assert network.project(torch.ones(3, 256)).shape == (3, 0)
 
 
 def test_flat_weights_belong_to_the_caller() -> None:
@@ -338,9 +362,12 @@ def test_a_network_that_does_not_exist_is_refused() -> None:
 
 
 def test_an_unroll_says_what_its_network_looks_like() -> None:
-    spec = UnrollSpec(unroll_length=2, frame_stack=3, frame_shape=(3, 20, 24), action_count=7, lstm_size=5)
+    spec = UnrollSpec(
+        unroll_length=2, frame_stack=3, frame_shape=(3, 20, 24), action_count=7, lstm_size=5, feature_size=6
+    )
     network = make_network(NetworkOptions(network="impala_shallow"), spec, torch.float32)
     first = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
     assert first.in_channels == 9
     assert (network.action_count, network.policy_head.out_features, network.lstm_size) == (7, 7, 5)
+    assert network.projection.shape == (256, 6)
     assert network(random_input(1, 1, (9, 20, 24), 5)).logits.shape == (1, 1, 7)

@@ -1,5 +1,7 @@
 import json
-from typing import NamedTuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -7,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
-from replay.mix import BatchMix, make_replays
-from tests.replay.numbered_rows import NBYTES, numbers, row, through_a_file
+from replay.mix import BatchMix
+from replay.prepared import PreparedMix
+from replay.protocol import Replay
+from tests.replay.any_replay import make_replay
+from tests.replay.numbered_rows import SPEC, numbers, row, through_a_tensor_file
 
 
 class Entry(NamedTuple):
@@ -19,7 +24,12 @@ class Entry(NamedTuple):
 
 def options_of(entries: list[Entry], fill_in: float) -> ReplayOptions:
     batch_size = sum(entry.share for entry in entries)
-    parameters = [{"type": e.type, "capacity": e.capacity, "sample_ratio": e.share / batch_size} for e in entries]
+    ranked = {"lambda_batch_multiplier": 2.5, "insert_strategy": "elite_insertion"}
+    own: dict[str, dict[str, Any]] = {"elite": ranked, "attentive": {"lambda_batch_multiplier": 1.5}}
+    parameters = [
+        {"type": e.type, "capacity": e.capacity, "sample_ratio": e.share / batch_size, **own.get(e.type, {})}
+        for e in entries
+    ]
     options = ReplayOptions(
         batch_size=batch_size, replay_parameters=json.dumps(parameters), training_fill_in_factor=fill_in
     )
@@ -27,9 +37,19 @@ def options_of(entries: list[Entry], fill_in: float) -> ReplayOptions:
     return options
 
 
+def replays_of(options: ReplayOptions, seed: int = 0) -> list[Replay]:
+    children = np.random.SeedSequence(seed).spawn(len(options.replays))
+    return [
+        make_replay(entry, share, np.random.default_rng(child), fill=fill)
+        for entry, share, fill, child in zip(options.replays, options.shares, options.fills, children, strict=True)
+    ]
+
+
 def mix_of(entries: list[Entry], fill_in: float = 0.0, seed: int = 0) -> BatchMix:
-    replays = make_replays(options_of(entries, fill_in), NBYTES, np.random.SeedSequence(seed))
-    return BatchMix(replays, NBYTES, pin_memory=False)
+    return BatchMix(replays_of(options_of(entries, fill_in), seed), SPEC)
+
+
+KINDS = st.sampled_from(["standard", "attentive", "elite"])
 
 
 @st.composite
@@ -38,8 +58,8 @@ def configurations(draw: st.DrawFn) -> list[Entry]:
     queue_share = draw(st.integers(1, 5))
     queues = [Entry("queue", capacity, queue_share) for capacity in draw(st.lists(st.integers(1, 12), max_size=2))]
     others = [
-        Entry("standard", share + more, share)
-        for share, more in draw(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 15)), max_size=3))
+        Entry(kind, share + more, share)
+        for kind, share, more in draw(st.lists(st.tuples(KINDS, st.integers(1, 4), st.integers(0, 15)), max_size=3))
     ]
     entries = [*queues, *others] or [Entry("queue", draw(st.integers(1, 12)), queue_share)]
     return draw(st.permutations(entries))
@@ -68,7 +88,7 @@ def test_every_batch_has_the_exact_shares_and_nothing_stands_still(
             added += 1
         if not mix.ready():
             continue
-        batch = mix.mix()
+        batch = mix.mix(updates)
         start = 0
         for entry in entries:
             part = numbers(batch.rows.numpy()[start : start + entry.share])
@@ -80,7 +100,9 @@ def test_every_batch_has_the_exact_shares_and_nothing_stands_still(
                 assert part == list(range(first, first + entry.share))
             else:
                 assert len(set(part)) == entry.share
-                assert all(max(0, added - entry.capacity) <= number < added for number in part)
+                oldest = 0 if entry.type == "elite" else max(0, added - entry.capacity)
+                assert all(oldest <= number < added for number in part)
+        assert len(batch.draws) == len(entries)
         assert start == batch_size == len(batch.rows) == len(batch.fresh)
         updates += 1
 
@@ -90,13 +112,13 @@ def test_every_batch_has_the_exact_shares_and_nothing_stands_still(
 def test_room_may_be_used_up_to_the_last_and_then_an_update_is_due(entries: list[Entry], fill_in: float) -> None:
     mix = mix_of(entries, fill_in)
     added = 0
-    for _ in range(4):
+    for updates in range(4):
         while mix.room():
             for _ in range(mix.room()):
                 mix.add(row(added))
                 added += 1
         assert mix.ready()
-        mix.mix()
+        mix.mix(updates)
 
 
 @settings(deadline=None, max_examples=40)
@@ -108,7 +130,7 @@ def test_a_loaded_mix_goes_on_like_the_saved_one(entries: list[Entry], fill_in: 
         batches = []
         for number in range(first, first + steps):
             if mixes[0].ready() and (mixes[0].room() == 0 or rng.random() < 0.5):
-                drawn = [numbers(mix.mix().rows.numpy()) for mix in mixes]
+                drawn = [numbers(mix.mix(0).rows.numpy()) for mix in mixes]
                 assert all(part == drawn[0] for part in drawn)
                 batches.append(drawn[0])
             for mix in mixes:
@@ -118,7 +140,9 @@ def test_a_loaded_mix_goes_on_like_the_saved_one(entries: list[Entry], fill_in: 
 
     rng = np.random.default_rng(seed)
     play(saved, first=0, steps=steps, rng=rng)
-    loaded.load_state_dict(through_a_file(saved.state_dict()))
+    with TemporaryDirectory() as folder:
+        state = through_a_tensor_file(saved.state_dict(), Path(folder) / "replays.bin")
+    loaded.load_state_dict(state)
     assert play(saved, loaded, first=steps, steps=80, rng=rng)
 
 
@@ -135,7 +159,7 @@ def test_the_queue_opens_when_the_others_hold_enough() -> None:
     assert not mix.ready()
     mix.add(row(6))
     assert mix.ready() and mix.room() == 2
-    assert numbers(mix.mix().rows.numpy())[:2] == [5, 6]
+    assert numbers(mix.mix(0).rows.numpy())[:2] == [5, 6]
     assert not mix.ready() and mix.room() == 4
 
 
@@ -163,7 +187,7 @@ def test_without_a_queue_one_update_follows_every_batch_of_new_unrolls(fill_in: 
         mix.add(row(added))
         if mix.ready():
             assert mix.room() == 0
-            batch = mix.mix()
+            batch = mix.mix(0)
             assert not batch.fresh.any()
             updated_at.append(added)
     assert updated_at == list(range(first, 41, 5))
@@ -175,7 +199,7 @@ def test_the_fullest_queue_sets_the_room() -> None:
         assert mix.room() == 3 - number
         mix.add(row(number))
     assert mix.room() == 0
-    assert numbers(mix.mix().rows.numpy()) == [0, 1, 0, 1]
+    assert numbers(mix.mix(0).rows.numpy()) == [0, 1, 0, 1]
     assert mix.room() == 2
 
 
@@ -186,11 +210,12 @@ def test_replays_draw_from_random_streams_of_their_own() -> None:
         mix = mix_of(entries, fill_in=1.0, seed=seed)
         for number in range(40):
             mix.add(row(number))
-        batches.append(numbers(mix.mix().rows.numpy()))
+        batches.append(numbers(mix.mix(0).rows.numpy()))
     assert batches[0] == batches[1] != batches[2]
     assert batches[0][:6] != batches[0][6:]
 
 
+@pytest.mark.parametrize("ahead", [0, 1, 3])
 @pytest.mark.parametrize("missing_only", [False, True])
 @pytest.mark.parametrize("unrolls", [8, 29, 30, 31, 100, 101])
 @pytest.mark.parametrize(
@@ -202,22 +227,25 @@ def test_replays_draw_from_random_streams_of_their_own() -> None:
     ],
 )
 def test_a_run_makes_the_updates_that_are_planned(
-    parameters: list[dict[str, object]], unrolls: int, missing_only: bool
+    parameters: list[dict[str, object]], unrolls: int, missing_only: bool, ahead: int
 ) -> None:
     config = Config().replace_flags(
         replay_parameters=json.dumps(parameters),
         training_fill_in_factor=0.29,
         r_f_steps=5,
         environment_max_steps=5 * unrolls - 2,
+        caching=ahead > 0,
+        cache_output_buffer_size=max(1, ahead),
     )
-    replays = make_replays(config.replay, NBYTES, np.random.SeedSequence(1))
-    mix = BatchMix(replays, NBYTES, pin_memory=False)
+    plain = BatchMix(replays_of(config.replay), SPEC)
+    mix = PreparedMix(plain, ahead, lambda: updates, lambda rows: None) if ahead else plain
     left, updates = unrolls, 0
     while left or mix.ready():
         for _ in range(min(left, mix.missing() if missing_only else mix.room())):
-            mix.add(np.zeros(NBYTES, np.uint8))
+            mix.add(row(left))
             left -= 1
         if mix.ready():
-            mix.mix()
+            mix.mix(updates)
             updates += 1
+    mix.close()
     assert max(1, updates) == config.planned_updates

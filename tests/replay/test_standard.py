@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.standard import StandardReplay
+from replay.storage import RawStorage
 from tests.replay.numbered_rows import NBYTES, drawn, row, through_a_file
 
 
 def replay_with(capacity: int, share: int, count: int, seed: int = 0) -> StandardReplay:
-    replay = StandardReplay(capacity, share, NBYTES, share, np.random.default_rng(seed))
+    replay = StandardReplay(RawStorage(capacity, NBYTES), share, share, np.random.default_rng(seed))
     for number in range(count):
         replay.add(row(number))
     return replay
@@ -51,7 +52,7 @@ def test_all_pairs_are_drawn_alike() -> None:
 
 @pytest.mark.parametrize(("fill", "count", "missing"), [(4, 0, 4), (4, 3, 1), (4, 4, 0), (4, 9, 0), (6, 9, 0)])
 def test_it_needs_to_be_filled_before_it_gives(fill: int, count: int, missing: int) -> None:
-    replay = StandardReplay(6, 2, NBYTES, fill, np.random.default_rng(0))
+    replay = StandardReplay(RawStorage(6, NBYTES), 2, fill, np.random.default_rng(0))
     for number in range(count):
         replay.add(row(number))
     assert replay.missing() == missing

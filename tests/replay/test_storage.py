@@ -1,86 +1,139 @@
+"""Every kind of storage keeps the same promises."""
+
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.storage import RingStorage
-from tests.replay.numbered_rows import NBYTES, numbers, row, through_a_file
+from replay.storage import RawStorage, Storage
+from tests.replay.any_replay import STORAGES, MakeStorage, raw
+from tests.replay.numbered_rows import NBYTES, numbers, row, through_a_file, through_a_tensor_file
+
+every_storage = pytest.mark.parametrize("make", STORAGES)
 
 
-def filled(capacity: int, added: int) -> RingStorage:
-    storage = RingStorage(capacity, NBYTES)
-    for number in range(added):
-        storage.add(row(number))
+def filled(make: MakeStorage, capacity: int, puts: int) -> Storage:
+    """Put in as a ring does it."""
+    storage = make(capacity)
+    for number in range(puts):
+        storage.put(number % capacity, row(number))
     return storage
 
 
-def content(storage: RingStorage) -> list[int]:
-    out = np.zeros((len(storage), NBYTES), np.uint8)
-    storage.copy_to(np.arange(len(storage)), out)
+def content(storage: Storage, count: int) -> list[int]:
+    out = np.zeros((count, NBYTES), np.uint8)
+    storage.copy_to(np.arange(count), out)
     return numbers(out)
 
 
+def newest(capacity: int, puts: int) -> list[int]:
+    """What a ring holds, index by index."""
+    return sorted(range(max(0, puts - capacity), puts), key=lambda number: number % capacity)
+
+
+@every_storage
 @settings(deadline=None)
-@given(capacity=st.integers(1, 6), added=st.integers(0, 20))
-def test_row_n_stands_at_n_modulo_capacity_and_the_oldest_make_room(capacity: int, added: int) -> None:
-    storage = filled(capacity, added)
-    kept = range(max(0, added - capacity), added)
-    assert (storage.added, storage.capacity, len(storage)) == (added, capacity, len(kept))
-    assert content(storage) == sorted(kept, key=lambda number: number % capacity)
+@given(data=st.data())
+def test_each_index_holds_what_was_put_there_last(make: MakeStorage, data: st.DataObject) -> None:
+    capacity = data.draw(st.integers(1, 6))
+    storage = make(capacity)
+    assert storage.capacity == capacity
+    held: list[int] = []
+    for number in range(data.draw(st.integers(1, 20))):
+        # Indices come into use from 0 on; any one in use may be written again.
+        index = data.draw(st.integers(0, min(len(held), capacity - 1)))
+        storage.put(index, row(number))
+        held[index : index + 1] = [number]
+    indices = data.draw(st.lists(st.integers(0, len(held) - 1), max_size=8))
+    out = np.zeros((len(indices), NBYTES), np.uint8)
+    storage.copy_to(np.array(indices, np.int64), out)
+    assert numbers(out) == [held[index] for index in indices]
 
 
-def test_rows_are_copied_out_in_the_order_asked_for_and_none_but_the_target_is_written() -> None:
-    storage = filled(4, 4)
+@every_storage
+def test_rows_are_copied_out_in_the_order_asked_for_and_none_but_the_target_is_written(make: MakeStorage) -> None:
+    storage = filled(make, 4, 4)
     out = np.full((5, NBYTES), 0xAA, np.uint8)
     storage.copy_to(np.array([3, 0, 3]), out[1:4])
     assert numbers(out[1:4]) == [3, 0, 3]
     assert (out[[0, 4]] == 0xAA).all()
 
 
-def test_the_storage_keeps_and_gives_copies() -> None:
-    storage = RingStorage(2, NBYTES)
+@every_storage
+def test_the_storage_keeps_and_gives_copies(make: MakeStorage) -> None:
+    storage = make(2)
     given_row = row(7)
-    storage.add(given_row)
+    storage.put(0, given_row)
     given_row[:] = 0
-    assert content(storage) == [7]
+    assert content(storage, 1) == [7]
     out = np.zeros((1, NBYTES), np.uint8)
     storage.copy_to(np.array([0]), out)
     out[:] = 0
-    assert content(storage) == [7]
+    assert content(storage, 1) == [7]
 
 
-def test_fewer_indices_than_places_are_an_error() -> None:
+@every_storage
+def test_fewer_indices_than_places_are_an_error(make: MakeStorage) -> None:
     with pytest.raises(ValueError):
-        filled(3, 3).copy_to(np.array([0]), np.zeros((2, NBYTES), np.uint8))
+        filled(make, 3, 3).copy_to(np.array([0]), np.zeros((2, NBYTES), np.uint8))
 
 
+@every_storage
 @settings(deadline=None, max_examples=40)
-@given(capacity=st.integers(1, 5), added=st.integers(0, 12), more=st.integers(0, 12))
-def test_a_loaded_ring_goes_on_like_the_saved_one(capacity: int, added: int, more: int) -> None:
-    saved = filled(capacity, added)
-    loaded = filled(capacity, 1)
+@given(capacity=st.integers(1, 5), before=st.integers(0, 7), puts=st.integers(0, 12), more=st.integers(0, 12))
+def test_a_loaded_storage_goes_on_like_the_saved_one(
+    make: MakeStorage, capacity: int, before: int, puts: int, more: int
+) -> None:
+    """Whatever it held before."""
+    saved, loaded = filled(make, capacity, puts), filled(make, capacity, before)
     loaded.load_state_dict(through_a_file(saved.state_dict()))
-    for number in range(added, added + more):
-        saved.add(row(number))
-        loaded.add(row(number))
-    assert content(loaded) == content(saved)
-    assert loaded.added == saved.added
+    assert content(loaded, min(capacity, puts)) == newest(capacity, puts)
+    for number in range(puts, puts + more):
+        saved.put(number % capacity, row(number))
+        loaded.put(number % capacity, row(number))
+    # Saved once more, it says the same, and nothing of what it held before the first load.
+    again = make(capacity)
+    again.load_state_dict(through_a_file(loaded.state_dict()))
+    for storage in (saved, loaded, again):
+        assert content(storage, min(capacity, puts + more)) == newest(capacity, puts + more)
 
 
-def test_saving_copies_no_rows_and_loading_keeps_none_of_the_saved_memory() -> None:
-    saved = filled(3, 2)
+@every_storage
+@pytest.mark.parametrize("puts", [0, 2, 8])
+def test_it_goes_through_the_file_of_the_replays(make: MakeStorage, tmp_path: Path, puts: int) -> None:
+    loaded = make(3)
+    loaded.load_state_dict(through_a_tensor_file(filled(make, 3, puts).state_dict(), tmp_path / "replays.bin"))
+    assert content(loaded, min(3, puts)) == newest(3, puts)
+
+
+@every_storage
+def test_loading_keeps_none_of_the_saved_memory(make: MakeStorage) -> None:
+    saved, loaded = filled(make, 3, 2), make(3)
+    loaded.load_state_dict(saved.state_dict())
+    saved.put(0, row(9))
+    saved.put(1, row(9))
+    assert content(loaded, 2) == [0, 1]
+
+
+@every_storage
+def test_more_rows_than_fit_are_refused_and_change_nothing(make: MakeStorage) -> None:
+    storage = filled(make, 2, 2)
+    with pytest.raises(ValueError, match="do not fit"):
+        storage.load_state_dict(filled(make, 3, 7).state_dict())
+    assert content(storage, 2) == [0, 1]
+
+
+def test_raw_rows_are_saved_without_a_copy_and_only_those_in_use() -> None:
+    saved = RawStorage(3, NBYTES)
+    saved.put(0, row(0))
+    saved.put(1, row(1))
     state = saved.state_dict()
     assert np.shares_memory(state["rows"].numpy(), saved._rows)
     assert len(state["rows"]) == 2
-    loaded = RingStorage(3, NBYTES)
-    loaded.load_state_dict(state)
-    saved._rows[:] = 0
-    assert content(loaded) == [0, 1]
 
 
-@pytest.mark.parametrize(("capacity", "nbytes"), [(2, NBYTES), (4, NBYTES), (3, NBYTES + 8)])
-def test_rows_that_do_not_fit_are_refused_and_change_nothing(capacity: int, nbytes: int) -> None:
-    storage = RingStorage(capacity, nbytes)
+def test_raw_rows_of_another_size_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit"):
-        storage.load_state_dict(filled(3, 7).state_dict())
-    assert storage.added == 0
+        RawStorage(3, NBYTES + 8).load_state_dict(filled(raw, 3, 7).state_dict())

@@ -21,8 +21,9 @@ SPECS = st.builds(
     frame_shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 4), st.integers(1, 4)),
     action_count=st.integers(1, 18),
     lstm_size=st.integers(0, 3),
+    feature_size=st.integers(0, 3),
 )
-SPEC = UnrollSpec(unroll_length=3, frame_stack=2, frame_shape=(3, 2, 2), action_count=4, lstm_size=2)
+SPEC = UnrollSpec(unroll_length=3, frame_stack=2, frame_shape=(3, 2, 2), action_count=4, lstm_size=2, feature_size=5)
 
 
 @settings(deadline=None)
@@ -40,7 +41,7 @@ def test_fields_are_aligned_and_lie_behind_one_another(spec: UnrollSpec) -> None
 def magic(spec: UnrollSpec, unrolls: int) -> dict[str, NDArray[Any]]:
     """Random numbers for each field, in its shape and dtype; some need more than 32 bits where there are 64."""
     rng = np.random.default_rng(1)
-    high = {"uint8": 256, "int32": 2**31, "int64": 2**62, "float32": 2**24}
+    high = {"uint8": 256, "int32": 2**31, "int64": 2**62, "float16": 2**11, "float32": 2**24}
     return {f.name: rng.integers(0, high[f.dtype], (unrolls, *f.shape)).astype(f.dtype) for f in spec.fields}
 
 
@@ -74,6 +75,7 @@ def test_an_unroll_holds_what_the_design_says() -> None:
         "bootstraps": ((3,), "float32"),
         "behaviour_logits": ((3, 4), "float32"),
         "values": ((3,), "float32"),
+        "features": ((3, 5), "float16"),
         "game_returns": ((3,), "float32"),
         "game_lengths": ((3,), "int32"),
         "first_lstm_state": ((2, 2), "float32"),
@@ -121,6 +123,8 @@ def test_unrolls_that_mean_something_else_have_another_fingerprint() -> None:
             {"action_count": 5},
             {"lstm_size": 0},
             {"lstm_size": 3},
+            {"feature_size": 0},
+            {"feature_size": 6},
         )
     ]
     assert len({spec.fingerprint for spec in [SPEC, *others]}) == 1 + len(others)
@@ -153,6 +157,14 @@ def test_stacks_go_back_to_the_start_of_the_episode_and_no_further(data: st.Data
         index = slow_index(dones[b], t, stack - 1 - place, stack)
         assert indices[b, t, place] == index
         np.testing.assert_array_equal(stacks[b, t, place * channels : (place + 1) * channels], frames[b, index])
+
+
+@pytest.mark.parametrize("states", [[0], [4], [1, 3], [3, 0, 3], list(range(5))])
+def test_some_of_the_stacks_are_those_of_all(states: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    frames = torch.from_numpy(rng.integers(0, 256, (6, 4 + 3, 1, 2, 3), dtype=np.uint8))
+    dones = torch.from_numpy(rng.random((6, 4)) < 0.4)
+    assert torch.equal(rebuild_stacks(frames, dones, states), rebuild_stacks(frames, dones)[:, states])
 
 
 def test_dones_without_a_batch_are_refused() -> None:

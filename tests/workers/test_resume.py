@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What two equal runs may differ in.
 OF_THE_MACHINE = {
     *("time", "seconds", "steps_per_second", "frames_per_second", "learner_wait_fraction", "time_shares"),
-    *("memory_learner_mb", "memory_workers_mb"),
+    *("replay_time_shares", "memory_learner_mb", "memory_workers_mb"),
     *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
 }
 QUEUE = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
@@ -353,7 +353,7 @@ def test_saved_replays_are_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[
     notes = {"older": "replays are as old as", "damaged": "is cut off", "missing": "no saved replays: they fill anew"}
     assert notes.get(state, "new games begin") in out
     loaded = state in {"of now", "older"}
-    assert reports(second)[-1]["replay_fill"]["1_standard"] == (40 if loaded else 20)
+    assert reports(second)[-1]["replays"]["1_standard"]["size"] == (40 if loaded else 20)
     assert (reports(second)[-1]["updates"] > saved.updates) == loaded
 
 
@@ -363,7 +363,7 @@ def test_saved_replays_do_for_batches_of_another_size(tmp_path: Path) -> None:
     for batch_size in (4, 16):
         child = go_on(first, make_catch, environment_max_steps=1_600, batch_size=batch_size)
         grandchild = go_on(child, make_catch, environment_max_steps=2_200)
-        assert reports(grandchild)[-1]["replay_fill"]["1_standard"] == 40
+        assert reports(grandchild)[-1]["replays"]["1_standard"]["size"] == 40
 
 
 @pytest.fixture(scope="module")

@@ -34,8 +34,8 @@ class CutAfterThree(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[Rollout, UnrollSpec, ActorCritic]:
     torch.manual_seed(0)
-    spec = UnrollSpec(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size)
-    network = ActorCritic("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size)
+    spec = UnrollSpec(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
+    network = ActorCritic("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size, projected_size=4)
     torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy with opinions
     return Rollout([seat(e, time_limit) for e in range(environments)], Actor(network), spec), spec, network
 
@@ -65,6 +65,7 @@ def test_unrolls_tell_what_happened(lstm_size: int, time_limit: bool) -> None:
         for e, shadow in enumerate(shadows):
             for t in range(STEPS):
                 np.testing.assert_array_equal(stacks[e, t], seen[e].reshape(3, 36, 36))
+                np.testing.assert_allclose(unroll["features"][e, t], features(network, seen[e]), rtol=2e-3, atol=2e-3)
                 seen[e], reward, terminated, truncated, _ = shadow.step(int(unroll["actions"][e, t]))
                 assert unroll["rewards"][e, t] == reward
                 assert unroll["dones"][e, t] == (terminated or truncated)
@@ -84,6 +85,13 @@ def network_value(network: ActorCritic, observation: NDArray[np.uint8]) -> float
     with torch.no_grad():
         features = network.features(torch.from_numpy(observation.reshape(1, 3, 36, 36)))
         return float(network.value_head(features))
+
+
+def features(network: ActorCritic, observation: NDArray[np.uint8]) -> NDArray[np.float16]:
+    with torch.no_grad():
+        seen = network.features(torch.from_numpy(observation.reshape(1, 3, 36, 36)))
+        stored: NDArray[np.float16] = network.project(seen)[0].numpy()
+    return stored
 
 
 def test_memory_before_an_unroll_is_what_the_last_one_left() -> None:

@@ -32,6 +32,7 @@ OF_THE_MACHINE = {
     "frames_per_second",
     "learner_wait_fraction",
     "time_shares",
+    "replay_time_shares",
     "memory_learner_mb",
     "memory_workers_mb",
     *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
@@ -229,5 +230,5 @@ def test_the_older_command_runs_unchanged(tmp_path: Path) -> None:
     assert last["updates"] == (300 - 100) // 5, (
         "100 unrolls fill a tenth of the standard replay, then 5 new ones an update"
     )
-    assert last["replay_fill"] == {"0_queue": 0, "1_standard": 300}
+    assert {name: replay["size"] for name, replay in last["replays"].items()} == {"0_queue": 0, "1_standard": 300}
     assert last["seconds"] < time.monotonic() - begun

@@ -1,0 +1,198 @@
+"""Distances of whole unrolls, held against one state after another and the definitions."""
+
+import copy
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.network import ActorCritic, make_network
+from agents.ranking import Ranking, evenly_spaced
+from option_flags import NetworkOptions, ReplaySpec
+from replay.trajectory import Rows, UnrollSpec
+from tests.agents.slow_versions import Array, kl, probabilities
+
+STEPS = 7
+SPEC = UnrollSpec(unroll_length=STEPS, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, feature_size=6)
+DISTANCES: list[dict[str, Any]] = [
+    {"dist_function": "ln_norm"},
+    {"dist_function": "ln_norm", "p": 1.0},
+    {"dist_function": "ln_norm", "p": 3.5},
+    {"dist_function": "cos_dist"},
+    {"dist_function": "kl_div"},
+]
+every_distance = pytest.mark.parametrize("distance", DISTANCES, ids=lambda d: "-".join(map(str, d.values())))
+
+
+def network_of(seed: int = 0, dtype: torch.dtype = torch.float32) -> ActorCritic:
+    torch.manual_seed(seed)
+    network = make_network(NetworkOptions(network="impala_shallow"), SPEC, dtype)
+    torch.nn.init.normal_(network.policy_head.weight)
+    return network
+
+
+def unrolls(count: int, seed: int = 0, spec: UnrollSpec = SPEC) -> Rows:
+    rng = np.random.default_rng(seed)
+    rows = np.zeros((count, spec.nbytes), np.uint8)
+    fields = spec.arrays(rows)
+    fields["frames"][:] = rng.integers(0, 256, fields["frames"].shape)
+    fields["dones"][:] = rng.random(fields["dones"].shape) < 0.3
+    fields["features"][:] = rng.normal(size=fields["features"].shape)
+    fields["behaviour_logits"][:] = rng.normal(size=fields["behaviour_logits"].shape)
+    return rows
+
+
+def stacks_of(row: Rows) -> list[Rows]:
+    """The states of one unroll as the environment showed them, the last not among them."""
+    fields = SPEC.arrays(row)
+    frames = [frame[0] for frame in fields["frames"]]
+    seen = [frames[0], frames[1]]
+    states = []
+    for t in range(STEPS):
+        states.append(np.stack(seen))
+        seen = [frames[t + 2]] * 2 if fields["dones"][t] else [seen[1], frames[t + 2]]
+    return states
+
+
+def seen_alone(network: ActorCritic, state: Rows, by_policy: bool) -> Array:
+    """One state as the network sees it: a policy's logits, or its features as unrolls carry them."""
+    with torch.no_grad():
+        features = network.features(torch.from_numpy(state)[None])
+        seen = network.policy_head(features) if by_policy else network.project(features)
+    return np.asarray(seen[0].double().numpy())
+
+
+def slow_distance(distance: dict[str, Any], present: Array, other: Array) -> float:
+    """Of two vectors, or of two policies from their logits."""
+    if distance["dist_function"] == "kl_div":
+        return kl(probabilities(present), probabilities(other))
+    if distance["dist_function"] == "cos_dist":
+        return 1 - float(present @ other) / float(np.sqrt(present @ present) * np.sqrt(other @ other))
+    p = distance.get("p", 2.0)
+    return sum(abs(float(x - y)) ** p for x, y in zip(present, other, strict=True)) ** (1 / p)
+
+
+def ranking_of(network: ActorCritic, distance: dict[str, Any], ranked_states: int = STEPS) -> Ranking:
+    options = ReplaySpec("elite", 10, 1.0, ranked_states=ranked_states, **distance)
+    return Ranking(network, SPEC, options)
+
+
+def slow_drift(network: ActorCritic, distance: dict[str, Any], row: Rows, states: list[int]) -> float:
+    by_policy = distance["dist_function"] == "kl_div"
+    stored = SPEC.array(row, "behaviour_logits" if by_policy else "features").astype(np.float64)
+    shown = stacks_of(row)
+    distances = [slow_distance(distance, seen_alone(network, shown[t], by_policy), stored[t]) for t in states]
+    return sum(distances) / len(distances)
+
+
+def slow_nearness(network: ActorCritic, distance: dict[str, Any], row: Rows, newest: Rows, states: list[int]) -> float:
+    by_policy = distance["dist_function"] == "kl_div"
+    shown = stacks_of(row)
+    own = [seen_alone(network, shown[t], by_policy) for t in states]
+    means = []
+    for state in newest:
+        now = seen_alone(network, state, by_policy)
+        means.append(sum(slow_distance(distance, now, seen) for seen in own) / len(own))
+    return min(means)
+
+
+# All states, too few to be all, and one; which ones those are is written out.
+SUBSETS = [(STEPS, list(range(STEPS))), (STEPS + 5, list(range(STEPS))), (3, [1, 3, 5]), (2, [1, 5]), (1, [3])]
+
+
+@every_distance
+@pytest.mark.parametrize(("ranked_states", "states"), SUBSETS)
+def test_drift_is_the_mean_over_states_of_how_far_the_present_view_is(
+    distance: dict[str, Any], ranked_states: int, states: list[int]
+) -> None:
+    network, rows = network_of(), unrolls(5)
+    drift = ranking_of(network, distance, ranked_states).drift(rows)
+    assert (drift.shape, drift.dtype) == ((5,), np.float64)
+    expected = [slow_drift(network, distance, row, states) for row in rows]
+    np.testing.assert_allclose(drift, expected, rtol=3e-3, atol=1e-5)
+    assert np.ptp(drift) > 1e-3
+
+
+@every_distance
+@pytest.mark.parametrize(("ranked_states", "states"), SUBSETS)
+@pytest.mark.parametrize("environments", [1, 4])
+def test_nearness_is_the_distance_from_the_nearest_of_the_newest_states(
+    distance: dict[str, Any], ranked_states: int, states: list[int], environments: int
+) -> None:
+    network, rows = network_of(), unrolls(5)
+    newest = np.random.default_rng(3).integers(0, 256, (environments, 2, 20, 20), dtype=np.uint8)
+    nearness = ranking_of(network, distance, ranked_states).nearness(rows, newest)
+    assert (nearness.shape, nearness.dtype) == ((5,), np.float64)
+    expected = [slow_nearness(network, distance, row, newest, states) for row in rows]
+    np.testing.assert_allclose(nearness, expected, rtol=5e-3, atol=1e-5)
+    assert np.ptp(nearness) > 1e-5
+
+
+@every_distance
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_the_present_network_has_stored_has_not_drifted(distance: dict[str, Any], dtype: torch.dtype) -> None:
+    network, rows = network_of(dtype=dtype), unrolls(4)
+    fields = SPEC.arrays(rows)
+    for u, row in enumerate(rows):
+        states = torch.from_numpy(np.stack(stacks_of(row)))
+        with torch.no_grad():
+            features = network.features(states)
+            fields["features"][u] = network.project(features).numpy()
+            fields["behaviour_logits"][u] = network.policy_head(features).numpy()
+    unchanged = ranking_of(network, distance).drift(rows)
+    assert (unchanged <= (2e-2 if dtype == torch.bfloat16 else 4e-3)).all()
+    moved = network_of(seed=1)
+    moved.projection.copy_(network.projection)
+    assert (ranking_of(moved, distance).drift(rows) > 10 * unchanged).all()
+
+
+@every_distance
+def test_an_unroll_that_shows_the_newest_state_only_is_nearest(distance: dict[str, Any]) -> None:
+    network, rows = network_of(), unrolls(3)
+    frame = np.random.default_rng(5).integers(0, 256, (1, 20, 20), dtype=np.uint8)
+    SPEC.array(rows, "frames")[1] = frame
+    nearness = ranking_of(network, distance).nearness(rows, np.repeat(frame, 2, 0)[None])
+    assert nearness[1] == pytest.approx(0, abs=4e-3)
+    assert nearness.argmin() == 1
+
+
+def test_the_network_ranked_by_is_the_present_one() -> None:
+    """It is asked anew each time, changes nothing, and leaves no gradient."""
+    network, rows = network_of(), unrolls(3)
+    ranking, before = ranking_of(network, DISTANCES[0]), rows.copy()
+    first = ranking.drift(rows)
+    np.testing.assert_array_equal(ranking.drift(rows), first)
+    np.testing.assert_array_equal(rows, before)
+    assert all(parameter.grad is None for parameter in network.parameters())
+    other = copy.deepcopy(network)
+    torch.nn.init.normal_(next(network.torso.parameters()))
+    assert (ranking.drift(rows) != first).all()
+    np.testing.assert_array_equal(ranking_of(other, DISTANCES[0]).drift(rows), first)
+
+
+@pytest.mark.parametrize("distance", [*DISTANCES[:4:3], DISTANCES[4]], ids=lambda d: str(d["dist_function"]))
+def test_nearness_needs_no_stored_features(distance: dict[str, Any]) -> None:
+    spec = dataclasses.replace(SPEC, feature_size=0)
+    torch.manual_seed(0)
+    network = make_network(NetworkOptions(network="impala_shallow"), spec, torch.float32)
+    torch.nn.init.normal_(network.policy_head.weight)
+    rows = unrolls(4, spec=spec)
+    newest = np.random.default_rng(3).integers(0, 256, (2, 2, 20, 20), dtype=np.uint8)
+    nearness = Ranking(network, spec, ReplaySpec("attentive", 10, 1.0, **distance)).nearness(rows, newest)
+    assert np.isfinite(nearness).all()
+    assert np.ptp(nearness) > 1e-5, "nothing tells these unrolls apart"
+
+
+@given(count=st.integers(1, 60), steps=st.integers(1, 60))
+def test_evenly_spaced_states_lie_in_the_middles_of_equal_parts(count: int, steps: int) -> None:
+    states = evenly_spaced(count, steps)
+    taken = min(count, steps)
+    assert len(set(states)) == len(states) == taken
+    for i, state in enumerate(states):
+        middle = (i + 0.5) * steps / taken
+        assert i * steps / taken <= state + 0.5 <= (i + 1) * steps / taken or taken == steps
+        assert state <= middle < state + 1

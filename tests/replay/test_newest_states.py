@@ -1,0 +1,48 @@
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replay.newest_states import NewestStates
+from replay.trajectory import UnrollSpec, rebuild_stacks
+from tests.replay.numbered_rows import through_a_file
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    steps=st.integers(1, 6),
+    stack=st.integers(1, 5),
+    channels=st.sampled_from([1, 3]),
+    environments=st.lists(st.integers(0, 3), min_size=1, max_size=8),
+    chance=st.sampled_from([0.0, 0.3, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_the_last_state_of_each_environments_newest_unroll(
+    steps: int, stack: int, channels: int, environments: list[int], chance: float, seed: int
+) -> None:
+    """Episodes end anywhere, on the last step too."""
+    spec = UnrollSpec(steps, stack, (channels, 2, 3), 2)
+    rng = np.random.default_rng(seed)
+    newest, expected = NewestStates(spec), {}
+    for environment in environments:
+        row = rng.integers(0, 256, spec.nbytes, dtype=np.uint8)
+        fields = spec.arrays(row)
+        fields["environment_id"][...] = environment
+        fields["dones"][:] = rng.random(steps) < chance
+        frames, dones = (torch.from_numpy(fields[name].copy())[None] for name in ("frames", "dones"))
+        expected[environment] = rebuild_stacks(frames, dones)[0, -1].numpy()
+        newest.note(row)
+        row[:] = 0  # its memory is another one's by then
+    for states in (newest, restored(newest, spec)):
+        np.testing.assert_array_equal(states.stacks(), np.stack(list(expected.values())))
+
+
+def restored(newest: NewestStates, spec: UnrollSpec) -> NewestStates:
+    other = NewestStates(spec)
+    other.load_state_dict(through_a_file(newest.state_dict()))
+    return other
+
+
+def test_nothing_seen_yet_can_be_saved_too() -> None:
+    spec = UnrollSpec(2, 2, (1, 2, 3), 2)
+    assert restored(NewestStates(spec), spec).state_dict()["environments"] == []
