@@ -113,6 +113,11 @@ def test_the_example_is_four_replays_with_two_seeds() -> None:
     types = [[replay["type"] for replay in run["replay_parameters"]] for run in multi_train.SWEEP["runs"].values()]
     assert types == [["queue"], ["queue", "standard"], ["queue", "attentive"], ["queue", "elite"]]
     assert multi_train.SWEEP["seeds"] == [1, 2]
+    sweep = plan_sweep(multi_train.SWEEP, {})
+    assert len(sweep.runs) == 8
+    elite = sweep.runs[-1].config.replay.replays[1]
+    assert (elite.lambda_batch_multiplier, elite.alfa_annealing_factor) == (6, 2.0)
+    assert (elite.dist_function, elite.elite_sampling_strategy) == ("ln_norm", "lowest_least_sampled")
 
 
 @pytest.mark.parametrize(
@@ -328,8 +333,10 @@ def test_a_real_run_is_cut_and_gone_on_with(tmp_path: Path) -> None:
 
 def test_the_picture_that_cannot_be_drawn_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_summary, "ROOT", tmp_path)
-    assert sweep_summary.draw_curves([{"folder": None}], tmp_path / "x.png") == "there are no curves to draw yet"
-    sentence = sweep_summary.draw_curves([{"folder": tmp_path}], tmp_path / "x.png")
+    assert (
+        sweep_summary.draw_curves([{"return_mean_100": None}], tmp_path / "x.png") == "there are no curves to draw yet"
+    )
+    sentence = sweep_summary.draw_curves([{"return_mean_100": 1.0, "folder": tmp_path}], tmp_path / "x.png")
     assert sentence.startswith("the curves could not be drawn: ") and "\n" not in sentence
 
 

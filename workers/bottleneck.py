@@ -73,6 +73,8 @@ def _for_the_learner(top: str, full: bool, gpu: bool) -> str:
     """What would help a learner that spends most of its time so."""
     if top == "save":
         return "; a larger --save_model_period or --save_model_minutes would help"
+    if top == "mix":
+        return "; --caching, which makes them ahead, may help"
     if top != "update":
         return ""
     if gpu:

@@ -67,7 +67,7 @@ def _shown(name: str, value: Any) -> str:
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], picture: Path) -> str:
     """Draw the curves of all runs that have any; one sentence about it."""
-    folders = [str(row["folder"]) for row in rows if row["folder"] is not None]
+    folders = [str(row["folder"]) for row in rows if row["return_mean_100"] is not None]
     if not folders:
         return "there are no curves to draw yet"
     command = [sys.executable, "-m", "agents.plot", *folders, "--output", str(picture)]

@@ -41,7 +41,7 @@ WORKERS_WAIT = {**WORKERS_BUSY, "environment": 0.4, "waiting": 0.31}
         (
             *({**LEARNER_BUSY, "mix": 0.6, "update": 0.3}, WORKERS_WAIT, 0.98, 0.02, False, False),
             "the learner is the bottleneck: 60% of its time goes into making batches, and the workers wait 31% of "
-            "theirs",
+            "theirs; --caching, which makes them ahead, may help",
         ),
         (
             *({**LEARNER_BUSY, "save": 0.6, "update": 0.3}, WORKERS_WAIT, 0.98, 0.02, False, False),
