@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from agents.run_folder import remove_abandoned, write_atomically
+from agents.run_folder import CHECKPOINTS, remove_abandoned, write_atomically
 from option_flags import Config, UsageError
 
 FORMAT_VERSION = 2
-FOLDER = "checkpoints"
+FOLDER = CHECKPOINTS
 BEST = "best.pt"
 
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))

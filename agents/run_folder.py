@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+CHECKPOINTS = "checkpoints"  # the folder of them in a run's folder
+
 
 def create_run_folder(results_dir: Path, env: str, now: float) -> Path:
     """Makes and returns `<results_dir>/<env>_<unix time>`, with `_2`, `_3`, … behind it where that one is taken.

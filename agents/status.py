@@ -54,6 +54,10 @@ class Status:
     worker_count: int
     worker_restarts: int
     memory_mb: float
+    cpu_learner: float  # percent of one core
+    cpu_workers: float
+    workers_in_games: float | None  # part of the workers' time
+    gpu_utilization: float | None  # percent
     starting: bool  # no unroll has come yet
 
     @property
@@ -216,6 +220,7 @@ def _rows(status: Status) -> list[tuple[str, list[Cell]]]:
         ("learn", learn),
         *(("replay", _replay_cells(replay)) for replay in status.replays),
         ("system", system),
+        ("load", _load_cells(status)),
     ]
 
 
@@ -223,6 +228,18 @@ def _replay_cells(replay: ReplayFill) -> list[Cell]:
     bar = "".join(_bar(replay.fill / max(1, replay.capacity), VALUE_WIDTH - 1))
     held = Cell(count(replay.fill), f"of {count(replay.capacity)}")
     return [Cell(bar, replay.name), held, Cell(count(replay.share), "a batch")]
+
+
+def _load_cells(status: Status) -> list[Cell]:
+    in_games = NOTHING_YET if status.workers_in_games is None else f"{status.workers_in_games:.0%}"
+    cells = [
+        Cell(f"{status.cpu_learner:.0f}%", "learner"),
+        Cell(f"{status.cpu_workers:.0f}%", "workers"),
+        Cell(in_games, "in games"),
+    ]
+    if status.gpu_utilization is not None:
+        cells.append(Cell(f"{status.gpu_utilization:.0f}%", "GPU"))
+    return cells
 
 
 def _wrapped(label: str, cells: Sequence[Cell], width: int) -> list[list[Span]]:

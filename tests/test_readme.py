@@ -1,5 +1,6 @@
 """What the documentation says of commands, flags, files and figures is so."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from agents.sinks import read_metrics
-from option_flags import OPTIONS, Config, UsageError, parse
+from multi_train import OWN_FLAGS as SWEEP_FLAGS
+from multi_train import SWEEP
+from option_flags import OPTIONS, Config, UsageError, given_flags, parse
 from tests.catch import make_catch
+from workers.sweep import KEYS, plan_sweep
 from workers.training import train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,7 +42,8 @@ def test_the_first_command_is_the_defaults() -> None:
 def test_every_flag_that_is_named_exists(document: str) -> None:
     before_coming = (ROOT / document).read_text(encoding="utf-8").split("\n## Coming\n")[0]
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", before_coming))):
-        assert name in {*OPTIONS, *(f"no{option}" for option in OPTIONS), "help", "flagfile", "extra-index-url"}, name
+        others = {*SWEEP_FLAGS, "help", "flagfile", "extra-index-url"}
+        assert name in {*OPTIONS, *(f"no{option}" for option in OPTIONS), *others}, name
 
 
 def test_what_is_coming_is_refused_by_name() -> None:
@@ -68,6 +73,15 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(tmp_path: Path) 
     rows = README.split("| field | meaning |")[1].split("\n\n")[0].splitlines()
     fields = {name for row in rows for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])}
     assert fields == set(read_metrics(folder / "metrics.jsonl")[-1])
+
+
+def test_the_sweep_is_understood() -> None:
+    """The JSON and the command of the README."""
+    definition = json.loads(README.split("```json\n")[1].split("```")[0])
+    assert set(definition) == set(KEYS)
+    assert len(plan_sweep(definition, {}).runs) == 16
+    (words,) = re.findall(r"^python multi_train\.py (.*)$", README, re.MULTILINE)
+    assert len(plan_sweep(SWEEP, given_flags(shlex.split(words))).runs) == 8
 
 
 def test_ci_runs_the_two_lines_of_the_quick_start() -> None:

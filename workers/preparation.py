@@ -117,7 +117,7 @@ def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec, mem
     ]
 
 
-def summary(folder: Path, progress: Progress, saver: Saver) -> Sequence[str]:
+def summary(folder: Path, progress: Progress, saver: Saver, held_back_by: str) -> Sequence[str]:
     """What a run says of itself at its end."""
     reached = "stopped" if progress.unrolls_left else "finished"
     mean = (
@@ -129,6 +129,7 @@ def summary(folder: Path, progress: Progress, saver: Saver) -> Sequence[str]:
     return [
         f"{reached} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and {progress.updates:,} "
         f"updates after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
+        *([held_back_by] if held_back_by else []),
         f"metrics.jsonl, episodes.csv and checkpoints are in {folder}; saving took {saver.seconds:.1f} s",
         go_on if saver.saved_updates >= 0 else "nothing could be saved, so there is nothing to go on from",
     ]

@@ -35,6 +35,8 @@ class Progress:
         self.return_max: float | None = None
         self._recent_speed: deque[tuple[float, int]] = deque(maxlen=40)
         self.best_return_mean: float | None = None
+        self._stage_totals = dict.fromkeys(STAGES, 0.0)
+        self._at_first_unroll: tuple[float, dict[str, float]] | None = None
         self._learned: torch.Tensor | None
         self._learned_names: tuple[str, ...]
         self._lags: list[int]
@@ -122,10 +124,14 @@ class Progress:
         """Count the time of the block towards a stage."""
         begun = time.perf_counter()
         yield
-        self._stage_seconds[name] += time.perf_counter() - begun
+        spent = time.perf_counter() - begun
+        self._stage_seconds[name] += spent
+        self._stage_totals[name] += spent
 
     def received(self, row: Rows) -> list[Episode]:
         """Count one unroll `[nbytes]`; return the games that ended in it."""
+        if self._at_first_unroll is None:
+            self._at_first_unroll = self.seconds, dict(self._stage_totals)
         lengths = self._spec.array(row, "game_lengths")
         episodes = []
         for t in np.flatnonzero(lengths):
@@ -166,6 +172,12 @@ class Progress:
 
     def wait_fraction(self) -> float:
         return float(self._stage_seconds["wait"] / self.stretch_seconds)
+
+    def time_shares_of_the_run(self) -> dict[str, float]:
+        """Parts of the time by stage since the first unroll came; before that, the workers were loading."""
+        begun, before = self._at_first_unroll or (self.seconds, self._stage_totals)
+        whole = max(self.seconds - begun, 1e-9)
+        return {name: (total - before[name]) / whole for name, total in self._stage_totals.items()}
 
     def recent_speed(self) -> float:
         """Agent steps a second over the last calls, for a display."""

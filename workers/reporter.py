@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 
-import psutil
 import torch
 
 from agents.console import Console
@@ -12,6 +11,7 @@ from agents.status import ReplayFill, Status
 from replay.mix import Batch, BatchMix
 from replay.prepared import PreparedMix
 from replay.trajectory import Rows
+from workers.hardware import Hardware
 from workers.pool import WorkerPool
 from workers.progress import Progress
 
@@ -26,7 +26,6 @@ LEARNER_FIGURES = (
     "gradient_norm",
     "learning_rate",
 )
-MEMORY_SECONDS = 5.0  # age at which the display's figures of memory are renewed
 
 
 class Reporter:
@@ -36,6 +35,7 @@ class Reporter:
         self,
         progress: Progress,
         pool: WorkerPool,
+        hardware: Hardware,
         mix: BatchMix | PreparedMix,
         sink: Sink,
         console: Console,
@@ -46,14 +46,13 @@ class Reporter:
     ) -> None:
         self._progress = progress
         self._pool = pool
+        self._hardware = hardware
         self._mix = mix
         self._sink = sink
         self._console = console
         self._period = period
         self._planned_updates = planned_updates
         self._fills = fills
-        self._memory: dict[str, JsonValue] = {}
-        self._memory_at = float("-inf")
         self._figures: dict[str, float | None] = {}  # of the last stretch that had an update
 
     def received(self, row: Rows) -> None:
@@ -71,6 +70,7 @@ class Reporter:
     def tick(self) -> None:
         """Show the state of things, if the console is due to."""
         now = time.monotonic()
+        self._hardware.tick(now)
         if self._console.due(now):
             self._console.show(self._status(), now)
 
@@ -83,12 +83,11 @@ class Reporter:
         if not self._progress.anything_new:
             return
         self._figures = self._progress.latest() or self._figures
-        self._look_at_memory()
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
         report |= self._of_replays()
         report |= self._progress.close_stretch()
         report["worker_restarts"] = self._pool.restarts
-        report |= self._memory
+        report |= self._hardware.report()._asdict()
         self._sink.write(report)
 
     def _of_replays(self) -> dict[str, JsonValue]:
@@ -103,16 +102,10 @@ class Reporter:
             "replay_time_shares": dict(zip(names, shares, strict=False)),
         }
 
-    def _look_at_memory(self) -> None:
-        self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), time.monotonic()
-
     def _status(self) -> Status:
         progress = self._progress
         figures = progress.latest() or self._figures
-        if time.monotonic() - self._memory_at > MEMORY_SECONDS:
-            self._look_at_memory()
-        learner_memory, worker_memory = self._memory["memory_learner_mb"], self._memory["memory_workers_mb"]
-        assert isinstance(learner_memory, float) and isinstance(worker_memory, float)
+        load = self._hardware.load()
         return Status(
             agent_steps=progress.agent_steps,
             max_steps=progress.max_steps,
@@ -140,18 +133,10 @@ class Reporter:
             workers_alive=self._pool.alive,
             worker_count=self._pool.size,
             worker_restarts=self._pool.restarts,
-            memory_mb=learner_memory + worker_memory,
+            memory_mb=load.memory_learner_mb + load.memory_workers_mb,
+            cpu_learner=load.cpu_learner,
+            cpu_workers=load.cpu_workers,
+            workers_in_games=load.worker_time_shares["environment"],
+            gpu_utilization=load.gpu_utilization,
             starting=progress.agent_steps == 0,
         )
-
-
-def memory_in_use(worker_ids: Sequence[int]) -> dict[str, JsonValue]:
-    """Megabytes of the learner, and of the workers without what they share with it or with each other."""
-    workers = 0.0
-    for process_id in worker_ids:
-        try:
-            info = psutil.Process(process_id).memory_info()
-        except psutil.NoSuchProcess:  # has died since; the pool will notice
-            continue
-        workers += (info.rss - getattr(info, "shared", 0)) / 1e6
-    return {"memory_learner_mb": psutil.Process().memory_info().rss / 1e6, "memory_workers_mb": workers}

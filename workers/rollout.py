@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
 from replay.trajectory import Rows, UnrollSpec
+from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WorkerClock
 
 
 @dataclass
@@ -43,8 +44,9 @@ class Seat:
 class Rollout:
     """E environments stepped side by side; one forward pass chooses the actions of all of them."""
 
-    def __init__(self, seats: Sequence[Seat], actor: Actor, spec: UnrollSpec) -> None:
+    def __init__(self, seats: Sequence[Seat], actor: Actor, spec: UnrollSpec, clock: WorkerClock | None = None) -> None:
         self._seats = seats
+        self._clock = clock or WorkerClock(np.zeros(COLUMNS))
         self._actor = actor
         self._spec = spec
         self._state = ActorState.at_start(len(seats), spec.lstm_size)
@@ -57,6 +59,7 @@ class Rollout:
         """Play T steps in each environment and write them to `rows [E, nbytes]`."""
         unrolls = self._spec.arrays(rows)
         self._write_head(unrolls, weight_version)
+        self._clock.lap(REST)
         for t in range(self._spec.unroll_length):
             uniforms = torch.tensor([seat.uniforms.random() for seat in self._seats], dtype=torch.float64)
             decision = self._actor.act(self._network_view, self._state, uniforms)
@@ -65,8 +68,10 @@ class Rollout:
             unrolls["values"][:, t] = decision.values
             unrolls["features"][:, t] = decision.features
             self._state.lstm_state = decision.lstm_state
+            self._clock.lap(INFERENCE)
             for e, action in enumerate(decision.actions.tolist()):
                 self._step(e, action, unrolls, t)
+            self._clock.lap(ENVIRONMENT)
 
     def snapshot(self) -> dict[str, Any]:
         """The environments and all that is known of them, in plain values and bytes."""

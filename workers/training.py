@@ -11,12 +11,16 @@ import torch
 from agents.checkpoint import FOLDER as CHECKPOINTS
 from agents.checkpoint import Checkpoint, check_resumable
 from agents.console import make_console
+from agents.device import usable_cores
+from agents.gpu import GpuGauge
 from agents.learner import Learner
 from agents.network import flat_weights, make_network, weight_count
 from agents.sinks import EpisodesCsvSink, JsonLinesSink, OutageProofSink, SinkList
 from option_flags import Config
 from replay.mix import BatchMix
 from replay.prepared import PreparedMix
+from workers.bottleneck import what_holds_back
+from workers.hardware import Hardware
 from workers.memory import plan_memory
 from workers.pool import WorkerPool
 from workers.preparation import describe_unrolls, header, make_run_folder, prepare_machine, summary
@@ -29,6 +33,7 @@ from workers.shared_weights import SharedWeights
 from workers.slots import Slots
 from workers.stop_request import StopRequest
 from workers.worker import MakeEnvironment, Worker
+from workers.worker_clock import WorkerTimes
 
 POLL_SECONDS = 0.1  # longest wait before signals, workers and the display are looked after
 
@@ -71,12 +76,13 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         resume.restore(learner, mix, progress)
         weights.publish(learner.updates, flat_weights(network))
         slots = Slots(machine.worker_count, slot_count, environments, spec.nbytes)
+        times = WorkerTimes(machine.worker_count)
 
         def make_worker(index: int, incarnation: int) -> Worker:
             life = (resume.count, incarnation)
             snapshot = resume.snapshot(index) if incarnation == 0 else None
             return Worker(
-                config, make_environment, seed, index, life, spec, machine.precision, slots, weights, snapshot
+                config, make_environment, seed, index, life, spec, machine.precision, slots, weights, times, snapshot
             )
 
         pool = WorkerPool(
@@ -89,9 +95,11 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         )
         cleanup.callback(pool.close)
         resume.put_back_unrolls(pool)
+        hardware = Hardware(times, pool, GpuGauge(machine.device))
         reporter = Reporter(
             progress,
             pool,
+            hardware,
             mix,
             sink,
             console,
@@ -120,7 +128,14 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
             if not (config.run.reproducible and progress.unrolls_left):
                 reporter.report()
             pool.close()
-            console.close(summary(folder, progress, saver))
+            held_back_by = what_holds_back(
+                progress.time_shares_of_the_run(),
+                hardware.worker_shares(),
+                *hardware.cores_in_use(usable_cores()),
+                gpu=machine.device.type == "cuda",
+                lockstep=config.run.reproducible,
+            )
+            console.close(summary(folder, progress, saver, held_back_by))
     return folder
 
 

@@ -18,6 +18,7 @@ from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_filled, send_s
 from workers.rollout import Rollout, Seat
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 from workers.slots import Slots
+from workers.worker_clock import REST, WAITING, WEIGHTS, WorkerClock, WorkerTimes
 
 MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]  # spawned workers find it by its name
 
@@ -35,6 +36,7 @@ class Worker:
     compute_dtype: torch.dtype
     slots: Slots
     weights: SharedWeights
+    times: WorkerTimes
     snapshot: dict[str, Any] | None = None  # where to go on from, instead of new games
 
     def run(self, connection: Connection) -> None:
@@ -43,7 +45,9 @@ class Worker:
         network = make_network(self.config.network, self.spec, self.compute_dtype)
         flat = torch.zeros(weight_count(network))
         actor = Actor(network)
-        rollout = Rollout(self._seats(), actor, self.spec)
+        seats = self._seats()
+        clock = WorkerClock(self.times.seconds[self.index])
+        rollout = Rollout(seats, actor, self.spec, clock)
         if self.snapshot is not None:
             rollout.restore(self.snapshot)
         version = NOT_PUBLISHED
@@ -52,12 +56,16 @@ class Worker:
             if slot == SNAPSHOT_REQUEST:
                 send_snapshot(connection, rollout.snapshot())
                 continue
+            clock.lap(WAITING)
             newest = self.weights.copy_newer(version, flat)
             if newest != version:
                 actor.load(flat)
                 version = newest
+            clock.lap(WEIGHTS)
             rollout.collect(self.slots.rows[self.index, slot], version)
             send_filled(connection, slot)
+            clock.lap(REST)
+            clock.share()
 
     def _seats(self) -> list[Seat]:
         """The environments, each with random streams that depend on the seed, its number and the life only."""

@@ -47,6 +47,10 @@ STATUS = Status(
     worker_count=2,
     worker_restarts=0,
     memory_mb=812.0,
+    cpu_learner=98.2,
+    cpu_workers=187.4,
+    workers_in_games=0.61,
+    gpu_utilization=None,
     starting=False,
 )
 STARTING = dataclasses.replace(STATUS, agent_steps=0, frames=0, workers_alive=1, starting=True)

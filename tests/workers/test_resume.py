@@ -41,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OF_THE_MACHINE = {
     *("time", "seconds", "steps_per_second", "frames_per_second", "learner_wait_fraction", "time_shares"),
     *("replay_time_shares", "memory_learner_mb", "memory_workers_mb"),
+    *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
 }
 QUEUE = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
 MIXED = (

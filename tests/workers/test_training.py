@@ -34,6 +34,7 @@ OF_THE_MACHINE = {
     "replay_time_shares",
     "memory_learner_mb",
     "memory_workers_mb",
+    *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
 }
 
 

@@ -1,0 +1,47 @@
+"""Workers' times: they arrive, they add up, and a replacement's come on top."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+from workers.worker_clock import COLUMNS, CPU, ENVIRONMENT, INFERENCE, STAGES, WAITING, WorkerClock, WorkerTimes
+
+
+def test_laps_count_all_of_the_time_and_each_for_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([10.0, 13.0, 13.5, 14.0, 20.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(now))
+    cpu = iter([1.5, 2.0])
+    monkeypatch.setattr(time, "process_time", lambda: next(cpu))
+    seconds = np.zeros(COLUMNS)
+    clock = WorkerClock(seconds)
+    clock.lap(ENVIRONMENT)
+    clock.lap(INFERENCE)
+    assert not seconds.any(), "a step shares nothing"
+    clock.lap(ENVIRONMENT)
+    clock.share()
+    assert seconds.tolist() == [3.5, 0.5, 0.0, 0.0, 0.0, 1.5]
+    clock.lap(WAITING)
+    clock.share()
+    assert seconds.tolist() == [3.5, 0.5, 6.0, 0.0, 0.0, 2.0]
+
+
+def test_a_replacement_adds_to_what_its_predecessor_left() -> None:
+    times = WorkerTimes(2)
+    totals = [times.totals()]
+    for worker in (0, 1, 0):
+        clock = WorkerClock(times.seconds[worker])
+        clock.lap(ENVIRONMENT)
+        clock.share()
+        totals.append(times.totals())
+    assert all((later >= earlier).all() for earlier, later in itertools.pairwise(totals))
+    assert totals[-1][ENVIRONMENT] > totals[-2][ENVIRONMENT]
+    assert totals[-1][CPU] > 0
+    times.close()
+
+
+def test_the_shared_columns_are_the_stages_and_cpu() -> None:
+    times = WorkerTimes(3)
+    assert times.seconds.shape == (3, len(STAGES) + 1)
+    times.close()

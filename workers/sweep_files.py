@@ -1,0 +1,64 @@
+"""What the files of a sweep's run tell: how far it is, what it can go on from, whether somebody still works on it.
+
+A run's folder holds a log, a lock, and the run folders of main.py: one for each time that it was started.
+"""
+
+import fcntl
+from pathlib import Path
+from typing import BinaryIO
+
+from agents.run_folder import CHECKPOINTS
+from agents.sinks import Report, read_metrics
+
+LAST_LINES = 5
+
+
+def run_folders(place: Path) -> list[Path]:
+    """The folders of main.py in a run's place, newest first."""
+    made = {path.parent: path.stat().st_mtime_ns for path in place.glob("*/config.json")}
+    return sorted(made, key=lambda folder: made[folder], reverse=True)
+
+
+def last_report(place: Path) -> tuple[Path, Report] | None:
+    """The newest line of metrics, and its folder."""
+    for folder in run_folders(place):
+        path = folder / "metrics.jsonl"
+        reports = read_metrics(path) if path.exists() else []
+        if reports:
+            return folder, reports[-1]
+    return None
+
+
+def agent_steps(place: Path) -> int:
+    """How far the run has come."""
+    newest = last_report(place)
+    return int(str(newest[1]["agent_steps"])) if newest else 0
+
+
+def resumable(place: Path) -> Path | None:
+    """The folder to go on from; one that goes on begins with its parent's checkpoint."""
+    return next((folder for folder in run_folders(place) if any((folder / CHECKPOINTS).glob("*.pt"))), None)
+
+
+def last_lines(log: Path) -> list[str]:
+    """How a log ends."""
+    if not log.exists():
+        return []
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line for line in lines if line.strip()][-LAST_LINES:]
+
+
+def try_lock(path: Path) -> BinaryIO | None:
+    """The open file, locked for this process and for every child that it is handed to; None while others hold it.
+
+    The system lets go of the lock with the last process that has the file open, however that ends.
+    """
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    except OSError:  # some network file systems have no locks
+        pass
+    return file
