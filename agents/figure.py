@@ -6,6 +6,7 @@ from io import BytesIO
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from agents.history import Curve, Series
@@ -41,18 +42,30 @@ def short_count(value: float) -> str:
     """1,250,000 as 1.25M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return f"{value / size:.4g}{letter}"
-    return f"{value:.4g}"
+            return f"{value / size:.4g}{letter}".replace("-", "−")
+    return f"{value:.4g}".replace("-", "−")
 
 
-def legend(axes: Axes) -> None:
-    """Names of the lines, where there is most room for them; a single one needs none."""
+def legend(axes: Axes, size: float = 8) -> Legend | None:
+    """Names of the lines in rows of three, above all of them; a single one needs none."""
     handles, names = axes.get_legend_handles_labels()
-    if len(names) > 1:
-        axes.legend(
-            handles, names, loc="best", fontsize=8, frameon=True, framealpha=0.8, edgecolor="none",
-            borderpad=0.3, handlelength=1.4, labelcolor=INK,
-        )  # fmt: skip
+    if len(names) <= 1:
+        return None
+    rows = -(-len(names) // 3)
+    _make_room(axes, 2.4 * size * rows / axes.bbox.height)
+    return axes.legend(
+        handles, names, loc="upper left", ncols=3, fontsize=size, frameon=False, borderpad=0, borderaxespad=0.3,
+        handlelength=1.2, handletextpad=0.5, columnspacing=1.2, labelspacing=0.3, labelcolor=INK,
+    )  # fmt: skip
+
+
+def _make_room(axes: Axes, part: float) -> None:
+    """Lift the upper limit, so that so large a part of the panel lies above what it was."""
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "log":
+        axes.set_ylim(low, high * (high / low) ** (part / (1 - part)))
+    else:
+        axes.set_ylim(low, high + (high - low) * part / (1 - part))
 
 
 def smoothed(values: Series, window: int) -> Series:

@@ -1,15 +1,17 @@
 """curves.png: everything that a run has to show, on one page."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from agents.comparison import game_name, replays_in_words
 from agents.figure import (
     COLOURS,
     FAINT_INK,
@@ -135,11 +137,16 @@ def _draw_return(axes: Axes, history: History) -> None:
             axes.plot(curve.x, curve.y, "o-", color=COLOURS[4], markersize=4, linewidth=1.2, label="test games, mean")
             break
     axes.annotate(
-        f"{means[-1]:,.1f}", (games.x[-1], means[-1]), xytext=(-4, 7), textcoords="offset points", ha="right",
-        fontsize=11, fontweight="bold", color=COLOURS[0],
+        f"{means[-1]:,.1f}".replace("-", "−"), (games.x[-1], means[-1]), xytext=(-4, 7),
+        textcoords="offset points", ha="right", fontsize=11, fontweight="bold", color=COLOURS[0],
+        path_effects=[withStroke(linewidth=3, foreground="white")],
     )  # fmt: skip
     axes.margins(y=0.06)
-    axes.legend(loc="upper left", fontsize=9, frameon=False, labelcolor=INK, markerscale=3)
+    if np.ptp(points.y) < 1:  # a single game, or games that all went the same way
+        axes.set_ylim(points.y.min() - 1, points.y.max() + 1)
+    key = legend(axes, 9)
+    assert key is not None
+    cast(PathCollection, key.legend_handles[0]).set_sizes([25])
 
 
 def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
@@ -162,6 +169,7 @@ def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
         if panel.from_zero:
             axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
     legend(axes)
 
 
@@ -207,10 +215,6 @@ def _write_title(figure: Figure, history: History, height: float) -> None:
     figure.text(0.012, 1 - 0.63 / height, " · ".join(_facts(history)), fontsize=9.5, color=FAINT_INK)
 
 
-def game_name(env: str) -> str:
-    return env.removesuffix("NoFrameskip-v4")
-
-
 def _facts(history: History) -> list[str]:
     """The configuration and how far the run is, a few words each."""
     options = history.options
@@ -241,21 +245,7 @@ def _number(report: Any, name: str) -> float:
 
 
 def in_words(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
-
-
-def replays_in_words(parameters: str) -> str:
-    """`0.5 queue + 0.5 standard (1,000)`; the parameters themselves where they cannot be read."""
-    try:
-        entries = json.loads(parameters)
-        if len(entries) == 1 and entries[0]["type"] == "queue":
-            return "queue"
-        return " + ".join(_replay_in_words(entry) for entry in entries)
-    except (ValueError, KeyError, TypeError):
-        return parameters
-
-
-def _replay_in_words(entry: dict[str, Any]) -> str:
-    size = "" if entry["type"] == "queue" else f" ({entry['capacity']:,})"
-    return f"{entry['sample_ratio']:g} {entry['type']}{size}"
