@@ -73,7 +73,7 @@ def compare(
     if named:
         lines = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
         figure.legend(
-            list(lines.values()), list(lines), loc="lower left", bbox_to_anchor=(0.62 / figure.get_figwidth(), 0.005), fontsize=9,
+            list(lines.values()), list(lines), loc="lower left", bbox_to_anchor=(0.06, 0.005), fontsize=9,
             frameon=False, labelcolor=INK,
         )  # fmt: skip
     _write(output, as_bytes(figure, output.suffix.removeprefix(".")))
