@@ -151,6 +151,10 @@ def _draw_return(axes: Axes, history: History) -> None:
 
 def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
     dress(axes, panel.title)
+    if panel.logarithmic:
+        axes.set_yscale("log")
+        axes.set_autoscaley_on(False)  # which warns of a single value
+        axes.minorticks_off()
     drawn: list[Curve] = []
     for place, (name, label) in enumerate(panel.lines):
         curve = history.curve(name)
@@ -162,8 +166,9 @@ def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
         draw_line(axes, curve, COLOURS[place], label, means)
         drawn.append(curve)
     if drawn and panel.logarithmic:
-        axes.set_yscale("log")
-        axes.minorticks_off()
+        low, high = min(curve.y.min() for curve in drawn), max(curve.y.max() for curve in drawn)
+        margin = max((high / low) ** 0.06, 1.5)
+        axes.set_ylim(low / margin, high * margin)
     elif drawn:
         no_extremes(axes, [curve.y for curve in drawn])
         if panel.from_zero:
