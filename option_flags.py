@@ -412,6 +412,14 @@ class ReportOptions(Options):
         "auto", one_of("auto", "live", "plain", "off"), "Terminal output; auto is live on a terminal, plain elsewhere."
     )
     console_period: float = option(10.0, above(0), "Seconds between two plain lines.")
+    curves: bool = option(True, ON_OFF, "Draw curves.png, in a process of its own at the lowest priority.")
+    tensorboard: bool = option(False, ON_OFF, "Write event files for TensorBoard, with the run's videos.")
+    wandb: bool = option(False, ON_OFF, "Send the reports to Weights & Biases.")
+    wandb_project: str = option("rl-platform", Rule(str, "be a name", bool), "With wandb: the project they go to.")
+    metrics_port: int = option(0, whole(0, 65535), "Port at which Prometheus reads the newest report; 0 opens none.")
+    metrics_host: str = option(
+        "127.0.0.1", matching(r"[\w.:-]+", "be an address such as 127.0.0.1"), "Address to open that port at."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

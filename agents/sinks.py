@@ -212,6 +212,28 @@ def json_safe(value: JsonValue) -> JsonValue:
     return value
 
 
+def flat_numbers(report: Mapping[str, JsonValue]) -> dict[str, float]:
+    """All finite numbers of a report by names like `time_shares/update` and `replays/0_queue/size`.
+
+    What a list holds is named by its place, and by its own name where it has one.
+    """
+    numbers: dict[str, float] = {}
+
+    def add(name: str, value: JsonValue) -> None:
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                add(f"{name}/{key}" if name else key, item)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            for index, item in enumerate(value):
+                own = item.get("name") if isinstance(item, Mapping) else None
+                add(f"{name}/{index}_{own}" if isinstance(own, str) else f"{name}/{index}", item)
+        elif isinstance(value, int | float) and math.isfinite(value):
+            numbers[name] = float(value)
+
+    add("", report)
+    return numbers
+
+
 def _open_after_whole_lines(path: Path) -> FileIO:
     """Opens `path` for appending, cutting off the torn last line of a killed run.
 

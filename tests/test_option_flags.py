@@ -107,6 +107,12 @@ OTHER_VALUES: dict[str, Any] = {
     "report_period": 500,
     "console": "plain",
     "console_period": 1.5,
+    "curves": False,
+    "tensorboard": True,
+    "wandb": True,
+    "wandb_project": "mine",
+    "metrics_port": 9100,
+    "metrics_host": "0.0.0.0",
 }
 
 DEFAULTS = Config().flags()

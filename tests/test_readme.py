@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agents import curves_sink
 from agents.sinks import read_metrics
 from multi_train import OWN_FLAGS as SWEEP_FLAGS
 from multi_train import SWEEP
@@ -17,7 +18,7 @@ from workers.training import train
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/design.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/design.md", "docs/export.md", "docs/watching.md")
 
 
 def commands(document: str) -> list[str]:
@@ -42,7 +43,7 @@ def test_the_first_command_is_the_defaults() -> None:
 def test_every_flag_that_is_named_exists(document: str) -> None:
     before_coming = (ROOT / document).read_text(encoding="utf-8").split("\n## Coming\n")[0]
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", before_coming))):
-        others = {*SWEEP_FLAGS, "help", "flagfile", "extra-index-url"}
+        others = {*SWEEP_FLAGS, "help", "flagfile", "extra-index-url", "x", "metric", "smooth", "output", "logdir"}
         assert name in {*OPTIONS, *(f"no{option}" for option in OPTIONS), *others}, name
 
 
@@ -63,7 +64,10 @@ def test_every_module_is_in_the_map_and_nothing_else() -> None:
     assert on_the_map == top | {module for module in modules if not module.endswith("__init__.py")}
 
 
-def test_the_tables_name_the_files_and_the_fields_of_a_real_run(tmp_path: Path) -> None:
+def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 60)
     small = {"worker_count": 1, "envs_per_worker": 4, "r_f_steps": 5, "batch_size": 4, "frames_stacked": 1}
     config = Config.from_flags({**small, "environment_max_steps": 100, "results_dir": str(tmp_path), "console": "off"})
     folder = train(config, make_catch)

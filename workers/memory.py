@@ -1,6 +1,7 @@
 """What a run will take of the machine's memory, known before it starts."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -45,11 +46,11 @@ class ReplayMemory:
         size = f"about {_shown(self.in_replays)} compressed" if self.compressed else _shown(self.in_replays)
         return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
 
-    def check(self) -> None:
+    def check(self) -> Self:
         """Refuse what the machine cannot hold."""
         free = usable_memory()
         if self.needed <= PART_OF_FREE * free:
-            return
+            return self
         unrolls = self.in_queues + self.in_others + self.in_passing
         each = f"of {self.nbytes / 1024:,.0f} KiB"
         if self.compressed:

@@ -12,10 +12,10 @@ from agents.checkpoint import FOLDER as CHECKPOINTS
 from agents.checkpoint import Checkpoint, check_resumable
 from agents.console import make_console
 from agents.device import usable_cores
+from agents.extra_sinks import check_sinks, make_sinks
 from agents.gpu import GpuGauge
 from agents.learner import Learner
 from agents.network import flat_weights, make_network, weight_count
-from agents.sinks import EpisodesCsvSink, JsonLinesSink, OutageProofSink, SinkList
 from option_flags import Config
 from replay.mix import BatchMix
 from replay.prepared import PreparedMix
@@ -45,6 +45,7 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
     """
     if parent is not None:
         check_resumable(config, parent)
+    check_sinks(config.report)
     seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
     # The first run of a lineage fixes the seed and the schedule's horizon for all that go on from it.
     schedule_updates = config.optimizer.lr_scheduler_steps or config.planned_updates
@@ -55,16 +56,14 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
     environments = config.workers.envs_per_worker
     spec = describe_unrolls(config, make_environment)
     network = make_network(config.network, spec, machine.precision)
-    memory = plan_memory(config, spec, make_environment, machine.worker_count * slot_count * environments)
-    memory.check()
+    memory = plan_memory(config, spec, make_environment, machine.worker_count * slot_count * environments).check()
     resume = Resume(parent, config, spec, machine.worker_count)
 
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopRequest())
         folder = make_run_folder(config, machine, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
-        sink = OutageProofSink(files, console.message)
+        sink = make_sinks(config, folder, console.message)
         cleanup.callback(sink.close)
         console.start([*header(config, folder, machine, spec, memory), *resume.notes()])
 

@@ -63,6 +63,7 @@ SMALL: dict[str, Any] = {
     "report_period": 100,
     "lr_scheduler_steps": 500,
     "console": "off",
+    "curves": False,
 }
 
 
@@ -242,8 +243,8 @@ def test_interrupted_by_signals_to_all_processes_it_goes_on_exactly(
 
 CATCH: dict[str, Any] = {
     **{"seed": 1, "worker_count": 1, "envs_per_worker": 8, "r_f_steps": 10, "batch_size": 8, "frames_stacked": 1},
-    **{"report_period": 400, "precision": "float32", "console": "off", "replay_parameters": MIXED},
-    **{"lr_scheduler_steps": 500},
+    **{"report_period": 400, "precision": "float32", "console": "off", "curves": False},
+    **{"replay_parameters": MIXED, "lr_scheduler_steps": 500},
 }
 
 

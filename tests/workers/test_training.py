@@ -41,7 +41,8 @@ OF_THE_MACHINE = {
 def catch_config(results: Path, **flags: Any) -> Config:
     small = {"worker_count": 1, "envs_per_worker": 16, "r_f_steps": 10, "batch_size": 16, "frames_stacked": 1}
     learning = {"gamma": 0.9, "precision": "float32", "seed": 1, "environment_max_steps": 30_000, "report_period": 2000}
-    return Config.from_flags({**small, **learning, "results_dir": str(results), "console": "off", **flags})
+    quiet = {"console": "off", "curves": False}
+    return Config.from_flags({**small, **learning, "results_dir": str(results), **quiet, **flags})
 
 
 def reports(folder: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,28 @@
+"""Small commands beside main.py: words and switches, and mistakes that end in one sentence."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from option_flags import UsageError
+
+
+class CommandLine(argparse.ArgumentParser):
+    """argparse, with a mistake as one sentence and without abbreviations."""
+
+    def __init__(self, program: str, description: str) -> None:
+        super().__init__(prog=program, description=description, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; --help tells more.")
+
+
+def run(command: Callable[[Sequence[str]], None]) -> int:
+    """Runs it on this process's arguments; returns the exit code."""
+    try:
+        command(sys.argv[1:])
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0

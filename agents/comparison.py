@@ -1,0 +1,105 @@
+"""Which runs belong together, what tells the others apart, and their curves as one."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agents.history import Curve, History, Series
+from option_flags import OPTIONS, CheckpointOptions, ReportOptions
+
+# What runs of equal configuration may differ in.
+NO_MATTER = {
+    *("op_mode", "load_model_url", "seed", "results_dir"),
+    *(item.name for options in (CheckpointOptions, ReportOptions) for item in fields(options)),
+}
+# The schedule's length follows from these, unless somebody sets it.
+BEHIND_THE_SCHEDULE = {"environment_max_steps", "batch_size", "r_f_steps", "replay_parameters"}
+GRID_POINTS = 400
+
+
+class Group(NamedTuple):
+    """Runs of equal configuration, which differ in their seeds."""
+
+    label: str
+    env: str
+    runs: tuple[History, ...]
+
+
+class Together(NamedTuple):
+    """Several seeds as one: their mean, and the lowest and the highest of them, as far as all of them got."""
+
+    x: Series
+    mean: Series
+    low: Series
+    high: Series
+
+
+def grouped(histories: Sequence[History]) -> list[Group]:
+    """Runs of equal configuration together, in the order in which they are given."""
+    groups: dict[str, list[History]] = {}
+    for history in histories:
+        groups.setdefault(json.dumps(_what_matters(history), sort_keys=True), []).append(history)
+    configurations = [_what_matters(runs[0]) for runs in groups.values()]
+    differing = [
+        name for name in configurations[0] if any(c.get(name) != configurations[0][name] for c in configurations)
+    ]
+    if BEHIND_THE_SCHEDULE.intersection(differing) and "lr_scheduler_steps" in differing:
+        differing.remove("lr_scheduler_steps")
+    names = [name for name in differing if name != "env"]
+    return [
+        Group(_label(configuration, names, len(runs)), str(configuration["env"]), tuple(runs))
+        for configuration, runs in zip(configurations, groups.values(), strict=True)
+    ]
+
+
+def together(curves: Sequence[Curve]) -> Together:
+    """One grid for all, from where the last of them begins to where the first of them ends."""
+    begin, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
+    x = np.linspace(begin, max(begin, end), GRID_POINTS)
+    values = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
+    return Together(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+
+
+def _what_matters(history: History) -> dict[str, Any]:
+    """Older runs know fewer options than there are now: what they lack was at its default."""
+    values = {name: history.options.get(name, item.default) for name, item in OPTIONS.items()}
+    return {name: value for name, value in values.items() if name not in NO_MATTER}
+
+
+def _label(configuration: Mapping[str, Any], names: Sequence[str], seeds: int) -> str:
+    parts = [_in_words(name, configuration[name]) for name in names]
+    if seeds > 1:
+        parts.append(f"{seeds} seeds")
+    return ", ".join(parts)
+
+
+def _in_words(name: str, value: object) -> str:
+    if name == "replay_parameters":
+        return replays_in_words(str(value))
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    return f"{name} {value:g}" if isinstance(value, float) and math.isfinite(value) else f"{name} {value}"
+
+
+def game_name(env: str) -> str:
+    return env.removesuffix("NoFrameskip-v4")
+
+
+def replays_in_words(parameters: str) -> str:
+    """`0.5 queue + 0.5 standard (1,000)`; the parameters themselves where they cannot be read."""
+    try:
+        entries = json.loads(parameters)
+        if len(entries) == 1 and entries[0]["type"] == "queue":
+            return "queue"
+        return " + ".join(_replay_in_words(entry) for entry in entries)
+    except (ValueError, KeyError, TypeError):
+        return parameters
+
+
+def _replay_in_words(entry: Mapping[str, Any]) -> str:
+    size = "" if entry["type"] == "queue" else f" ({entry['capacity']:,})"
+    return f"{entry['sample_ratio']:g} {entry['type']}{size}"

@@ -1,0 +1,71 @@
+"""The network as files for other programs: one step, float32, nothing but tensors in and out."""
+
+import torch
+from torch import nn
+
+from agents.network import ActorCritic
+
+
+class ExportedPolicy(nn.Module):
+    """observations `[N, S*C, H, W]` uint8 → logits `[N, A]`, values `[N]`."""
+
+    inputs: tuple[str, ...] = ("observations",)
+    outputs: tuple[str, ...] = ("logits", "values")
+
+    def __init__(self, network: ActorCritic) -> None:
+        super().__init__()
+        self.torso, self.policy_head, self.value_head = network.torso, network.policy_head, network.value_head
+
+    def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.judge(self.features(observations))
+
+    def features(self, observations: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.torso(observations.float() * (1 / 255))
+        return features
+
+    def judge(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.policy_head(hidden), self.value_head(hidden).squeeze(-1)
+
+
+class ExportedRecurrentPolicy(ExportedPolicy):
+    """Besides: previous_actions `[N]` int64, previous_rewards `[N]`, states `[N, 2, L]` → new_states `[N, 2, L]`.
+
+    At an episode's start the action is -1, and reward and state are 0.
+    """
+
+    inputs = ("observations", "previous_actions", "previous_rewards", "states")
+    outputs = ("logits", "values", "new_states")
+
+    def __init__(self, network: ActorCritic) -> None:
+        super().__init__(network)
+        assert network.lstm is not None
+        self.lstm = network.lstm
+        self.action_count = network.action_count
+
+    def forward(  # type: ignore[override]
+        self,
+        observations: torch.Tensor,
+        previous_actions: torch.Tensor,
+        previous_rewards: torch.Tensor,
+        states: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        actions = torch.arange(self.action_count) == previous_actions.unsqueeze(-1)
+        seen = torch.cat([self.features(observations), actions.float(), previous_rewards.unsqueeze(-1)], dim=-1)
+        hidden, cell = self.remember(seen, states[:, 0], states[:, 1])
+        return *self.judge(hidden), torch.stack([hidden, cell], dim=1)
+
+    def remember(self, seen: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """One step of the LSTM, written out: in `nn.LSTM`, exporters take its loop over the steps with them."""
+        weights, recurrent, bias, recurrent_bias = (
+            self.lstm.get_parameter(f"{kind}_l0") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        gates = nn.functional.linear(seen, weights, bias) + nn.functional.linear(h, recurrent, recurrent_bias)
+        take, keep, content, show = gates.chunk(4, dim=-1)
+        c = torch.sigmoid(keep) * c + torch.sigmoid(take) * torch.tanh(content)
+        return torch.sigmoid(show) * torch.tanh(c), c
+
+
+def exported(network: ActorCritic) -> ExportedPolicy:
+    """The policy of a float32 network, to be looked at only."""
+    policy = ExportedPolicy(network) if network.lstm is None else ExportedRecurrentPolicy(network)
+    return policy.eval().requires_grad_(False)

@@ -1,0 +1,62 @@
+"""Event files for TensorBoard. Imported only where `--tensorboard` asks for it: the package is no dependency."""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboard.compat.proto.summary_pb2 import Summary
+from torch.utils.tensorboard import SummaryWriter
+
+from agents.sinks import Episode, Report, flat_numbers
+from agents.video_gif import gif_of, is_whole
+
+FOLDER = "tensorboard"
+VIDEOS = "videos"
+LAST_VIDEO_SECONDS = 2.0  # that the end of a run waits for a video under way
+
+
+class TensorBoardSink:
+    """All numbers of the reports as scalars, and each new video of the run as an animated picture."""
+
+    def __init__(self, folder: Path, options: Mapping[str, Any]) -> None:
+        self._videos = folder / VIDEOS
+        self._shown: set[Path] = set()
+        self._conversion: threading.Thread | None = None
+        self._writer = SummaryWriter(str(folder / FOLDER))
+        rows = "".join(f"| {name} | {value} |\n" for name, value in options.items())
+        self._writer.add_text("options", f"| option | value |\n|---|---|\n{rows}")
+
+    def write(self, report: Report) -> None:
+        numbers = flat_numbers(report)
+        steps, time = int(numbers["agent_steps"]), numbers.get("time")
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, steps, time)
+        self._writer.flush()
+        self._show_videos(steps)
+
+    def episode(self, row: Episode) -> None:
+        pass
+
+    def close(self) -> None:
+        if self._conversion is not None:
+            self._conversion.join(LAST_VIDEO_SECONDS)
+        self._writer.close()
+
+    def _show_videos(self, steps: int) -> None:
+        """In a thread, and the next ones at the next report: reading a video takes longer than an update."""
+        if self._conversion is not None and self._conversion.is_alive():
+            return
+        new = [path for path in sorted(self._videos.glob("*.mp4")) if path not in self._shown and is_whole(path)]
+        if new:
+            self._shown.update(new)
+            self._conversion = threading.Thread(target=self._add, args=(new, steps), name="videos", daemon=True)
+            self._conversion.start()
+
+    def _add(self, paths: list[Path], steps: int) -> None:
+        for path in paths:
+            picture = gif_of(path)
+            if picture is None:
+                continue
+            value = Summary.Value(tag=f"videos/{path.stem}", image=Summary.Image(encoded_image_string=picture))
+            self._writer._get_file_writer().add_summary(Summary(value=[value]), steps)  # type: ignore[no-untyped-call]

@@ -1,0 +1,66 @@
+"""A short, small animated GIF of a video, which browsers and TensorBoard show as a picture."""
+
+from io import BytesIO
+from pathlib import Path
+
+import cv2
+from PIL import Image
+
+FRAMES_PER_SECOND = 10
+SECONDS = 20.0  # of the video's beginning
+WIDTH = 240  # at most
+COLOURS = 64
+
+
+def is_whole(path: Path) -> bool:
+    """Whether an MP4 file has been written to its end: only then does it hold its index, the box named `moov`."""
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        place = 0
+        while place + 8 <= size:
+            file.seek(place)
+            header = file.read(16)
+            length, name = int.from_bytes(header[:4], "big"), header[4:8]
+            if length == 1:  # too long for four bytes
+                length = int.from_bytes(header[8:16], "big")
+            if name == b"moov":
+                return length >= 8 and place + length <= size
+            if length < 8:
+                return False
+            place += length
+    return False
+
+
+def gif_of(path: Path) -> bytes | None:
+    """The beginning of the video, small and at a low rate; None where it cannot be read."""
+    pictures = _pictures(path)
+    if not pictures:
+        return None
+    buffer = BytesIO()
+    duration = 1000 // FRAMES_PER_SECOND
+    pictures[0].save(buffer, "GIF", save_all=True, append_images=pictures[1:], duration=duration, loop=0)
+    return buffer.getvalue()
+
+
+def _pictures(path: Path) -> list[Image.Image]:
+    video = cv2.VideoCapture(str(path))
+    rate = video.get(cv2.CAP_PROP_FPS) or 60.0
+    step = max(1, round(rate / FRAMES_PER_SECOND))
+    pictures: list[Image.Image] = []
+    number = 0
+    while number < SECONDS * rate and video.grab():
+        if number % step == 0:
+            read, frame = video.retrieve()
+            if not read:
+                break
+            pictures.append(_small(Image.fromarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB))))
+        number += 1
+    video.release()
+    return pictures
+
+
+def _small(picture: Image.Image) -> Image.Image:
+    width, height = picture.size
+    if width > WIDTH:
+        picture = picture.resize((WIDTH, round(height * WIDTH / width)))
+    return picture.quantize(COLOURS)

@@ -1,0 +1,48 @@
+"""Folders of runs as training leaves them, without the training."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from option_flags import Config
+
+
+def write_run(
+    folder: Path,
+    steps: range = range(1000, 21_000, 1000),
+    *,
+    parent: dict[str, Any] | None = None,
+    raised: float = 0.0,
+    more: dict[str, Any] | None = None,
+    **options: Any,
+) -> Path:
+    """A run that reported at `steps` and whose returns rise with them, by `raised` above their number in thousands."""
+    folder.mkdir(parents=True)
+    flags = Config.from_flags({"seed": 1, **options}).flags()
+    (folder / "config.json").write_text(json.dumps({"options": flags, "machine": {}, "parent": parent}))
+    reports = [report(at, at / 1000 + raised) | (more or {}) for at in steps]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
+    games = [f"{at - 7},{at / 1000 + raised},100,0\n" for at in steps]
+    (folder / "episodes.csv").write_text("agent_steps,return,length,worker\n" + "".join(games))
+    return folder
+
+
+def report(at: int, mean: float) -> dict[str, Any]:
+    return {
+        "time": 1.7e9 + at,
+        "seconds": at / 500,
+        "agent_steps": at,
+        "frames": 4 * at,
+        "return_mean_100": mean if at > 1000 else None,
+        "policy_loss": 0.01,
+        "value_loss": 0.5,
+        "policy_cloning_loss": 0.0,
+        "entropy": 1.5,
+        "gradient_norm": 0.3,
+        "kl_fresh": 1e-3,
+        "kl_replayed": None,
+        "policy_lag_mean": 3.5,
+        "policy_lag_max": 5,
+        "steps_per_second": 2000.0,
+        "time_shares": {"wait": 0.1, "update": 0.9},
+    }

@@ -1,0 +1,134 @@
+"""Pictures of one run and of several together: that they are drawn, of what, and what is said where they cannot be."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents import plot
+from agents.comparison import grouped, replays_in_words, together
+from agents.figure import short_count, smoothed
+from agents.history import Curve, read_history
+from agents.run_picture import draw_run
+from option_flags import UsageError
+from tests.agents.some_run import write_run
+
+PNG = b"\x89PNG\r\n\x1a\n"
+MIXED = json.dumps(
+    [
+        {"type": "queue", "capacity": 1, "sample_ratio": 0.5},
+        {"type": "standard", "capacity": 1000, "sample_ratio": 0.5},
+    ]
+)
+
+
+# --- One run ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_drawn_with_whatever_it_has(tmp_path: Path) -> None:
+    ages = {"replays": [{"name": "queue", "age_mean": 1.0}, {"name": "elite", "age_mean": 50.0}]}
+    full = write_run(tmp_path / "full", more={**ages, "kl_replayed": 0.1, "evaluation_return_mean": 5.0})
+    single = write_run(tmp_path / "single", range(1000, 2000, 1000))
+    bare = write_run(tmp_path / "bare", range(0))
+    for folder in (full, single, bare):
+        picture = draw_run(read_history(folder))
+        assert picture.startswith(PNG) and len(picture) > 5000
+
+
+# --- Runs together ----------------------------------------------------------------------------------------------------
+
+
+def test_runs_that_differ_in_their_seeds_only_belong_together(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", results_dir="here")
+    b = write_run(tmp_path / "b", seed=2, report_period=5)
+    c = write_run(tmp_path / "c", lr=1e-3, use_lstm=True)
+    (only,) = grouped([read_history(folder) for folder in (a, b)])
+    assert only.label == "2 seeds" and len(only.runs) == 2
+    labels = [group.label for group in grouped([read_history(folder) for folder in (a, c, b)])]
+    assert labels == ["no use_lstm, lr 0.0007, 2 seeds", "use_lstm, lr 0.001"]
+
+
+def test_replays_and_what_follows_from_them_read_well(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", lr_scheduler_steps=100)
+    b = write_run(tmp_path / "b", lr_scheduler_steps=200, replay_parameters=MIXED)
+    groups = grouped([read_history(folder) for folder in (a, b)])
+    assert [group.label for group in groups] == ["queue", "0.5 queue + 0.5 standard (1,000)"]
+    assert replays_in_words("{") == "{"
+
+
+def test_options_that_an_older_run_did_not_know_are_at_their_defaults(tmp_path: Path) -> None:
+    old, new = write_run(tmp_path / "old"), write_run(tmp_path / "new")
+    config = json.loads((old / "config.json").read_text())
+    del config["options"]["trace_lambda"]
+    (old / "config.json").write_text(json.dumps(config))
+    assert len(grouped([read_history(old), read_history(new)])) == 1
+
+
+def test_seeds_together_reach_as_far_as_the_shortest() -> None:
+    long = Curve(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 20.0]))
+    short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))
+    band = together([long, short])
+    assert (band.x[0], band.x[-1]) == (5, 15)
+    np.testing.assert_allclose(band.mean, band.x + 1)
+    np.testing.assert_allclose(band.low, band.x)
+    np.testing.assert_allclose(band.high, band.x + 2)
+
+
+def test_smoothing_is_the_mean_of_the_last_values() -> None:
+    values = np.array([4.0, 2.0, 0.0, 10.0])
+    assert smoothed(values, 2).tolist() == [4, 3, 1, 5]
+    assert smoothed(values, 1).tolist() == values.tolist()
+
+
+def test_counts_are_short() -> None:
+    assert [short_count(n) for n in (0, 950, 1_250_000, 24e6, -1500)] == ["0", "950", "1.25M", "24M", "−1.5k"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "begins"),
+    [
+        ([], PNG),
+        (["--x=hours", "--smooth=3", "--output=many.svg"], b"<?xml"),
+        (["--x", "frames", "--metric=time_shares/update", "--output=shares.pdf"], b"%PDF"),
+    ],
+)
+def test_the_command_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str], begins: bytes
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", seed=2, raised=3, steps=range(1000, 15_000, 700))
+    write_run(tmp_path / "c", use_lstm=True)
+    write_run(tmp_path / "d", env="BreakoutNoFrameskip-v4")
+    plot.main(["a", "b", "c", "d", *flags])
+    said = capsys.readouterr().out
+    output = Path(said.split(":")[0])
+    assert said == f"{output}: 4 runs of 3 configurations\n"
+    assert output.read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nothing"], "nothing is no folder of a run"),
+        (["a", "empty"], "empty has no metrics yet"),
+        (["a", "--metric=entrpy"], "did you mean entropy?"),
+        (["a", "--metric=QQ"], "a field of metrics.jsonl"),
+        (["a", "--x=days"], "--x"),
+        (["a", "--smooth=0"], "--smooth"),
+        (["a", "--output=a.bmp"], "--output"),
+        (["a", "--output=no/where/a.png"], "--output"),
+        ([], "RUN"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "empty", range(0))
+    with pytest.raises(UsageError) as caught:
+        plot.main(words)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+    assert not list(tmp_path.glob("*.png"))
