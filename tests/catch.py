@@ -26,12 +26,13 @@ class Catch(gymnasium.Env[Picture, int]):
     def __init__(self, seed: int) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 255, (CELLS * CELL, CELLS * CELL), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(3)  # type: ignore[assignment]
-        self._rng = np.random.default_rng(seed)
+        super().reset(seed=seed)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Picture, dict[str, Any]]:
-        self._row, self._column = 0, int(self._rng.integers(CELLS))
+        super().reset(seed=seed)
+        self._row, self._column = 0, int(self.np_random.integers(CELLS))
         self._paddle = CELLS // 2
         return self._picture(), {}
 
@@ -43,12 +44,12 @@ class Catch(gymnasium.Env[Picture, int]):
         return self._picture(), reward, landed, False, {}
 
     def snapshot(self) -> dict[str, Any]:
-        rng = json.dumps(self._rng.bit_generator.state)
+        rng = json.dumps(self.np_random.bit_generator.state)
         return {"row": self._row, "column": self._column, "paddle": self._paddle, "rng": rng}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._row, self._column, self._paddle = state["row"], state["column"], state["paddle"]
-        self._rng.bit_generator.state = json.loads(state["rng"])
+        self.np_random.bit_generator.state = json.loads(state["rng"])
 
     def _picture(self) -> Picture:
         board = np.zeros((CELLS, CELLS), np.uint8)
