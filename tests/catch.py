@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from option_flags import EnvironmentOptions
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
+from wrappers.spectator import Spectator, Watch
 
 CELLS = 6  # the board's width and height
 CELL = 6  # pixels
@@ -43,6 +44,9 @@ class Catch(gymnasium.Env[Picture, int]):
         reward = (1.0 if self._column == self._paddle else -1.0) if landed else 0.0
         return self._picture(), reward, landed, False, {}
 
+    def render(self) -> Picture:
+        return self._picture()[..., None].repeat(3, -1)
+
     def snapshot(self) -> dict[str, Any]:
         rng = json.dumps(self.np_random.bit_generator.state)
         return {"row": self._row, "column": self._column, "paddle": self._paddle, "rng": rng}
@@ -58,5 +62,8 @@ class Catch(gymnasium.Env[Picture, int]):
         return board.repeat(CELL, 0).repeat(CELL, 1)
 
 
-def make_catch(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, Any]:
-    return FrameStack(ScoreKeeper(Catch(seed)), options.frames_stacked)
+def make_catch(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+    game: gymnasium.Env[Picture, int] = Catch(seed)
+    if watch is not None:
+        game = Spectator(game, watch)
+    return FrameStack(ScoreKeeper(game), options.frames_stacked)

@@ -12,7 +12,7 @@ from typing import Any
 from workers.games import SEATS, GameResult
 from workers.messages import WorkerError, WorkersFailedError, receive_result, send_game
 from workers.player import Player
-from workers.process_entry import start_process
+from workers.process_entry import end_process, start_process
 
 DEATHS_IN_A_ROW = 5  # without a game coming to its end in between
 
@@ -74,7 +74,7 @@ class Players:
         for place in self._places:
             place.process.kill()
         for place in self._places:
-            _reap(place)
+            end_process(place.process, place.connection)
         self._places.clear()
 
     def _start(self) -> _Place:
@@ -108,7 +108,7 @@ class Players:
 
     def _replace(self, place: _Place) -> None:
         self._places.remove(place)
-        exit_code = _reap(place)
+        exit_code = end_process(place.process, place.connection)
         self._deaths += 1
         if self._deaths >= DEATHS_IN_A_ROW:
             raise WorkersFailedError(
@@ -119,12 +119,3 @@ class Players:
             successor = self._start()
             for _ in range(max(1, len(place.games))):
                 self._deal(successor)
-
-
-def _reap(place: _Place) -> int | None:
-    place.connection.close()
-    place.process.kill()
-    place.process.join()
-    exit_code = place.process.exitcode
-    place.process.close()
-    return exit_code

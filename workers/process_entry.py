@@ -48,6 +48,16 @@ def start_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
     return process, connection
 
 
+def end_process(process: BaseProcess, connection: Connection) -> int | None:
+    """Kill the process if it lives, and return its exit code."""
+    connection.close()
+    process.kill()
+    process.join()
+    exit_code = process.exitcode
+    process.close()
+    return exit_code
+
+
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """A child started here never sees what a terminal or a scheduler sends to all processes of a run, not even while it
