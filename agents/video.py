@@ -1,7 +1,7 @@
 """A game as people watch it: the picture in its true proportions, beside it what is known of the game; and its film.
 
 H.264 by way of PyAV, because every browser and player shows it. Of the encoders in OpenCV's own package, which is here
-anyway, MPEG-4 is shown by no browser, and VP9 takes eight times as long.
+anyway, MPEG-4 is shown by no browser, and VP9 takes many times as long.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ WIDTH = GAME_WIDTH + PANEL_WIDTH
 
 BACKGROUND, LABEL, VALUE = (24, 26, 30), (140, 146, 156), (236, 238, 242)
 FONT = cv2.FONT_HERSHEY_SIMPLEX
-MARGIN, ROW_HEIGHT = 20, 62
+MARGIN, FIRST_ROW, ROW_HEIGHT = 20, 100, 62
 
 
 class Scene:
@@ -31,30 +31,32 @@ class Scene:
 
     def __init__(self, heading: str, subheading: str) -> None:
         self._canvas: Picture = np.full((HEIGHT, WIDTH, 3), BACKGROUND, np.uint8)
-        self._empty_panel = self._canvas[:, GAME_WIDTH:]
-        self._write(self._empty_panel, heading, 42, 0.75, VALUE)
-        self._write(self._empty_panel, subheading, 68, 0.48, LABEL)
-        self._empty_panel = self._empty_panel.copy()
+        self._write(heading, 42, 0.75, VALUE)
+        self._write(subheading, 68, 0.48, LABEL)
         self._rows: dict[str, str] = {}
 
     def draw(self, screen: Picture, rows: Mapping[str, str]) -> Picture:
         """The whole picture `[HEIGHT, WIDTH, 3]`, good until the next one is drawn."""
-        # First by whole factors, then down to size: all lines of the screen come out equally thick and sharp.
-        enlarged = np.repeat(np.repeat(screen, 3, axis=0), GAME_WIDTH // screen.shape[1], axis=1)
-        self._canvas[:, :GAME_WIDTH] = cv2.resize(enlarged, (GAME_WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
-        if rows != self._rows:
-            self._rows = dict(rows)
-            self._canvas[:, GAME_WIDTH:] = self._empty_panel
-            for row, (label, value) in enumerate(rows.items()):
-                top = 118 + row * ROW_HEIGHT
-                self._write(self._canvas[:, GAME_WIDTH:], label, top, 0.48, LABEL)
-                self._write(self._canvas[:, GAME_WIDTH:], value, top + 28, 0.8, VALUE)
+        # Heights first by a whole factor, then down to size: all lines come out equally thick and sharp.
+        tall = cv2.resize(screen, (screen.shape[1], 3 * screen.shape[0]), interpolation=cv2.INTER_NEAREST)
+        right_height = cv2.resize(tall, (screen.shape[1], HEIGHT), interpolation=cv2.INTER_AREA)
+        self._canvas[:, :GAME_WIDTH] = cv2.resize(right_height, (GAME_WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
+        for row, (label, value) in enumerate(rows.items()):
+            if self._rows.get(label) != value:
+                self._rows[label] = value
+                self._draw_row(FIRST_ROW + row * ROW_HEIGHT, label, value)
         return self._canvas
 
-    def _write(self, panel: Picture, text: str, y: int, size: float, colour: tuple[int, int, int]) -> None:
+    def _draw_row(self, top: int, label: str, value: str) -> None:
+        self._canvas[top : top + ROW_HEIGHT, GAME_WIDTH:] = BACKGROUND
+        self._write(label, top + 18, 0.48, LABEL)
+        self._write(value, top + 46, 0.8, VALUE)
+
+    def _write(self, text: str, y: int, size: float, colour: tuple[int, int, int]) -> None:
+        """In one line, smaller where it would be too long."""
         width = cv2.getTextSize(text, FONT, size, 1)[0][0]
         size *= min(1.0, (PANEL_WIDTH - 2 * MARGIN) / max(1, width))
-        cv2.putText(panel, text, (MARGIN, y), FONT, size, colour, 1, cv2.LINE_AA)
+        cv2.putText(self._canvas, text, (GAME_WIDTH + MARGIN, y), FONT, size, colour, 1, cv2.LINE_AA)
 
 
 class Film:
@@ -63,7 +65,7 @@ class Film:
     def __init__(self, file: BinaryIO) -> None:
         self._container = av.open(file, "w", format="mp4", options={"movflags": "faststart"})
         self._stream = self._container.add_stream(
-            "libx264", rate=Fraction(FRAMES_PER_SECOND), options={"preset": "veryfast", "crf": "18"}
+            "libx264", rate=Fraction(FRAMES_PER_SECOND), options={"preset": "superfast", "crf": "18"}
         )
         self._stream.width, self._stream.height = WIDTH, HEIGHT
         self._stream.pix_fmt = "yuv420p"  # the one that browsers show

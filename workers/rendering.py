@@ -53,7 +53,9 @@ def show_games(
     with ExitStack() as cleanup:
         cleanup.callback(remove_abandoned, folder)
         for name, showing in showings.items():
-            path = folder / f"{result_path.stem}_{name}_game{showing.result.game}_return{showing.result.return_:g}.mp4"
+            path = (
+                folder / f"{result_path.stem}_{name}_game{showing.result.game}_return{showing.result.return_:.0f}.mp4"
+            )
             process, connection = start_process(Recorder(showing=showing, path=path), f"recorder-{name}")
             cleanup.callback(end_process, process, connection)
             films[connection] = path

@@ -48,7 +48,7 @@ class Showing:
         def watch(screen: Picture, score: float) -> None:
             nonlocal frames
             minutes, seconds = divmod(frames // FRAMES_PER_SECOND, 60)
-            rows = {"score": f"{score:,g}", "action": action, "value": value, "step": f"{steps:,}"}
+            rows = {"score": f"{score:,.0f}", "action": action, "value": value, "step": f"{steps:,}"}
             show(scene.draw(screen, {**rows, "time": f"{minutes}:{seconds:02}"}))
             frames += 1
 

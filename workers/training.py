@@ -16,6 +16,7 @@ from agents.network import flat_weights, make_network, weight_count
 from agents.sinks import EpisodesCsvSink, JsonLinesSink, OutageProofSink, SinkList
 from option_flags import Config
 from replay.mix import BatchMix, make_replays
+from workers.evaluator import Evaluator, make_evaluator
 from workers.pool import WorkerPool
 from workers.preparation import check_memory, describe_unrolls, header, make_run_folder, prepare_machine, summary
 from workers.progress import Progress
@@ -98,9 +99,25 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         saver = Saver(
             folder / CHECKPOINTS, config, spec, resume.count, learner, mix, progress, pool, stop, console.message
         )
+        evaluator = make_evaluator(
+            config,
+            make_environment,
+            spec,
+            machine.precision,
+            learner,
+            progress,
+            saver,
+            stop,
+            folder,
+            console.message,
+        )
         try:
-            training_loop(pool, mix, learner, weights, progress, reporter, saver, stop, config.run.reproducible)
+            training_loop(
+                pool, mix, learner, weights, progress, reporter, saver, evaluator, stop, config.run.reproducible
+            )
+            evaluator.finish()
         finally:
+            evaluator.close()
             saver.save(with_replays=config.saves_replays)
             # A reproducible run that goes on later reports the stretch under way then, as if it had never been cut.
             if not (config.run.reproducible and progress.unrolls_left):
@@ -118,6 +135,7 @@ def training_loop(
     progress: Progress,
     reporter: Reporter,
     saver: Saver,
+    evaluator: Evaluator,
     stop: StopRequest,
     lockstep: bool,
 ) -> None:
@@ -143,5 +161,6 @@ def training_loop(
             reporter.updated(batch, learned)
         with progress.stage("save"):
             saver.tick()
+            evaluator.tick()
         with progress.stage("report"):
             reporter.tick()
