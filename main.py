@@ -23,21 +23,27 @@ from workers.messages import WorkersFailedError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Flags → configuration → training; returns the exit code."""
+    """Flags → configuration → training or a test; returns the exit code."""
     try:
         given = given_flags(arguments)
-        config = None if given.get("op_mode") == "train_w_load" and given.get("load_model_url") else parse(arguments)
+        mode = given.get("op_mode")
+        config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else parse(arguments)
         # Loaded only now: a mistyped flag is answered at once, and workers, which import this file, are light.
         from agents.checkpoint import find_checkpoint
+        from workers.testing import test
         from workers.training import train
         from wrappers.atari import check_atari, make_atari
 
         parent = None
         if config is None:
             parent = find_checkpoint(str(given["load_model_url"]))
-            config = parse(arguments, parent.options)
+            config = parse(arguments, parent.played_options if mode == "test" else parent.options)
         check_atari(config.environment)
-        train(config, make_atari, parent)
+        if mode == "test":
+            assert parent is not None
+            test(config, make_atari, parent)
+        else:
+            train(config, make_atari, parent)
     except HelpRequested:
         print(help_text())
     except UsageError as error:

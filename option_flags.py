@@ -136,12 +136,12 @@ class RunOptions(Options):
     topic = "Run"
 
     op_mode: str = option(
-        "train", one_of("train", "train_w_load", not_yet=("test",)), "Begin a new run, or go on with an older one."
+        "train", one_of("train", "train_w_load", "test"), "Begin a new run, go on with an older one, or score an agent."
     )
     load_model_url: str | None = option(
         None,
         Rule(str, "be a path", bool, optional=True),
-        "With train_w_load: the run folder, checkpoint folder or checkpoint to go on from.",
+        "The run folder, checkpoint folder or checkpoint to go on from with train_w_load, or to play with in a test.",
     )
     environment_max_steps: int = option(6_000_000, whole(1), "Agent steps of all environments together, over the run.")
     seed: int | None = option(None, whole(0, 2**31 - 1, optional=True), "Start of all random streams; unset draws one.")
@@ -164,8 +164,10 @@ class RunOptions(Options):
             raise UsageError(
                 "--op_mode=train_w_load needs --load_model_url, the run folder or checkpoint to go on from."
             )
+        if self.op_mode == "test" and not self.load_model_url:
+            raise UsageError("--op_mode=test needs --load_model_url, the run folder or checkpoint to play with.")
         if self.op_mode == "train" and self.load_model_url:
-            raise UsageError("--load_model_url needs --op_mode=train_w_load; --op_mode=train begins a new run.")
+            raise UsageError("--load_model_url needs --op_mode=train_w_load or test; --op_mode=train begins a new run.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +187,9 @@ class EnvironmentOptions(Options):
     )
     noop_threshold: int = option(30, whole(0), "Most no-op frames at the start of a game; 0 starts without any.")
     episodic_life: bool = option(True, ON_OFF, "Let a lost life end an episode for the learner.")
+    fire_on_life_loss: bool = option(
+        False, ON_OFF, "Without episodic_life: press FIRE after a lost life where a game waits for it; tests always do."
+    )
     reward_clipping_method: str = option(
         "abs_one_sign",
         one_of("abs_one_sign", "abs_one_clamp", "soft_asymmetric", "none"),
@@ -423,6 +428,24 @@ class ReportOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TestOptions(Options):
+    topic = "Tests and evaluation"
+    __test__ = False  # or pytest takes it for a collection of tests
+
+    test_episode_count: int = option(100, whole(1), "Games of a test.")
+    test_policy: str = option(
+        "sampled", one_of("sampled", "greedy"), "How a test acts: as in training, or always the likeliest action."
+    )
+    render: bool = option(
+        False,
+        ON_OFF,
+        "Videos of a test's best, median and worst of the first games; a window where there is a display.",
+    )
+    eval_period: int = option(0, whole(0), "Agent steps between two evaluations during training; 0 is none.")
+    eval_episode_count: int = option(10, whole(1), "Games of one evaluation.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything that a run is told, topic by topic."""
 
@@ -435,6 +458,7 @@ class Config:
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
     report: ReportOptions = field(default_factory=ReportOptions)
+    test: TestOptions = field(default_factory=TestOptions)
 
     def __post_init__(self) -> None:
         kinds = [replay.dist_function for replay in self.replay.replays if replay.type in ("attentive", "elite")]
@@ -587,7 +611,7 @@ REPLACED_FLAGS = {
     "undefok": "unknown flags are always refused",
 }
 NOT_YET_FLAGS = {
-    *("test_episode_count", "render", "avg_buff_size"),
+    "avg_buff_size",
 }
 HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
 SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -726,6 +750,7 @@ def help_text() -> str:
         "  python main.py --env=BreakoutNoFrameskip-v4 --seed=1    another game, a fixed seed",
         "  python main.py --flagfile=my.flags --lr=3e-4            flags from a file; the command line wins",
         "  python main.py --op_mode=train_w_load --load_model_url=results/<run>        go on with a run",
+        "  python main.py --op_mode=test --load_model_url=results/<run> --render       score an agent, with videos",
         "",
         "Switches are written --name or --noname. A dash in a name counts as an underscore.",
     ]

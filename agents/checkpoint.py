@@ -5,7 +5,7 @@ import pickle
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from agents.run_folder import CHECKPOINTS, remove_abandoned, write_atomically
-from option_flags import Config, UsageError
+from option_flags import Config, EnvironmentOptions, NetworkOptions, UsageError
 
 FORMAT_VERSION = 2
 FOLDER = CHECKPOINTS
 BEST = "best.pt"
+BEST_EVAL = "best_eval.pt"
 
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
@@ -39,6 +40,17 @@ class Checkpoint:
     def options(self) -> dict[str, Any]:
         """The flags that a resumed run starts from."""
         return {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
+
+    @property
+    def played_options(self) -> dict[str, Any]:
+        """The flags that a test starts from: what the policy is and what it sees, and not how long a game may be."""
+        taken = {item.name for topic in (EnvironmentOptions, NetworkOptions) for item in fields(topic)}
+        return {name: value for name, value in self.options.items() if name in taken - {"max_game_frames"}}
+
+    @property
+    def run_folder(self) -> Path:
+        """The folder of the run that wrote it; for a checkpoint outside of any, the folder that it is in."""
+        return self.path.parent.parent if self.path.parent.name == FOLDER else self.path.parent
 
     @property
     def agent_steps(self) -> int:
@@ -122,15 +134,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, content)
 
 
-def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
-    """Refuse flags that the checkpoint's weights were not made for, and a run that is over already."""
+def check_playable(config: Config, checkpoint: Checkpoint) -> None:
+    """Refuse flags that the checkpoint's weights were not made for."""
     wanted, saved = config.flags(), checkpoint.options
     for name in FIXED_FLAGS:
         if wanted[name] != saved[name]:
+            instead = "" if config.run.op_mode == "test" else ", or begin a new run with --op_mode=train"
             raise UsageError(
-                f"--{name}={wanted[name]} cannot go on from a checkpoint of {saved[name]}; "
-                "leave it out, or begin a new run with --op_mode=train."
+                f"--{name}={wanted[name]} cannot go on from a checkpoint of {saved[name]}; leave it out{instead}."
             )
+
+
+def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
+    """Refuse flags that the checkpoint's weights were not made for, and a run that is over already."""
+    check_playable(config, checkpoint)
     if checkpoint.agent_steps >= config.run.environment_max_steps:
         raise UsageError(
             f"--environment_max_steps={config.run.environment_max_steps} is reached already: the checkpoint has "

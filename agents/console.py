@@ -1,17 +1,34 @@
-"""What a user sees while training runs: a block of lines redrawn in place, or one plain line each period."""
+"""What a user sees while training or a test runs: a block of lines redrawn in place, or one plain line each period."""
 
 import contextlib
 import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from typing import Protocol, TextIO
 
-from agents.status import Span, Status, live_block, plain_line
+from agents.status import Span
 
 LIVE_PERIOD = 0.25
 
 ASCII_GLYPHS = str.maketrans({"━": "#", "─": ".", "—": "-", "…": "."})
+
+
+class Display(Protocol):
+    """What a console can show."""
+
+    @property
+    def starting(self) -> bool:
+        """Whether nothing has come from the workers yet."""
+
+    @property
+    def worker_count(self) -> int: ...
+
+    def block(self, width: int) -> list[list[Span]]:
+        """The lines of the live display."""
+
+    def line(self) -> str:
+        """The same in one line."""
 
 
 class Console:
@@ -24,7 +41,7 @@ class Console:
         """Whether `show` would draw now; a caller can ask before it gathers a status."""
         return False
 
-    def show(self, status: Status, now: float) -> None:
+    def show(self, status: Display, now: float) -> None:
         """Takes the newest status and draws it if it is time to; `now` is any clock of seconds that only rises."""
 
     def message(self, text: str) -> None:
@@ -56,7 +73,7 @@ class PlainConsole(Console):
     def __init__(self, stream: TextIO, period: float) -> None:
         self._output = _Output(stream)
         self._timer = _Timer(period)
-        self._unshown: Status | None = None
+        self._unshown: Display | None = None
         self._start_announced = False
 
     def start(self, header: Sequence[str]) -> None:
@@ -65,7 +82,7 @@ class PlainConsole(Console):
     def due(self, now: float) -> bool:
         return self._timer.due(now)
 
-    def show(self, status: Status, now: float) -> None:
+    def show(self, status: Display, now: float) -> None:
         if status.starting:
             if not self._start_announced:
                 self._start_announced = True
@@ -73,7 +90,7 @@ class PlainConsole(Console):
         elif self._timer.due(now):
             self._timer.restart(now)
             self._unshown = None
-            self._output.write(plain_line(status) + "\n")
+            self._output.write(status.line() + "\n")
         else:
             self._unshown = status
 
@@ -81,7 +98,7 @@ class PlainConsole(Console):
         self._output.write(_lines([text]))
 
     def close(self, final_lines: Sequence[str]) -> None:
-        last = [plain_line(self._unshown)] if self._unshown else []
+        last = [self._unshown.line()] if self._unshown else []
         self._unshown = None
         self._output.write(_lines([*last, *final_lines]))
 
@@ -100,7 +117,7 @@ class LiveConsole(Console):
         self._colour = colour
         self._terminal_size = terminal_size
         self._timer = _Timer(LIVE_PERIOD)
-        self._status: Status | None = None
+        self._status: Display | None = None
         self._drawn_widths: list[int] = []  # of the lines of the block now on the screen
 
     def start(self, header: Sequence[str]) -> None:
@@ -109,7 +126,7 @@ class LiveConsole(Console):
     def due(self, now: float) -> bool:
         return self._timer.due(now)
 
-    def show(self, status: Status, now: float) -> None:
+    def show(self, status: Display, now: float) -> None:
         self._status = status
         if self._timer.due(now):
             self._timer.restart(now)
@@ -138,7 +155,7 @@ class LiveConsole(Console):
         # The last column stays free, since terminals differ in where the cursor goes from there, and so does
         # the last row, where the cursor rests: a block that scrolled could not be reached again.
         room = max(1, width - 1)
-        lines = live_block(self._status, room)[: max(1, height - 1)] if self._status else []
+        lines = self._status.block(room)[: max(1, height - 1)] if self._status else []
         text += "".join(_paint(line, room, self._colour) + "\x1b[K\n" for line in lines) + "\x1b[J"
         self._drawn_widths = [min(room, sum(len(span.text) for span in line)) for line in lines]
         self._output.write(text)

@@ -32,3 +32,8 @@ def sample(logits: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     cumulative = softmax(logits.double(), dim=-1).cumsum(-1)
     # The last step is left out: rounding may keep the sum a hair below a uniform number.
     return (uniforms.double().unsqueeze(-1) >= cumulative[..., :-1]).sum(-1)
+
+
+def most_likely(logits: torch.Tensor) -> torch.Tensor:
+    """The action of the highest probability, of equal ones the first: `[..., A]` → int64 `[...]`."""
+    return logits.argmax(-1)

@@ -78,6 +78,12 @@ class Status:
         """How far the replay that learning waits for longest has come."""
         return min((min(1.0, replay.fill / replay.needed) for replay in self.replays if replay.needed), default=1.0)
 
+    def block(self, width: int) -> "list[list[Span]]":
+        return live_block(self, width)
+
+    def line(self) -> str:
+        return plain_line(self)
+
 
 class Span(NamedTuple):
     """Some text of one line in one style."""
@@ -97,12 +103,12 @@ class Cell(NamedTuple):
 def live_block(status: Status, width: int) -> list[list[Span]]:
     """The lines of the live display: a progress bar, then rows of cells in columns, wrapped to `width`."""
     blank: list[Span] = []  # sets the block off from what was printed above it
-    lines = [blank, _progress(status, min(width, BLOCK_WIDTH))]
+    lines = [blank, progress_bar(status.done, min(width, BLOCK_WIDTH))]
     if status.starting:
         running = f"{status.workers_alive} of {status.worker_count} running"
         return [*lines, [Span("starting workers…"), Span(f" {running}", DIM)]]
     for label, cells in _rows(status):
-        lines += _wrapped(label, cells, width)
+        lines += wrapped(label, cells, width)
     return lines
 
 
@@ -168,9 +174,10 @@ def duration(seconds: float | None) -> str:
     return f"{hour}h{minute:02}m" if hours else f"{minute}m{second:02}s"
 
 
-def _progress(status: Status, width: int) -> list[Span]:
-    percent = f" {status.done:6.1%}"
-    full, rest = _bar(status.done, max(0, width - len(percent)))
+def progress_bar(done: float, width: int) -> list[Span]:
+    """A bar and the percentage behind it."""
+    percent = f" {done:6.1%}"
+    full, rest = _bar(done, max(0, width - len(percent)))
     return [Span(full, ACCENT), Span(rest, DIM), Span(percent)]
 
 
@@ -242,7 +249,7 @@ def _load_cells(status: Status) -> list[Cell]:
     return cells
 
 
-def _wrapped(label: str, cells: Sequence[Cell], width: int) -> list[list[Span]]:
+def wrapped(label: str, cells: Sequence[Cell], width: int) -> list[list[Span]]:
     """The row `label` as lines of as many whole cells as fit `width`, one at least."""
     label_width = LABEL_WIDTH if width >= BLOCK_WIDTH else NARROW_LABEL_WIDTH
     lines: list[list[Span]] = []

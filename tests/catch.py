@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from option_flags import EnvironmentOptions
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
+from wrappers.spectator import Spectator, Watch
 
 CELLS = 6  # the board's width and height
 CELL = 6  # pixels
@@ -26,12 +27,13 @@ class Catch(gymnasium.Env[Picture, int]):
     def __init__(self, seed: int) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 255, (CELLS * CELL, CELLS * CELL), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(3)  # type: ignore[assignment]
-        self._rng = np.random.default_rng(seed)
+        super().reset(seed=seed)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Picture, dict[str, Any]]:
-        self._row, self._column = 0, int(self._rng.integers(CELLS))
+        super().reset(seed=seed)
+        self._row, self._column = 0, int(self.np_random.integers(CELLS))
         self._paddle = CELLS // 2
         return self._picture(), {}
 
@@ -42,13 +44,16 @@ class Catch(gymnasium.Env[Picture, int]):
         reward = (1.0 if self._column == self._paddle else -1.0) if landed else 0.0
         return self._picture(), reward, landed, False, {}
 
+    def render(self) -> Picture:
+        return self._picture()[..., None].repeat(3, -1)
+
     def snapshot(self) -> dict[str, Any]:
-        rng = json.dumps(self._rng.bit_generator.state)
+        rng = json.dumps(self.np_random.bit_generator.state)
         return {"row": self._row, "column": self._column, "paddle": self._paddle, "rng": rng}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._row, self._column, self._paddle = state["row"], state["column"], state["paddle"]
-        self._rng.bit_generator.state = json.loads(state["rng"])
+        self.np_random.bit_generator.state = json.loads(state["rng"])
 
     def _picture(self) -> Picture:
         board = np.zeros((CELLS, CELLS), np.uint8)
@@ -57,5 +62,8 @@ class Catch(gymnasium.Env[Picture, int]):
         return board.repeat(CELL, 0).repeat(CELL, 1)
 
 
-def make_catch(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, Any]:
-    return FrameStack(ScoreKeeper(Catch(seed)), options.frames_stacked)
+def make_catch(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+    game: gymnasium.Env[Picture, int] = Catch(seed)
+    if watch is not None:
+        game = Spectator(game, watch)
+    return FrameStack(ScoreKeeper(game), options.frames_stacked)

@@ -48,6 +48,7 @@ OTHER_VALUES: dict[str, Any] = {
     "frame_scale_resolution": "96,72",
     "noop_threshold": 0,
     "episodic_life": False,
+    "fire_on_life_loss": True,
     "reward_clipping_method": "soft_asymmetric",
     "repeat_action_probability": 0.25,
     "max_game_frames": 5000,
@@ -113,6 +114,11 @@ OTHER_VALUES: dict[str, Any] = {
     "wandb_project": "mine",
     "metrics_port": 9100,
     "metrics_host": "0.0.0.0",
+    "test_episode_count": 17,
+    "test_policy": "greedy",
+    "render": True,
+    "eval_period": 9000,
+    "eval_episode_count": 3,
 }
 
 DEFAULTS = Config().flags()
@@ -334,14 +340,9 @@ def test_rho_const_may_not_be_below_c_const() -> None:
     assert LossOptions(rho_const=1.5, c_const=1.5).c_const == 1.5
 
 
-def test_modes_that_are_still_to_come() -> None:
-    assert sentence_of("--op_mode=test") == (
-        "--op_mode: test is not available yet in this version; available are train, train_w_load."
-    )
-
-
 def test_going_on_and_what_to_go_on_from_belong_together() -> None:
     assert "--load_model_url" in sentence_of("--op_mode=train_w_load")
+    assert "--load_model_url" in sentence_of("--op_mode=test")
     assert "--op_mode=train_w_load" in sentence_of("--load_model_url=results/run")
 
 
@@ -709,7 +710,7 @@ def test_what_is_no_whole_number_of_at_least_one(text: str) -> None:
         (["--flag-file=x"], "--flag_file is no known flag; did you mean --flagfile?"),
         (["--zzzzzz=2", "stray"], "--zzzzzz is no known flag."),
         (["--nolr"], "--nolr is no known flag; did you mean --lr?"),
-        (["--render", "True"], "--render is not available yet in this version."),
+        (["--render", "True"], "--render True must be one word; write --render=True."),
         (["--flagfile=a", "--flagfile=b"], "--flagfile is given twice; give it once."),
         (
             ["--multiprocessing_backend=spawn"],

@@ -32,7 +32,7 @@ def test_the_commands_are_understood(document: str, least: int) -> None:
     found = commands(document)
     assert len(found) >= least
     for command in found:
-        assert parse(shlex.split(command)).run.op_mode in {"train", "train_w_load"}
+        assert parse(shlex.split(command)).run.op_mode in {"train", "train_w_load", "test"}
 
 
 def test_the_first_command_is_the_defaults() -> None:

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _SLOT = struct.Struct("<cI")
-_FILLED, _FREE, _ERROR, _SNAPSHOT = b"F", b"E", b"!", b"S"
+_FILLED, _FREE, _ERROR, _SNAPSHOT, _GAME, _RESULT = b"F", b"E", b"!", b"S", b"G", b"R"
 SNAPSHOT_REQUEST = -1  # where a worker expects the index of a free slot
 _LONGEST_TRACEBACK = 12_000  # bytes; connections write up to 16 KiB in one piece
 
@@ -63,6 +63,27 @@ def receive_slot(connection: Connection) -> int:
         return SNAPSHOT_REQUEST
     slot: int = _SLOT.unpack(message)[1]
     return slot
+
+
+def send_game(connection: Connection, game: int) -> None:
+    """Parent → player: the number of a game to play."""
+    connection.send_bytes(_SLOT.pack(_GAME, game))
+
+
+def receive_game(connection: Connection) -> int:
+    """The number of the next message; EOFError when nobody wants games any more."""
+    game: int = _SLOT.unpack(_receive(connection))[1]
+    return game
+
+
+def send_result(connection: Connection, result: Any) -> None:
+    """Child → parent: what a task gave. It may be long: a child killed while sending is seen to be gone."""
+    connection.send_bytes(_RESULT + pickle.dumps(result))
+
+
+def receive_result(connection: Connection) -> Any:
+    """WorkerError if the child failed, EOFError when it is gone."""
+    return pickle.loads(_receive(connection)[1:])
 
 
 def _receive(connection: Connection) -> bytes:

@@ -1,14 +1,12 @@
 """The worker processes as the learner sees them: a source of unrolls that mends itself."""
 
-import multiprocessing
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection as connections
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -26,7 +24,7 @@ from workers.messages import (
     send_free,
     send_snapshot_request,
 )
-from workers.process_entry import Packed, worker_main
+from workers.process_entry import start_process
 from workers.slots import Slots
 from workers.worker import Worker
 
@@ -34,9 +32,6 @@ FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a w
 DEATHS_WINDOW = 600.0  # seconds over which deaths are counted against the budget
 FAILURES_IN_A_ROW = 5  # ends of its own making, before it delivered anything, that show a worker cannot work
 KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker
-FOR_THE_LEARNER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-
-_SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
 
 
 @dataclass
@@ -232,17 +227,10 @@ class WorkerPool:
                 send_free(place.connection, slot)
 
     def _start(self, place: Place) -> None:
-        connection, worker_end = multiprocessing.Pipe()
         worker = self._make_worker(place.index, place.incarnation)
-        place.process = _SPAWN.Process(
-            target=worker_main, args=(Packed(worker), worker_end), name=f"worker-{place.index}", daemon=True
-        )
-        with _interrupts_blocked():
-            place.process.start()
-        worker_end.close()
-        place.connection = connection
+        place.process, place.connection = start_process(worker, f"worker-{place.index}")
         place.last_sign = time.monotonic()
-        self._sources[connection] = self._sources[place.process.sentinel] = place
+        self._sources[place.connection] = self._sources[place.process.sentinel] = place
         if self._is_awaited(place):
             self._offer(place, place.free_slots)
 
@@ -284,16 +272,3 @@ class WorkerPool:
         place.process = place.connection = None
         assert exit_code is not None
         return exit_code
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """A child started here never sees what a terminal or a scheduler sends to all processes of a run, not even while it
-    starts: that is for the learner alone to handle. Children leave when the learner does, or are killed by it.
-    """
-    resource_tracker.ensure_running()  # would otherwise be started by the first child's start, and lift the block
-    signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_LEARNER)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_LEARNER)

@@ -1,16 +1,25 @@
 """How a worker process begins: light to import, so that it watches its learner before it loads anything heavy."""
 
+import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import connection as connections
-from multiprocessing import parent_process
+from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from workers.messages import send_error
+
+FOR_THE_LEARNER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+_SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
 
 
 class Packed:
@@ -27,6 +36,39 @@ class Packed:
 
     def __setstate__(self, payload: bytes) -> None:
         self._payload = payload
+
+
+def start_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
+    """Start a process that runs `worker.run(connection)`; return it and the other end of the connection."""
+    connection, worker_end = multiprocessing.Pipe()
+    process = _SPAWN.Process(target=worker_main, args=(Packed(worker), worker_end), name=name, daemon=True)
+    with _interrupts_blocked():
+        process.start()
+    worker_end.close()
+    return process, connection
+
+
+def end_process(process: BaseProcess, connection: Connection) -> int | None:
+    """Kill the process if it lives, and return its exit code."""
+    connection.close()
+    process.kill()
+    process.join()
+    exit_code = process.exitcode
+    process.close()
+    return exit_code
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """A child started here never sees what a terminal or a scheduler sends to all processes of a run, not even while it
+    starts: that is for the learner alone to handle. Children leave when the learner does, or are killed by it.
+    """
+    resource_tracker.ensure_running()  # would otherwise be started by the first child's start, and lift the block
+    signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_LEARNER)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_LEARNER)
 
 
 def worker_main(packed_worker: Packed, connection: Connection) -> None:

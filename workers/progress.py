@@ -37,6 +37,7 @@ class Progress:
         self.best_return_mean: float | None = None
         self._stage_totals = dict.fromkeys(STAGES, 0.0)
         self._at_first_unroll: tuple[float, dict[str, float]] | None = None
+        self.best_eval_mean: float | None = None
         self._learned: torch.Tensor | None
         self._learned_names: tuple[str, ...]
         self._lags: list[int]
@@ -52,6 +53,7 @@ class Progress:
             "recent_returns": list(self.recent_returns),
             "return_max": self.return_max,
             "best_return_mean": self.best_return_mean,
+            "best_eval_mean": self.best_eval_mean,
             "stretch_steps": self.stretch_steps,
             "stretch_seconds": self.seconds - self._stretch_begun,
             "stage_seconds": dict(self._stage_seconds),
@@ -68,6 +70,7 @@ class Progress:
         self._begun = time.monotonic() - state["seconds"]
         self.recent_returns.extend(state["recent_returns"])
         self.return_max, self.best_return_mean = state["return_max"], state["best_return_mean"]
+        self.best_eval_mean = state.get("best_eval_mean")  # not in checkpoints from before there were evaluations
         self._begin_stretch()
         self.stretch_steps = state["stretch_steps"]
         self._stretch_begun = state["seconds"] - state["stretch_seconds"]

@@ -20,16 +20,16 @@ from replay.queue import QueueReplay
 from replay.standard import StandardReplay
 from replay.storage import CompressedStorage, RawStorage, Storage
 from replay.trajectory import UnrollSpec
+from workers.resume import Resume
 
 
-def make_mix(
-    config: Config, spec: UnrollSpec, seed: np.random.SeedSequence, learner: Learner, planned_updates: int
-) -> BatchMix | PreparedMix:
+def make_mix(config: Config, spec: UnrollSpec, resume: Resume, learner: Learner) -> BatchMix | PreparedMix:
     """The mix of all replays; with `--caching` one that works in the background."""
     ahead = config.replay.batches_ahead
     # In the background candidates are ranked by a copy, which no update changes on the way.
     network = deepcopy(learner.network) if ahead else learner.network
-    replays = make_replays(config.replay, spec, seed, network, planned_updates)
+    seed = np.random.SeedSequence((config.run.seed or 0, resume.count))
+    replays = make_replays(config.replay, spec, seed, network, resume.planned_updates)
     mix = BatchMix(replays, spec, pin_memory=learner.device.type == "cuda")
     if not ahead:
         return mix

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agents.checkpoint import BEST, FOLDER, Checkpoint, checkpoint_name, link, write_checkpoint
+from agents.checkpoint import BEST, BEST_EVAL, Checkpoint, checkpoint_name, link, write_checkpoint
 from agents.learner import Learner
 from agents.run_folder import remove_abandoned
 from agents.tensor_file import DamagedFileError, read_tensor_file
@@ -37,8 +37,7 @@ class Resume:
         """The parent, for config.json: its curves count up to these steps."""
         if self._parent is None:
             return None
-        path = self._parent.path
-        run = path.parent.parent if path.parent.name == FOLDER else path.parent
+        path, run = self._parent.path, self._parent.run_folder
         steps, updates = self._parent.agent_steps, self._parent.updates
         return {"run": str(run), "checkpoint": str(path), "agent_steps": steps, "updates": updates}
 
@@ -61,8 +60,9 @@ class Resume:
             link(self._parent.replay_path, checkpoints / self._parent.replay_path.name)
         content = {**self._parent.content, "options": self._config.flags(), "in_flight": self._in_flight}
         write_checkpoint(checkpoints / checkpoint_name(self._parent.updates), content)
-        if (path.parent / BEST).exists():  # last: a folder with nothing but it would be gone on with from there
-            link(path.parent / BEST, checkpoints / BEST)
+        for best in (BEST, BEST_EVAL):  # last: a folder with nothing but the best would be gone on with from there
+            if (path.parent / best).exists():
+                link(path.parent / best, checkpoints / best)
 
     def restore(self, learner: Learner, mix: BatchMix | PreparedMix, progress: Progress) -> None:
         if self._parent is None:

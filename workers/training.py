@@ -2,10 +2,9 @@
 
 import secrets
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from agents.checkpoint import FOLDER as CHECKPOINTS
@@ -20,6 +19,7 @@ from option_flags import Config
 from replay.mix import BatchMix
 from replay.prepared import PreparedMix
 from workers.bottleneck import what_holds_back
+from workers.evaluator import Evaluator, make_evaluator
 from workers.hardware import Hardware
 from workers.memory import plan_memory
 from workers.pool import WorkerPool
@@ -63,14 +63,12 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         stop = cleanup.enter_context(StopRequest())
         folder = make_run_folder(config, machine, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        sink = make_sinks(config, folder, console.message)
-        cleanup.callback(sink.close)
+        sink = cleanup.enter_context(closing(make_sinks(config, folder, console.message)))
         console.start([*header(config, folder, machine, spec, memory), *resume.notes()])
 
         learner = Learner(network, spec, config.loss, config.optimizer, schedule_updates, machine.device)
         weights = SharedWeights(weight_count(network))
-        mix = make_mix(config, spec, np.random.SeedSequence((seed, resume.count)), learner, resume.planned_updates)
-        cleanup.callback(mix.close)
+        mix = cleanup.enter_context(closing(make_mix(config, spec, resume, learner)))
         progress = Progress(spec, environments, config.environment.skipped_frames, config.run.environment_max_steps)
         resume.restore(learner, mix, progress)
         weights.publish(learner.updates, flat_weights(network))
@@ -119,9 +117,25 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
             stop,
             console.message,
         )
+        evaluator = make_evaluator(
+            config,
+            make_environment,
+            spec,
+            machine.precision,
+            learner,
+            progress,
+            saver,
+            stop,
+            folder,
+            console.message,
+        )
         try:
-            training_loop(pool, mix, learner, weights, progress, reporter, saver, stop, config.run.reproducible)
+            training_loop(
+                pool, mix, learner, weights, progress, reporter, saver, evaluator, stop, config.run.reproducible
+            )
+            evaluator.finish()
         finally:
+            evaluator.close()
             saver.save(with_replays=config.saves_replays)
             # A reproducible run that goes on later reports the stretch under way then, as if it had never been cut.
             if not (config.run.reproducible and progress.unrolls_left):
@@ -146,6 +160,7 @@ def training_loop(
     progress: Progress,
     reporter: Reporter,
     saver: Saver,
+    evaluator: Evaluator,
     stop: StopRequest,
     lockstep: bool,
 ) -> None:
@@ -171,5 +186,6 @@ def training_loop(
             reporter.updated(batch, learned)
         with progress.stage("save"):
             saver.tick()
+            evaluator.tick()
         with progress.stage("report"):
             reporter.tick()

@@ -9,12 +9,14 @@ from option_flags import EnvironmentOptions, UsageError
 from wrappers.clip_reward import ClipReward
 from wrappers.emulator import Emulator, Frame
 from wrappers.episodic_life import EpisodicLife
+from wrappers.fire_on_life_loss import FireOnLifeLoss
 from wrappers.fire_on_reset import FireOnReset
 from wrappers.frame_skip import FrameSkip
 from wrappers.frame_stack import FrameStack
 from wrappers.noop_start import NoopStart
 from wrappers.resize import Resize
 from wrappers.score_keeper import ScoreKeeper
+from wrappers.spectator import Spectator, Watch
 from wrappers.sticky_actions import StickyActions
 
 ID_ENDING = "NoFrameskip-v4"
@@ -22,12 +24,12 @@ ID_ENDING = "NoFrameskip-v4"
 gymnasium.register_envs(ale_py)
 
 
-def make_atari(options: EnvironmentOptions, seed: int) -> FrameStack:
+def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> FrameStack:
     """The game of `options.env`, ready to learn from; its wrappers in the order in which they are applied.
 
     Observations are uint8 [frames_stacked, channels, height, width] with 1 channel or, in colour, 3.
     Beyond gymnasium's interface there are `snapshot` and `restore`; `get_wrapper_attr` reaches `action_meanings`
-    and `take_finished_games`.
+    and `take_finished_games`. `watch` is shown every raw frame, in colour.
     """
     check_atari(options)
     emulator = Emulator(
@@ -37,6 +39,8 @@ def make_atari(options: EnvironmentOptions, seed: int) -> FrameStack:
         max_game_frames=options.max_game_frames,
     )
     env: gymnasium.Env[Frame, int] = emulator
+    if watch is not None:
+        env = Spectator(env, watch)
     if options.repeat_action_probability > 0:
         env = StickyActions(env, options.repeat_action_probability)
     if options.noop_threshold > 0:
@@ -48,6 +52,8 @@ def make_atari(options: EnvironmentOptions, seed: int) -> FrameStack:
     if options.episodic_life:
         env = EpisodicLife(env)
     if emulator.action_meanings[1] == "FIRE":
+        if options.fire_on_life_loss and not options.episodic_life:
+            env = FireOnLifeLoss(env)
         env = FireOnReset(env)
     if options.reward_clipping_method != "none":
         env = ClipReward(env, options.reward_clipping_method)

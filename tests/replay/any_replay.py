@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from option_flags import ReplaySpec
 from replay.attentive import AttentiveReplay
+from replay.compression import UnrollCodec
 from replay.elite import EliteReplay
 from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.standard import StandardReplay
-from replay.storage import RawStorage, Storage
+from replay.storage import CompressedStorage, RawStorage, Storage
 from replay.trajectory import Rows
 from tests.replay.numbered_rows import NBYTES, SPEC, numbers
 
@@ -24,7 +25,11 @@ def raw(capacity: int) -> Storage:
     return RawStorage(capacity, NBYTES)
 
 
-STORAGES = [raw]
+def compressed(capacity: int) -> Storage:
+    return CompressedStorage(capacity, UnrollCodec(SPEC, level=0))
+
+
+STORAGES = [raw, compressed]
 EVERY_KIND: list[dict[str, Any]] = [
     {"type": "queue"},
     {"type": "standard"},

@@ -1,0 +1,66 @@
+"""Evaluations during training: their curve, the checkpoint they keep, and what becomes of a run that loses one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from agents.checkpoint import FOLDER, read_checkpoint
+from option_flags import Config
+from tests.catch import make_catch
+from workers import evaluator as evaluator_module
+from workers.players import Players
+from workers.training import train
+
+SMALL: dict[str, Any] = {
+    **{"worker_count": 1, "envs_per_worker": 8, "r_f_steps": 5, "batch_size": 8, "frames_stacked": 1, "seed": 1},
+    **{"network": "impala_shallow", "precision": "float32", "gamma": 0.9, "console": "off", "report_period": 1000},
+    **{"environment_max_steps": 2000, "eval_period": 800, "eval_episode_count": 20},
+}
+
+
+def run(results: Path, **flags: Any) -> Path:
+    return train(Config.from_flags({**SMALL, "results_dir": str(results), **flags}), make_catch)
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+
+
+def test_evaluations_of_a_reproducible_run_are_its_own(tmp_path: Path) -> None:
+    folder = run(tmp_path, reproducible=True, keep_checkpoints=1)
+    curve = evaluations(folder)
+    assert [line["agent_steps"] for line in curve] == [800, 1600]
+    assert [line["eval_episodes"] for line in curve] == [20, 20]
+    best = max(curve, key=lambda line: float(line["eval_return_mean"]))
+    kept = read_checkpoint(folder / FOLDER / "best_eval.pt")
+    assert (kept.agent_steps, kept.updates) == (best["agent_steps"], best["updates"])
+    assert curve[-1]["best_eval_return_mean"] == best["eval_return_mean"]
+    names = {path.name for path in (folder / FOLDER).glob("*.pt")}
+    assert names == {"checkpoint_0000000050.pt", "best.pt", "best_eval.pt"}
+
+    without = run(tmp_path, reproducible=True, eval_period=0)
+    assert not (without / "evaluations.jsonl").exists()
+    ends = [read_checkpoint(next((f / FOLDER).glob("checkpoint_0000000050.pt"))) for f in (folder, without)]
+    weights = [end.content["learner"]["network"] for end in ends]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), "training took no notice"
+
+
+def test_a_run_outlives_its_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is killed again and again as soon as it is there."""
+
+    class Doomed(Players):
+        def wait(self, timeout: float) -> Any:
+            for number in self.process_ids():
+                psutil.Process(number).kill()
+            return super().wait(1.0)
+
+    monkeypatch.setattr(evaluator_module, "Players", Doomed)
+    folder = run(tmp_path)
+    assert evaluations(folder) == []
+    assert not list((folder / FOLDER).glob("*eval*"))
+    assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
+    assert not psutil.Process().children()

@@ -1,0 +1,223 @@
+"""Test games during training: one process at the lowest priority plays them with the weights of a checkpoint."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from agents.checkpoint import BEST_EVAL, checkpoint_name, link
+from agents.learner import Learner
+from agents.network import flat_weights, weight_count
+from agents.scores import human_normalised, summarise
+from agents.sinks import JsonLinesSink, OutageProofSink
+from option_flags import Config
+from replay.trajectory import UnrollSpec
+from workers.games import GameResult, as_tested
+from workers.messages import WorkersFailedError
+from workers.player import Player
+from workers.players import Players
+from workers.progress import Progress
+from workers.saver import Saver
+from workers.shared_weights import SharedWeights
+from workers.stop_request import StopRequest
+from workers.worker import MakeEnvironment
+
+UNDER_EVALUATION = "under_evaluation.pt"
+WAIT_SECONDS = 0.1
+
+
+class Evaluator:
+    """Evaluates nothing: for a run without --eval_period."""
+
+    def tick(self) -> None:
+        """Called in every turn of the training loop."""
+
+    def finish(self) -> None:
+        """Wait until the evaluation under way is over, or until a signal comes."""
+
+    def close(self) -> None:
+        """Give up the evaluation under way."""
+
+
+@dataclass
+class _Evaluation:
+    """One set of weights, and the games that it is judged by."""
+
+    players: Players
+    weights: SharedWeights
+    agent_steps: int
+    updates: int
+    begun: float = field(default_factory=time.monotonic)
+    results: list[GameResult] = field(default_factory=list)
+
+
+class PeriodicEvaluator(Evaluator):
+    """Begins an evaluation whenever another `eval_period` agent steps are over, and the one before it is.
+
+    What is evaluated is a checkpoint written at that moment, held by a name of its own until its games are over, so
+    that the best one kept is the very one that played. Training does not wait, but for a reproducible run, in which
+    evaluations must begin at steps that depend on nothing else.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        make_environment: MakeEnvironment,
+        spec: UnrollSpec,
+        compute_dtype: torch.dtype,
+        learner: Learner,
+        progress: Progress,
+        saver: Saver,
+        stop: StopRequest,
+        folder: Path,
+        announce: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._make_environment = make_environment
+        self._spec = spec
+        self._compute_dtype = compute_dtype
+        self._learner = learner
+        self._progress = progress
+        self._saver = saver
+        self._stop = stop
+        self._sink = OutageProofSink(JsonLinesSink(folder / "evaluations.jsonl"), announce)
+        self._announce = announce
+        self._periods = self._periods_over
+        self._evaluation: _Evaluation | None = None
+
+    def tick(self) -> None:
+        self._listen(0.0)
+        if self._periods_over == self._periods or self._learner.updates == 0:
+            return
+        if self._config.run.reproducible:
+            self.finish()
+        if self._evaluation is None:
+            self._periods = self._periods_over
+            self._begin()
+
+    def finish(self) -> None:
+        while self._evaluation is not None and not self._stop.requested:
+            self._listen(WAIT_SECONDS)
+
+    def close(self) -> None:
+        self._end()
+        self._sink.close()
+
+    def _end(self) -> None:
+        if self._evaluation is not None:
+            self._evaluation.players.close()
+            self._evaluation.weights.close()
+            self._evaluation = None
+            self._checkpoint.unlink(missing_ok=True)
+
+    @property
+    def _periods_over(self) -> int:
+        return self._progress.agent_steps // self._config.test.eval_period
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._saver.folder / UNDER_EVALUATION
+
+    def _begin(self) -> None:
+        updates = self._learner.updates
+        if self._saver.saved_updates != updates:
+            self._saver.save(with_replays=False)
+        if self._saver.saved_updates != updates:
+            return  # nothing could be written, and the saver has said so
+        try:
+            link(self._saver.folder / checkpoint_name(updates), self._checkpoint)
+        except OSError as error:
+            self._announce(f"no evaluation: the checkpoint cannot be kept for it ({error.strerror})")
+            return
+        weights = SharedWeights(weight_count(self._learner.network))
+        weights.publish(0, flat_weights(self._learner.network))
+        seed, agent_steps = self._config.run.seed, self._progress.agent_steps
+        assert seed is not None
+        player = Player(
+            make_environment=self._make_environment,
+            environment=as_tested(self._config.environment),
+            network=self._config.network,
+            spec=self._spec,
+            compute_dtype=self._compute_dtype,
+            weights=weights,
+            seed=(seed, agent_steps),  # other games each time: the best must not be the best at a few starts only
+            greedy=self._config.test.test_policy == "greedy",
+            logged=0,
+            low_priority=True,
+        )
+        players = Players(lambda: player, 1, range(self._config.test.eval_episode_count))
+        self._evaluation = _Evaluation(players, weights, agent_steps, updates)
+
+    def _listen(self, timeout: float) -> None:
+        evaluation = self._evaluation
+        if evaluation is None:
+            return
+        try:
+            evaluation.results += evaluation.players.wait(timeout)
+        except WorkersFailedError as error:
+            self._end()
+            self._announce(f"the evaluation at {evaluation.agent_steps:,} agent steps is given up: {error}")
+            return
+        if not evaluation.players.at_work:
+            self._conclude(evaluation)
+            self._end()
+
+    def _conclude(self, evaluation: _Evaluation) -> None:
+        """Keep the checkpoint if it is the best so far, and report."""
+        results = sorted(evaluation.results)
+        summary = summarise([result.return_ for result in results])
+        best_before = self._progress.best_eval_mean
+        is_best = best_before is None or summary.mean > best_before
+        if is_best:
+            try:
+                self._checkpoint.replace(self._saver.folder / BEST_EVAL)
+                self._progress.best_eval_mean = summary.mean
+            except OSError as error:
+                self._announce(f"{BEST_EVAL} cannot be written ({error.strerror}); the one before it stays")
+        self._sink.write(
+            {
+                "time": time.time(),
+                "seconds": time.monotonic() - evaluation.begun,
+                "agent_steps": evaluation.agent_steps,
+                "frames": evaluation.agent_steps * self._config.environment.skipped_frames,
+                "updates": evaluation.updates,
+                "eval_episodes": len(results),
+                "eval_return_mean": summary.mean,
+                "eval_return_mean_95": summary.interval,
+                "eval_return_median": summary.median,
+                "eval_return_std": summary.std,
+                "eval_return_min": summary.min,
+                "eval_return_max": summary.max,
+                "eval_human_normalised": human_normalised(self._config.environment.env, summary.mean),
+                "eval_length_mean": float(np.mean([result.length for result in results])),
+                "eval_cut_off": sum(result.cut_off for result in results),
+                "best_eval_return_mean": self._progress.best_eval_mean,
+            }
+        )
+        self._announce(
+            f"evaluation at {evaluation.agent_steps:,} agent steps: mean return {summary.mean:,.2f} "
+            f"of {len(results)} games{', the best so far' if is_best else ''}"
+        )
+
+
+def make_evaluator(
+    config: Config,
+    make_environment: MakeEnvironment,
+    spec: UnrollSpec,
+    compute_dtype: torch.dtype,
+    learner: Learner,
+    progress: Progress,
+    saver: Saver,
+    stop: StopRequest,
+    folder: Path,
+    announce: Callable[[str], None],
+) -> Evaluator:
+    """The evaluator that `--eval_period` asks for, with its curve in the run's folder."""
+    if config.test.eval_period == 0:
+        return Evaluator()
+    return PeriodicEvaluator(
+        config, make_environment, spec, compute_dtype, learner, progress, saver, stop, folder, announce
+    )

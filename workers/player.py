@@ -1,0 +1,60 @@
+"""A process that plays whole games with one policy: takes their numbers, plays them side by side, sends results."""
+
+import os
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import cv2
+import torch
+
+from agents.acting import Actor
+from agents.network import make_network, weight_count
+from option_flags import EnvironmentOptions, NetworkOptions
+from replay.trajectory import UnrollSpec
+from workers.games import Games
+from workers.messages import receive_game, send_result
+from workers.shared_weights import NOT_PUBLISHED, SharedWeights
+from workers.worker import MakeEnvironment
+
+LOWEST_PRIORITY = 19
+
+
+@dataclass(frozen=True, kw_only=True)
+class Player:
+    """All that a player's process is given."""
+
+    make_environment: MakeEnvironment
+    environment: EnvironmentOptions
+    network: NetworkOptions
+    spec: UnrollSpec
+    compute_dtype: torch.dtype
+    weights: SharedWeights  # published before the process starts, and never again
+    seed: tuple[int, ...]
+    greedy: bool
+    logged: int  # games below this number come with a log
+    low_priority: bool
+
+    def run(self, connection: Connection) -> None:
+        if self.low_priority and hasattr(os, "nice"):
+            os.nice(LOWEST_PRIORITY)
+        torch.set_num_threads(1)
+        cv2.setNumThreads(1)
+        network = make_network(self.network, self.spec, self.compute_dtype)
+        flat = torch.zeros(weight_count(network))
+        self.weights.copy_newer(NOT_PUBLISHED, flat)
+        actor = Actor(network)
+        actor.load(flat)
+        games = Games(
+            self.make_environment,
+            self.environment,
+            actor,
+            self.spec,
+            self.seed,
+            greedy=self.greedy,
+            logged=self.logged,
+        )
+        while True:
+            while not games.under_way or connection.poll():
+                games.begin(receive_game(connection))
+            for result in games.step():
+                send_result(connection, result)
