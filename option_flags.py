@@ -579,7 +579,7 @@ def _in_present_words(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
     words = dict(entry)
     if words["type"] == "custom":
         strategy = words.pop("sample_strategy", None)
-        if strategy not in CUSTOM_TYPES:
+        if not isinstance(strategy, str) or strategy not in CUSTOM_TYPES:
             names = " or ".join(CUSTOM_TYPES)
             raise UsageError(f'{subject}: a custom replay needs "sample_strategy" {names}, not {_shown(strategy)}.')
         words["type"] = CUSTOM_TYPES[strategy]

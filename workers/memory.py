@@ -25,7 +25,7 @@ class ReplayMemory:
 
     in_queues: int  # raw, always
     in_others: int
-    in_passing: int  # in the workers' slots and in batches, raw
+    in_passing: int  # in the workers' slots, in batches and as candidates, raw
     nbytes: int  # of a raw unroll
     kept_nbytes: int  # of one in a replay that is no queue; an estimate where it is compressed
     compressed: bool
@@ -80,7 +80,13 @@ def plan_memory(
         blobs = [codec.encode(row) for row in played_at_random(config, spec, make_environment)]
         kept_nbytes = int(SAFETY * sum(map(len, blobs)) / len(blobs)) + BLOB_OVERHEAD
     batches = 2 + (options.batches_ahead + 1 if options.caching else 0)
-    in_passing = unrolls_in_slots + batches * options.batch_size
+    # A replay that ranks copies out what it looks at.
+    candidates = sum(
+        min(replay.capacity, int(replay.lambda_batch_multiplier * share))
+        for replay, share in zip(options.replays, options.shares, strict=True)
+        if replay.type in ("attentive", "elite")
+    )
+    in_passing = unrolls_in_slots + batches * options.batch_size + candidates
     return ReplayMemory(in_queues, in_others, in_passing, spec.nbytes, kept_nbytes, compressed)
 
 

@@ -12,6 +12,7 @@ from option_flags import Config
 from replay.mix import BatchMix
 from replay.prepared import PreparedMix
 from replay.trajectory import UnrollSpec
+from workers.draw_sums import DrawSums
 from workers.pool import WorkerPool
 from workers.progress import Progress
 
@@ -69,6 +70,8 @@ class Resume:
             return
         learner.load_state_dict(self._parent.content["learner"])
         progress.load_state_dict(self._parent.content["progress"])
+        if self._parent.options["replay_parameters"] != self._config.replay.replay_parameters:
+            progress.draw_sums = DrawSums()  # those of the stretch under way are of other replays
         if self._replays is not None:
             mix.load_state_dict(self._replays["mix"], queues_too=self._queues_too)
             self._replays = None

@@ -82,15 +82,18 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
                 config, make_environment, seed, index, life, spec, machine.precision, slots, weights, times, snapshot
             )
 
-        pool = WorkerPool(
-            make_worker,
-            slots,
-            console.message,
-            lockstep=config.run.reproducible,
-            silence_limit=config.workers.worker_timeout,
-            restart_budget=config.workers.worker_restart_budget,
+        pool = cleanup.enter_context(
+            closing(
+                WorkerPool(
+                    make_worker,
+                    slots,
+                    console.message,
+                    lockstep=config.run.reproducible,
+                    silence_limit=config.workers.worker_timeout,
+                    restart_budget=config.workers.worker_restart_budget,
+                )
+            )
         )
-        cleanup.callback(pool.close)
         resume.put_back_unrolls(pool)
         hardware = Hardware(times, pool, GpuGauge(machine.device))
         reporter = Reporter(
