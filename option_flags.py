@@ -369,10 +369,12 @@ class ReportOptions(Options):
     curves: bool = option(True, ON_OFF, "Draw curves.png, in a process of its own at the lowest priority.")
     tensorboard: bool = option(False, ON_OFF, "Write event files for TensorBoard, with the run's videos.")
     wandb: bool = option(False, ON_OFF, "Send the reports to Weights & Biases.")
-    wandb_project: str = option("rl-platform", Rule(str, "be a name", bool), "With wandb: the project they go to.")
+    wandb_project: str = option(
+        "rl-platform", matching(r"\w[\w./-]*", "be a name such as rl-platform"), "With wandb: the project they go to."
+    )
     metrics_port: int = option(0, whole(0, 65535), "Port at which Prometheus reads the newest report; 0 opens none.")
     metrics_host: str = option(
-        "127.0.0.1", matching(r"[\w.:-]+", "be an address such as 127.0.0.1"), "Address to open that port at."
+        "127.0.0.1", matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1"), "Address to open that port at."
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agents import export
-from agents.checkpoint import write_checkpoint
+from agents.checkpoint import find_checkpoint, write_checkpoint
 from agents.exported_policy import ExportedPolicy, exported
 from agents.network import ActorCritic
 from option_flags import Config, UsageError
@@ -72,7 +72,7 @@ def test_a_file_that_computes_something_else_is_not_kept(tmp_path: Path, monkeyp
     monkeypatch.setattr(export, "as_onnx", lambda policy, inputs, options: export.as_torchscript(policy, inputs))
     monkeypatch.setattr(export, "onnx_function", lambda content, names: export.torchscript_function(content))
     monkeypatch.setattr(export, "exported", other)
-    checkpoint = export.find_checkpoint(str(write_agent(tmp_path / "run")))
+    checkpoint = find_checkpoint(str(write_agent(tmp_path / "run")))
     config = Config.from_flags(checkpoint.options)
     network = export.load_network(checkpoint, config)
     taken.append(real_reference(network, export.check_inputs(config, network)))
