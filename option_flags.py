@@ -420,10 +420,12 @@ class ReportOptions(Options):
     curves: bool = option(True, ON_OFF, "Draw curves.png, in a process of its own at the lowest priority.")
     tensorboard: bool = option(False, ON_OFF, "Write event files for TensorBoard, with the run's videos.")
     wandb: bool = option(False, ON_OFF, "Send the reports to Weights & Biases.")
-    wandb_project: str = option("rl-platform", Rule(str, "be a name", bool), "With wandb: the project they go to.")
+    wandb_project: str = option(
+        "rl-platform", matching(r"\w[\w./-]*", "be a name such as rl-platform"), "With wandb: the project they go to."
+    )
     metrics_port: int = option(0, whole(0, 65535), "Port at which Prometheus reads the newest report; 0 opens none.")
     metrics_host: str = option(
-        "127.0.0.1", matching(r"[\w.:-]+", "be an address such as 127.0.0.1"), "Address to open that port at."
+        "127.0.0.1", matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1"), "Address to open that port at."
     )
 
 
@@ -750,7 +752,7 @@ def help_text() -> str:
         "  python main.py --env=BreakoutNoFrameskip-v4 --seed=1    another game, a fixed seed",
         "  python main.py --flagfile=my.flags --lr=3e-4            flags from a file; the command line wins",
         "  python main.py --op_mode=train_w_load --load_model_url=results/<run>        go on with a run",
-        "  python main.py --op_mode=test --load_model_url=results/<run> --render       score an agent, with videos",
+        "  python main.py --op_mode=test --load_model_url=results/<run> --render  score an agent and film it",
         "",
         "Switches are written --name or --noname. A dash in a name counts as an underscore.",
     ]

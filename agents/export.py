@@ -124,8 +124,9 @@ def as_onnx(policy: ExportedPolicy, inputs: Tensors, options: dict[str, object])
     """With the run's options in the file's metadata, so that it says how its observations are made."""
     count = torch.export.Dim("N")
     with warnings.catch_warnings(), _quiet("torch.onnx"):
-        # torch's exporter about torch's own code.
+        # torch's exporter about torch's own code, and about one N for several inputs, which is what is meant.
         warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
+        warnings.filterwarnings("ignore", "# The axis name: N will not be used", UserWarning)
         program = torch.onnx.export(
             policy,
             inputs,
