@@ -85,7 +85,7 @@ def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
         lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
     )
     network = make_network(config.network, spec, torch.float32)
-    network.load_state_dict(checkpoint.content["learner"]["network"])
+    network.load_saved(checkpoint.content["learner"]["network"])
     return network.eval().requires_grad_(False)
 
 

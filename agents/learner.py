@@ -78,10 +78,7 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there, under the options that this learner was made with."""
         self.updates = state["updates"]
-        own, saved = self.network.projection, state["network"]["projection"]
-        # A run that ranks by features goes on from one that did not, too.
-        projection = saved if saved.shape == own.shape else own
-        self.network.load_state_dict({**state["network"], "projection": projection})
+        self.network.load_saved(state["network"])
         if state["optimizer"]["param_groups"][0].keys() != self._optimizer.state_dict()["param_groups"][0].keys():
             return  # another --optimizer begins afresh
         options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]

@@ -1,5 +1,6 @@
 """The networks: a torso from pixels to features, an optional LSTM, and the heads for policy and value."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -86,6 +87,11 @@ class ActorCritic(nn.Module):
             pixels = observations.to(self.compute_dtype, memory_format=torch.contiguous_format).mul_(1 / 255)
             features: torch.Tensor = self.torso(pixels.contiguous(memory_format=torch.channels_last))
         return features.float()
+
+    def load_saved(self, state: Mapping[str, torch.Tensor]) -> None:
+        """The weights of a checkpoint; whoever compares features otherwise than it did keeps a projection of its own."""
+        same = state["projection"].shape == self.projection.shape
+        self.load_state_dict({**state, "projection": state["projection"] if same else self.projection})
 
     def project(self, features: torch.Tensor) -> torch.Tensor:
         """Features as unrolls carry them: `[..., F]` → `[..., projected_size]` float16."""

@@ -70,7 +70,7 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
     spec = describe_unrolls(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = make_network(config.network, spec, precision)
-    network.load_state_dict(checkpoint.content["learner"]["network"])
+    network.load_saved(checkpoint.content["learner"]["network"])
     path = _result_path(checkpoint.run_folder)
 
     with ExitStack() as cleanup:

@@ -371,3 +371,15 @@ def test_an_unroll_says_what_its_network_looks_like() -> None:
     assert (network.action_count, network.policy_head.out_features, network.lstm_size) == (7, 7, 5)
     assert network.projection.shape == (256, 6)
     assert network(random_input(1, 1, (9, 20, 24), 5)).logits.shape == (1, 1, 7)
+
+
+@pytest.mark.parametrize(("saved_size", "own_size"), [(6, 0), (0, 6), (6, 6), (6, 4)])
+def test_a_saved_policy_is_loaded_whatever_its_features_were_compared_by(saved_size: int, own_size: int) -> None:
+    """A test ranks nothing, and a run may go on with other replays."""
+    saved = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, projected_size=saved_size)
+    own = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, projected_size=own_size)
+    before = own.projection.clone()
+    own.load_saved(saved.state_dict())
+    assert torch.equal(own.projection, saved.projection if saved_size == own_size else before)
+    for theirs, ours in zip(saved.parameters(), own.parameters(), strict=True):
+        assert torch.equal(theirs, ours)

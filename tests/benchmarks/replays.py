@@ -101,7 +101,7 @@ def play(game: str, run: str | None, unrolls: int) -> Played:
     torch.manual_seed(0)
     network = make_network(config.network, spec, precision)
     if run is not None:
-        network.load_state_dict(find_checkpoint(run).content["learner"]["network"])
+        network.load_saved(find_checkpoint(run).content["learner"]["network"])
     seats = [
         Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
         for number in range(ENVIRONMENTS)
