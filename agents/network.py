@@ -89,7 +89,7 @@ class ActorCritic(nn.Module):
         return features.float()
 
     def load_saved(self, state: Mapping[str, torch.Tensor]) -> None:
-        """The weights of a checkpoint; whoever compares features otherwise than it did keeps a projection of its own."""
+        """The weights of a checkpoint; whoever compares features otherwise keeps a projection of its own."""
         same = state["projection"].shape == self.projection.shape
         self.load_state_dict({**state, "projection": state["projection"] if same else self.projection})
 
