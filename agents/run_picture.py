@@ -109,7 +109,7 @@ def _panels(history: History) -> list[Callable[[Axes], None]]:
     ages = [name for name in history.names() if name.startswith("replays/") and name.endswith("/age_mean")]
     if ages:
         lines = tuple((name, name.split("/")[1].replace("_", " ", 1).split(" ", 1)[-1]) for name in ages)
-        draws.append(with_panel(Panel("Mean age of what replays hold", lines, from_zero=True)))
+        draws.append(with_panel(Panel("Mean age of what replays gave", lines, from_zero=True)))
     if "steps_per_second" in names:
         draws.append(lambda axes: _draw_speed(axes, history))
     if any(name.startswith("time_shares/") for name in names):
@@ -190,7 +190,9 @@ def _draw_time(axes: Axes, history: History) -> None:
     """The learner's stages on top of each other, the largest at the bottom; the small ones together."""
     dress(axes, "Where the learner's time goes")
     curves = {
-        name.removeprefix("time_shares/"): history.curve(name) for name in history.names() if "time_shares/" in name
+        name.removeprefix("time_shares/"): history.curve(name)
+        for name in history.names()
+        if name.startswith("time_shares/")
     }
     whole = {name: curve for name, curve in curves.items() if len(curve.x) == max(len(c.x) for c in curves.values())}
     by_size = sorted(whole, key=lambda name: -float(whole[name].y.mean()))
