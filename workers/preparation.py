@@ -13,7 +13,7 @@ import gymnasium
 import torch
 
 from agents.checkpoint import FOLDER
-from agents.device import choose_device, choose_precision, learner_threads, usable_cores
+from agents.device import choose_device, choose_precision, keep_freed_memory, learner_threads, usable_cores
 from agents.run_folder import create_run_folder, write_json
 from option_flags import Config, UsageError
 from replay.trajectory import UnrollSpec
@@ -51,6 +51,7 @@ def prepare_machine(config: Config) -> Machine:
     device = choose_device(config.run.device)
     threads = config.run.learner_threads or learner_threads(device)
     torch.set_num_threads(threads)
+    keep_freed_memory()
     # The mean squares of dead weights fade into denormal numbers, on which the optimizer's step takes twice the time.
     torch.set_flush_denormal(True)
     torch.backends.cudnn.benchmark = not config.run.reproducible

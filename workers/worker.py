@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor
+from agents.device import keep_freed_memory
 from agents.network import make_network, weight_count
 from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
@@ -42,6 +43,7 @@ class Worker:
     def run(self, connection: Connection) -> None:
         torch.set_num_threads(1)
         cv2.setNumThreads(1)
+        keep_freed_memory()
         network = make_network(self.config.network, self.spec, self.compute_dtype)
         flat = torch.zeros(weight_count(network))
         actor = Actor(network)
