@@ -2,6 +2,7 @@
 
 import os
 import platform
+import secrets
 import shlex
 import shutil
 import time
@@ -44,6 +45,16 @@ class Machine:
             "python": platform.python_version(),
             "torch": str(torch.__version__),
         }
+
+
+def settle_lineage(config: Config) -> tuple[Config, int, int]:
+    """The first run of a lineage fixes its seed and the updates of its schedule for all that go on from it.
+
+    Returns the configuration with both in it, the seed, and the updates.
+    """
+    seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
+    schedule_updates = config.optimizer.lr_scheduler_steps or config.planned_updates
+    return config.replace_flags(seed=seed, lr_scheduler_steps=schedule_updates), seed, schedule_updates
 
 
 def prepare_machine(config: Config) -> Machine:
