@@ -56,7 +56,7 @@ class Learner:
         clip = self._options.gradient_clip_by_norm_threshold or float("inf")
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         for group in self._optimizer.param_groups:
-            group["lr"] = self.learning_rate
+            group["lr"] = self.learning_rate * self._start_correction()
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         self._optimizer.step()
         self.updates += 1
@@ -68,6 +68,16 @@ class Learner:
         left = max(0.0, 1.0 - self.updates / self._schedule_updates)
         start, end = self._options.lr, self._options.lr_end_value
         return float(end + (start - end) * left**self._options.lr_power)
+
+    def _start_correction(self) -> float:
+        """RMSProp's mean square starts at 0, which would make its first steps ten times as long, enough to end most
+        features for good; divided by what it lacks, as Adam does by itself, it is a mean from the first step on.
+        """
+        if self._options.optimizer == "adam":
+            return 1.0
+        first = next(self.network.parameters())
+        steps = float(self._optimizer.state[first].get("step", 0)) + 1
+        return float(1 - self._options.rmsprop_alpha**steps) ** 0.5
 
     def state_dict(self) -> dict[str, Any]:
         return {

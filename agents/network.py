@@ -61,10 +61,17 @@ class ActorCritic(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Orthogonal weights; a policy head so small that the first policy is close to uniform everywhere."""
+        """Orthogonal weights; a policy head so small that the first policy is close to uniform everywhere.
+
+        The first filters answer to differences only. Brightness, which a game has everywhere and always, would else
+        go through all layers, and with it the noise of every early gradient: most filters would die of it.
+        """
         for module in self.torso.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 _orthogonal(module, SQRT_2)
+        first = next(module for module in self.torso.modules() if isinstance(module, nn.Conv2d))
+        with torch.no_grad():
+            first.weight -= first.weight.mean((1, 2, 3), keepdim=True)
         for section in self.torso.modules():
             if isinstance(section, ResidualSection):
                 section.start_near_identity()

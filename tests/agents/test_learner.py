@@ -355,8 +355,9 @@ def test_rmsprop_steps_are_those_of_its_definition_with_the_rate_of_the_schedule
     learner, batch = make_learner(optimizer=options, schedule_updates=2), make_batch([True] * 3)
     expected = weights_of(learner)
     squares, moving = ([np.zeros_like(weight) for weight in expected] for _ in range(2))
-    for rate in (0.01, 0.0055, 0.001, 0.001):
+    for step, scheduled in enumerate((0.01, 0.0055, 0.001, 0.001), 1):
         learner.update(batch)
+        rate = scheduled * (1 - alpha**step) ** 0.5  # what the mean of squares lacks, since it starts at 0
         for i, gradient in enumerate(gradients_of(learner)):
             squares[i] = alpha * squares[i] + (1 - alpha) * gradient**2
             moving[i] = momentum * moving[i] + gradient / (np.sqrt(squares[i]) + eps)

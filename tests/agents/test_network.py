@@ -132,8 +132,12 @@ def test_weights_begin_orthogonal_and_biases_at_zero(name: str) -> None:
     sections = [module for module in network.torso.modules() if isinstance(module, ResidualSection)]
     small = {block.get_submodule("3") for section in sections for block in section.blocks}
     assert len(small) == (6 if name == "impala_deep" else 0)
-    for layer in layers:
+    for layer in layers[1:]:
         assert_orthogonal(layer.weight, 0.2 if layer in small else 2**0.5)
+    first = layers[0].weight
+    assert first.mean((1, 2, 3)).abs().max() < 1e-6  # blind to brightness, else as it was
+    lengths = first.flatten(1).norm(dim=1)
+    assert lengths.min() > 0.1 and lengths.max() < 1.001 * 2**0.5
     assert_orthogonal(network.policy_head.weight, 0.01)
     assert_orthogonal(network.value_head.weight, 1.0)
     assert network.lstm is not None
