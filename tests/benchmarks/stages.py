@@ -29,7 +29,7 @@ from wrappers.atari import make_atari
 BY_HAND, CHAIN, VECTOR = "ALE by hand", "our chain", f"AtariVectorEnv, {WIDTH} games"
 BARE_INFERENCE, ACT = "inference, bare loop", "inference, Actor.act"
 BARE_LEARNING, UPDATE = "learning, bare loop", "learning, Learner.update"
-WORKER = "whole worker, Rollout.collect"
+BARE_WORKER, WORKER = "whole worker, bare loops by turns", "whole worker, Rollout.collect"
 PUBLISH, COPY = "weights, publish", "weights, copy"
 ENVIRONMENT_STEPS = 10 * WIDTH  # in one run of an environment's stage
 
@@ -93,9 +93,7 @@ def environment_stages(bench: Bench) -> list[Stage]:
 def inference_stages(bench: Bench) -> list[Stage]:
     """A worker's forward pass over all of its environments."""
     count = bench.config.workers.envs_per_worker
-    channels, height, width = bench.spec.frame_shape
-    shape = (count, bench.spec.frame_stack * channels, height, width)
-    observations = torch.randint(0, 256, shape, dtype=torch.uint8)
+    observations = random_observations(bench)
     state = ActorState.at_start(count, bench.spec.lstm_size)
     uniforms = torch.rand(count, dtype=torch.float64)
     actor = Actor(bench.network())
@@ -103,6 +101,13 @@ def inference_stages(bench: Bench) -> list[Stage]:
         Stage(BARE_INFERENCE, bare_inference(bench, observations), count),
         Stage(ACT, lambda: actor.act(observations, state, uniforms), count),
     ]
+
+
+def random_observations(bench: Bench) -> torch.Tensor:
+    """Of all environments of a worker."""
+    channels, height, width = bench.spec.frame_shape
+    shape = (bench.config.workers.envs_per_worker, bench.spec.frame_stack * channels, height, width)
+    return torch.randint(0, 256, shape, dtype=torch.uint8)
 
 
 def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], object]:
@@ -123,12 +128,29 @@ def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], obj
     return infer
 
 
-def worker_stage(bench: Bench) -> Stage:
-    """Everything that a worker does between two slots."""
-    count = bench.config.workers.envs_per_worker
+def worker_stages(bench: Bench) -> list[Stage]:
+    """Everything that a worker does between two slots.
+
+    The bare one steps as many games and infers by turns: its caches are as cold as a worker's, which those of the
+    two loops on their own are not.
+    """
+    count, steps = bench.config.workers.envs_per_worker, bench.spec.unroll_length
     rollout = make_rollout(bench.config, bench.spec, bench.network(), count)
     rows = np.zeros((count, bench.spec.nbytes), np.uint8)
-    return Stage(WORKER, lambda: rollout.collect(rows, 0), count * bench.spec.unroll_length)
+    games = [our_chain(bench.config.environment) for _ in range(count)]
+    infer = bare_inference(bench, random_observations(bench))
+    generator = np.random.default_rng(0)
+
+    def by_turns() -> None:
+        for actions in generator.integers(0, bench.spec.action_count, (steps, count, 1)):
+            infer()
+            for play, action in zip(games, actions, strict=True):
+                play(action)
+
+    return [
+        Stage(BARE_WORKER, by_turns, count * steps),
+        Stage(WORKER, lambda: rollout.collect(rows, 0), count * steps),
+    ]
 
 
 def learning_stages(bench: Bench) -> list[Stage]:

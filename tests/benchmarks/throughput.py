@@ -30,7 +30,7 @@ from tests.benchmarks.stages import (
     inference_stages,
     learning_stages,
     weight_stages,
-    worker_stage,
+    worker_stages,
 )
 from tests.benchmarks.timing import Stage, Times, in_turns, one_core
 from wrappers.atari import check_atari
@@ -59,7 +59,7 @@ def measure_stages(config: Config, seconds: float) -> Times:
     """All stages in the same rounds; learning also with the other networks."""
     with one_core():
         bench = Bench(config)
-        stages = [*environment_stages(bench), *inference_stages(bench), worker_stage(bench), *weight_stages(bench)]
+        stages = [*environment_stages(bench), *inference_stages(bench), *worker_stages(bench), *weight_stages(bench)]
         stages += learning_stages(bench) + replay_stages(config)
         for network in NETWORKS:
             if network != config.network.network:
