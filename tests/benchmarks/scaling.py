@@ -40,9 +40,17 @@ def measured_costs(bench: Bench, drained: Sequence[Drained], seconds: float) -> 
 
 
 def update_parts(bench: Bench, seconds: float) -> tuple[float, float]:
-    """Of an update's time per step of its batch: what more threads leave as it is, and what they share."""
-    counts = sorted({1, usable_cores()})
+    """Of an update's time per step of its batch: what more threads leave as it is, and what they share.
+
+    Together they are the CPU time of one thread. How it divides is told by the shortest times at one thread and at as
+    many as there are cores, by the wall clock: other programs lengthen the others.
+    """
     update = next(stage for stage in learning_stages(bench) if stage.name == UPDATE)
+    with one_core():
+        alone = in_turns([update], seconds / 2).seconds(UPDATE)
+    if bench.device.type == "cuda" or usable_cores() == 1:
+        return alone, 0.0
+    counts = (1, usable_cores())
     before = torch.get_num_threads()
 
     def with_threads(count: int) -> Stage:
@@ -56,8 +64,9 @@ def update_parts(bench: Bench, seconds: float) -> tuple[float, float]:
         times = in_turns([with_threads(count) for count in counts], seconds)
     finally:
         torch.set_num_threads(before)
-    points = [(count, times.seconds(f"{count} threads")) for count in counts]
-    return shared_out(points) if len(points) > 1 else (points[0][1], 0.0)
+    serial, parallel = shared_out([(count, min(times.rounds[f"{count} threads"])) for count in counts])
+    part = parallel / (serial + parallel)
+    return alone * (1 - part), alone * part
 
 
 def predict(
