@@ -30,30 +30,30 @@ WHERE_TITLE = f"\n{'where it goes, µs of a core per agent step':<44}{'in the ru
 
 def stages_table(times: Times, config: Config, networks: Sequence[str]) -> str:
     """Speeds on one core; the last column is the time next to that of what the stage is measured against."""
-    lines = [f"\n{'stages alone, one core':<46}{'steps/s':>11}{'µs/step':>9}  time next to"]
+    lines = [f"\n{'stages alone, one core':<46}{'steps/s':>11}{'µs/step':>9}  time of it"]
 
-    def line(name: str, against: str = "", label: str = "") -> None:
+    def line(name: str, against: str = "", called: str = "", label: str = "") -> None:
         seconds = times.seconds(name)
-        ratio = f"  {times.ratio(name, against):.2f} of {against}" if against else ""
+        ratio = f"  {times.ratio(name, against):.2f} of {called or against}" if against else ""
         lines.append(f"{label or name:<46}{1 / seconds:>11,.0f}{1e6 * seconds:>9.1f}{ratio}")
 
     line(BY_HAND)
     line(VECTOR)
-    line(CHAIN, against=VECTOR)
+    line(CHAIN, VECTOR)
     own = config.network.network
     for network in (own, *(name for name in networks if name != own)):
         suffix = "" if network == own else f", {network}"
         for bare, real in ((BARE_INFERENCE, ACT), (BARE_LEARNING, UPDATE)):
             line(bare + suffix, label=f"{bare}, {network}")
-            line(real + suffix, against=bare + suffix, label=f"{real}, {network}")
+            line(real + suffix, bare + suffix, "the bare loop", f"{real}, {network}")
     line(BARE_WORKER)
     alone = times.seconds(CHAIN) + times.seconds(BARE_INFERENCE)
-    lines[-1] += f"  {times.seconds(BARE_WORKER) / alone:.2f} of our chain and inference, bare loop, one by one"
-    line(WORKER, against=BARE_WORKER)
+    lines[-1] += f"  {times.seconds(BARE_WORKER) / alone:.2f} of our chain and bare inference, each on its own"
+    line(WORKER, BARE_WORKER, "the bare one")
     for name in REPLAYS:
-        line(replay_name(name), against=BARE_LEARNING)
-    line(PUBLISH, against=BARE_LEARNING)
-    line(COPY, against=CHAIN)
+        line(replay_name(name), BARE_LEARNING, "learning from it")
+    line(PUBLISH, BARE_LEARNING, "learning")
+    line(COPY, CHAIN)
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 """How fast each stage of training is alone, the ceiling that follows, and how near to it whole runs come.
 
-    python -m tests.benchmarks.throughput [--only=stages,plain] [--seconds=25] [--json=FILE] [any flag of main.py]
+    python -m tests.benchmarks.throughput [--only=stages,plain] [--seconds=20] [--json=FILE] [any flag of main.py]
 
 First the stages alone, on one core, in turns. Then training runs, each with its own ceiling, measured right before and
 right after it. `--only` takes some of: stages, training (all runs), and the runs plain, replay, older and older_conv3.
@@ -154,7 +154,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--only", default="stages,training", metavar="PARTS")
-    parser.add_argument("--seconds", type=float, default=25.0, help="of each run; the stages take twice as long")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each run; the stages take twice as long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
     options, flags = parser.parse_known_args()
     try:
