@@ -11,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from agents.sinks import Report, read_metrics
 from option_flags import Config
 
@@ -63,6 +65,7 @@ class RunFigures:
     frames_per_second: float
     learner_seconds: float  # of CPU, per agent step
     workers_seconds: float
+    others_cores: float  # what other programs took, in cores
     learner_shares: dict[str, float]  # of the learner's time, by stage
     worker_shares: dict[str, float]
 
@@ -72,14 +75,14 @@ def train(flags: Mapping[str, Any], seconds: float) -> RunFigures:
     with tempfile.TemporaryDirectory() as results:
         process = subprocess.Popen([sys.executable, "main.py", *command_line(flags, results)], cwd=ROOT)
         try:
-            reports = follow(process, Path(results), seconds)
+            reports, busy_cores = follow(process, Path(results), seconds)
             process.send_signal(signal.SIGINT)
             process.wait(STOP_SECONDS)
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    return figures(reports)
+    return figures(reports, busy_cores)
 
 
 def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
@@ -90,9 +93,10 @@ def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
     return [f"--{name}={value}" for name, value in words.items()]
 
 
-def follow(process: "subprocess.Popen[bytes]", results: Path, seconds: float) -> list[Report]:
-    """The reports of the time to be measured, and the one before them."""
+def follow(process: "subprocess.Popen[bytes]", results: Path, seconds: float) -> tuple[list[Report], float]:
+    """The reports of the time to be measured and the one before them, and how many cores were at work, whoever for."""
     started = time.monotonic()
+    mark: tuple[float, float] | None = None
     while True:
         time.sleep(0.25)
         if process.poll() is not None:
@@ -100,17 +104,25 @@ def follow(process: "subprocess.Popen[bytes]", results: Path, seconds: float) ->
         learning = [report for path in results.glob("*/metrics.jsonl") for report in read_metrics(path)]
         learning = [report for report in learning if report["updates"]]
         warm = [r for r in learning if number(r, "seconds") >= number(learning[0], "seconds") + BURN_IN_SECONDS]
-        if warm and number(warm[-1], "seconds") - number(warm[0], "seconds") >= seconds:
-            return warm
+        if warm and mark is None:
+            mark = time.monotonic(), busy_seconds()
+        if mark and number(warm[-1], "seconds") - number(warm[0], "seconds") >= seconds:
+            return warm, (busy_seconds() - mark[1]) / (time.monotonic() - mark[0])
         if not learning and time.monotonic() - started > START_SECONDS:
             raise RuntimeError(f"the run had no update within {START_SECONDS:g} seconds")
+
+
+def busy_seconds() -> float:
+    """Of all cores together, since the machine was started."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
 
 
 def number(report: Report, name: str) -> float:
     return float(str(report[name]))
 
 
-def figures(reports: Sequence[Report]) -> RunFigures:
+def figures(reports: Sequence[Report], busy_cores: float) -> RunFigures:
     """Means over the reports after the first, each weighted with the time that it is about."""
     first, last = reports[0], reports[-1]
     ends = [number(report, "seconds") for report in reports]
@@ -125,13 +137,16 @@ def figures(reports: Sequence[Report]) -> RunFigures:
         return {stage: mean([float(one[stage] or 0.0) for one in each]) for stage in each[0]}
 
     speed = (number(last, "agent_steps") - number(first, "agent_steps")) / whole
+    learner = mean([number(report, "cpu_learner") for report in reports[1:]]) / 100  # cores
+    workers = mean([number(report, "cpu_workers") for report in reports[1:]]) / 100
     frames = (number(last, "frames") - number(first, "frames")) / whole
     return RunFigures(
         seconds=whole,
         steps_per_second=speed,
         frames_per_second=frames,
-        learner_seconds=mean([number(report, "cpu_learner") for report in reports[1:]]) / 100 / speed,
-        workers_seconds=mean([number(report, "cpu_workers") for report in reports[1:]]) / 100 / speed,
+        learner_seconds=learner / speed,
+        workers_seconds=workers / speed,
+        others_cores=max(0.0, busy_cores - learner - workers),
         learner_shares=shares("time_shares"),
         worker_shares=shares("worker_time_shares"),
     )

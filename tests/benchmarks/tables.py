@@ -22,8 +22,8 @@ from tests.benchmarks.stages import (
 from tests.benchmarks.timing import Times
 
 RUNS_TITLE = (
-    f"\n{'training, all cores':<30}{'steps/s':>9}{'frames/s':>10}{'ceiling':>9}{'ratio':>7}"
-    f"{f'of {EARLIER_PLATFORM:.0f}':>9}"
+    f"\n{'training, all cores':<24}{'steps/s':>9}{'frames/s':>10}{'ceiling':>9}{'ratio':>7}{'= work':>9}{'× in use':>9}"
+    f"{'others':>8}{f'of {EARLIER_PLATFORM:.0f}':>9}"
 )
 WHERE_TITLE = f"\n{'where it goes, µs of a core per agent step':<44}{'in the run':>11}{'alone':>8}"
 
@@ -57,24 +57,30 @@ def stages_table(times: Times, config: Config, networks: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def run_line(config: Config, setup: Setup, run: RunFigures, ceiling: Speed) -> str:
+def run_line(config: Config, setup: Setup, run: RunFigures, cost: StepCost, ceiling: Speed, cores: int) -> str:
+    """The ratio to the ceiling is a product: how near the work is to the bare loops', and how many cores did it."""
     name = f"{setup.name}, {config.network.network}"
     multiple = f"{run.steps_per_second / EARLIER_PLATFORM:.1f}×" if setup.is_older_command else ""
+    spent = run.workers_seconds + run.learner_seconds
+    work = (cost.acting + cost.serial + cost.parallel) / spent
     return (
-        f"{name:<30}{run.steps_per_second:>9,.0f}{run.frames_per_second:>10,.0f}{ceiling.steps_per_second:>9,.0f}"
-        f"{run.steps_per_second / ceiling.steps_per_second:>7.2f}{multiple:>9}"
+        f"{name:<24}{run.steps_per_second:>9,.0f}{run.frames_per_second:>10,.0f}{ceiling.steps_per_second:>9,.0f}"
+        f"{run.steps_per_second / ceiling.steps_per_second:>7.2f}{work:>9.2f}"
+        f"{spent * run.steps_per_second / cores:>9.2f}{run.others_cores / cores:>8.2f}{multiple:>9}"
     )
 
 
 def where_lines(name: str, run: RunFigures, cost: StepCost, cores: int) -> str:
-    """CPU time of a step in the run, beside that of the bare stages alone; what is left over did not work for it."""
-    idle = cores / run.steps_per_second - run.workers_seconds - run.learner_seconds
+    """CPU time of a step in the run, beside that of the bare stages alone."""
+    others = run.others_cores / run.steps_per_second
+    idle = max(0.0, cores / run.steps_per_second - run.workers_seconds - run.learner_seconds - others)
     rows: list[tuple[str, float, float]] = [
-        (f"{name}: workers", run.workers_seconds, cost.acting),
-        (f"{name}: learner", run.learner_seconds, cost.serial + cost.parallel),
-        (f"{name}: idle, or other programs", idle, 0.0),
+        ("workers", run.workers_seconds, cost.acting),
+        ("learner", run.learner_seconds, cost.serial + cost.parallel),
+        ("other programs", others, 0.0),
+        ("nobody", idle, 0.0),
     ]
-    lines = [f"{row:<44}{1e6 * spent:>11.1f}{1e6 * alone:>8.1f}" for row, spent, alone in rows]
+    lines = [f"{f'{name}: {row}':<44}{1e6 * spent:>11.1f}{1e6 * alone:>8.1f}" for row, spent, alone in rows]
     for who, shares in (("learner", run.learner_shares), ("workers", run.worker_shares)):
         parts = ", ".join(f"{stage} {share:.0%}" for stage, share in shares.items())
         lines.append(f"    time of the {who}: {parts}")

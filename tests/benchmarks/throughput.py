@@ -140,7 +140,8 @@ def measure(only: str, seconds: float, path: Path | None, given: Mapping[str, An
         print(tables.RUNS_TITLE)
     for setup in setups:
         results.append(measure_run(setup, given, seconds))
-        print(tables.run_line(results[-1].config, setup, results[-1].run, results[-1].ceiling), flush=True)
+        last = results[-1]
+        print(tables.run_line(last.config, setup, last.run, last.cost, last.ceiling, usable_cores()), flush=True)
     if results:
         print(tables.WHERE_TITLE)
     for result in results:
