@@ -3,7 +3,9 @@
 import pytest
 
 from agents.sinks import Report
+from option_flags import UsageError
 from tests.benchmarks.runs import SETUPS, Setup, command_line, configure, figures
+from tests.benchmarks.throughput import distinct, parts
 
 
 def report(seconds: float, steps: int, cpu: float, waits: float) -> Report:
@@ -37,3 +39,15 @@ def test_what_the_command_line_says_beats_the_setup(setup: Setup) -> None:
     words = command_line({**setup.flags, "console": "live"}, "folder")
     assert {"--console=off", "--results_dir=folder"} <= set(words)
     assert len({word.partition("=")[0] for word in words}) == len(words)
+
+
+def test_runs_that_the_command_line_makes_equal_are_one() -> None:
+    assert distinct(SETUPS, {}) == list(SETUPS)
+    assert [setup.name for setup in distinct(SETUPS, {"network": "conv3"})] == ["plain", "replay", "older"]
+
+
+def test_parts_are_known_by_name() -> None:
+    assert parts("stages,training") == (True, list(SETUPS))
+    assert parts("older,plain") == (False, [SETUPS[0], SETUPS[2]])
+    with pytest.raises(UsageError, match="--only must name some of stages"):
+        parts("stage")

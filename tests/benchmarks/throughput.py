@@ -106,6 +106,15 @@ def parts(text: str) -> tuple[bool, list[Setup]]:
     return "stages" in words, [setup for setup in SETUPS if "training" in words or setup.name in words]
 
 
+def distinct(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
+    """With --network=conv3 on the command line, say, two of the runs are one."""
+    kept: list[Setup] = []
+    for setup in setups:
+        if configure(setup, given) not in [configure(other, given) for other in kept]:
+            kept.append(setup)
+    return kept
+
+
 def as_json(machine: Mapping[str, Any], times: Times | None, results: Sequence[RunResult]) -> dict[str, Any]:
     return {
         "machine": machine,
@@ -138,7 +147,7 @@ def measure(only: str, seconds: float, path: Path | None, given: Mapping[str, An
         print(tables.stages_table(times, config, NETWORKS), flush=True)
     if setups:
         print(tables.RUNS_TITLE)
-    for setup in setups:
+    for setup in distinct(setups, given):
         results.append(measure_run(setup, given, seconds))
         last = results[-1]
         print(tables.run_line(last.config, setup, last.run, last.cost, last.ceiling, usable_cores()), flush=True)
