@@ -87,7 +87,8 @@ def train(flags: Mapping[str, Any], seconds: float) -> RunFigures:
 
 def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
     """No picture is drawn: it takes a second or two of a core now and then, which weighs much in a short run."""
-    words = {"environment_max_steps": 10**9, "lr_scheduler_steps": 37_500, "seed": 1, **flags}
+    # Some end there must be, should nobody be left to stop the run.
+    words = {"environment_max_steps": 5_000_000, "lr_scheduler_steps": 37_500, "seed": 1, **flags}
     words |= {"op_mode": "train", "results_dir": results, "console": "off", "curves": False}
     words |= {"report_period": REPORT_PERIOD}
     return [f"--{name}={value}" for name, value in words.items()]

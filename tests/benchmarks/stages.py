@@ -110,15 +110,15 @@ def random_observations(bench: Bench) -> torch.Tensor:
     return torch.randint(0, 256, shape, dtype=torch.uint8)
 
 
-def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], object]:
-    """Torso and heads in their own dtypes, and nothing else: no autocast, no drawing of actions."""
+def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tuple[torch.Tensor, torch.Tensor]]:
+    """Torso and heads in their own dtypes, and nothing else: no autocast, no drawing of actions. Logits and values."""
     network = bench.network().eval().requires_grad_(False)
     torso = network.torso.to(bench.precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     memory = torch.zeros(1, len(observations), bench.spec.lstm_size)
     beside = torch.zeros(len(observations), bench.spec.action_count + 1)  # previous actions and rewards, for an LSTM
 
     @torch.inference_mode()
-    def infer() -> object:
+    def infer() -> tuple[torch.Tensor, torch.Tensor]:
         pixels = observations.to(bench.precision).mul_(1 / 255).contiguous(memory_format=torch.channels_last)
         hidden: torch.Tensor = torso(pixels).float()
         if network.lstm is not None:
