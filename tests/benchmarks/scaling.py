@@ -124,6 +124,10 @@ def measure(options: argparse.Namespace, given: Mapping[str, Any]) -> None:
     costs = measured_costs(bench, drained, 4 * options.seconds)
     print("µs per agent step: " + ", ".join(f"{name} {1e6 * value:.1f}" for name, value in costs.items()))
     learned = config.replay.batch_size / config.fresh_unrolls_per_update
+    if bench.device.type == "cpu" and not costs["update_parallel"]:
+        print(
+            "more threads made no update faster here: with other programs at work, that says nothing of other machines"
+        )
     speeds = predict(costs, options.learner_steps_per_second, learned)
     print(model_table(speeds))
     if options.json is not None:
