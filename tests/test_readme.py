@@ -18,7 +18,14 @@ from workers.training import train
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/design.md", "docs/export.md", "docs/watching.md")
+DOCUMENTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/design.md",
+    "docs/export.md",
+    "docs/performance.md",
+    "docs/watching.md",
+)
 
 
 def commands(document: str) -> list[str]:

@@ -50,8 +50,8 @@ def by_hand(game: str) -> Callable[[Actions], None]:
     return play
 
 
-def our_chain(env_id: str) -> Callable[[Actions], None]:
-    env = make_atari(EnvironmentOptions(env=env_id), seed=0)
+def our_chain(options: EnvironmentOptions) -> Callable[[Actions], None]:
+    env = make_atari(options, seed=0)
     env.reset()
 
     def play(actions: Actions) -> None:
@@ -98,7 +98,7 @@ def main() -> None:
     game = gymnasium.registry[arguments.env].kwargs["game"]
     players = {
         "ALE by hand": by_hand(game),
-        "our chain": our_chain(arguments.env),
+        "our chain": our_chain(EnvironmentOptions(env=arguments.env)),
         "AtariVectorEnv, 1 game": vector_env(game, 1),
         f"AtariVectorEnv, {WIDTH} games": vector_env(game, WIDTH),
     }

@@ -30,7 +30,6 @@ import numpy as np
 import psutil
 import torch
 
-from agents.acting import Actor
 from agents.checkpoint import find_checkpoint
 from agents.device import choose_precision, usable_memory
 from agents.learner import Learner
@@ -40,9 +39,9 @@ from replay.compression import UnrollCodec
 from replay.mix import Batch
 from replay.storage import BLOB_OVERHEAD, Storage
 from replay.trajectory import Rows, UnrollSpec
+from tests.benchmarks.recording import make_rollout, record
 from workers.preparation import describe_unrolls
 from workers.replays import make_storage
-from workers.rollout import Rollout, Seat
 from wrappers.atari import make_atari
 
 SHARE, BATCH = 4, 8
@@ -102,14 +101,7 @@ def play(game: str, run: str | None, unrolls: int) -> Played:
     network = make_network(config.network, spec, precision)
     if run is not None:
         network.load_saved(find_checkpoint(run).content["learner"]["network"])
-    seats = [
-        Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
-        for number in range(ENVIRONMENTS)
-    ]
-    rollout = Rollout(seats, Actor(network), spec)
-    rows: Rows = np.zeros((-(-unrolls // ENVIRONMENTS) * ENVIRONMENTS, spec.nbytes), np.uint8)
-    for start in range(0, len(rows), ENVIRONMENTS):
-        rollout.collect(rows[start : start + ENVIRONMENTS], 0)
+    rows = record(make_rollout(config, spec, network, ENVIRONMENTS), spec, ENVIRONMENTS, unrolls)
     nature = make_network(Config().network, spec, precision)
     learner = Learner(nature, spec, config.loss, config.optimizer, 10**6, CPU)
     return Played(game, "random" if run is None else "trained", config, spec, rows, learner)

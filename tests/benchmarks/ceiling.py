@@ -1,0 +1,51 @@
+"""How fast training can be at most, from what its stages cost: arithmetic only."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class StepCost(NamedTuple):
+    """Seconds that one agent step takes, everything that is learned from it included."""
+
+    acting: float  # of a core, in the workers: environment and inference
+    serial: float = 0.0  # of a core, in the learner's own thread
+    parallel: float = 0.0  # of a core, in the learner, shared out among its threads
+    device: float = 0.0  # of the learner's GPU, while its own thread waits
+
+
+class Speed(NamedTuple):
+    """The most that so many cores give."""
+
+    steps_per_second: float
+    limited_by: str  # "cores" or "learner"
+    busy_workers: float  # workers at work all the time that such a speed takes
+
+
+def fastest(cost: StepCost, cores: float, learner_threads: float) -> Speed:
+    """Nobody waits but for what limits: all cores are at work, or the learner is.
+
+    A learner that waits for its GPU leaves its core to the workers.
+    """
+    by_cores = cores / (cost.acting + cost.serial + cost.parallel)
+    by_learner = learner_limit(cost, learner_threads)
+    speed = min(by_cores, by_learner)
+    return Speed(speed, "cores" if by_cores <= by_learner else "learner", speed * cost.acting)
+
+
+def learner_limit(cost: StepCost, learner_threads: float) -> float:
+    """Agent steps a second of a learner that never waits for unrolls."""
+    alone = cost.serial + cost.parallel / learner_threads + cost.device
+    return 1 / alone if alone > 0 else float("inf")
+
+
+def shared_out(seconds_by_threads: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Serial and parallel seconds of a piece of work, from its times at two numbers of threads (Amdahl's law).
+
+    Measured times are noisy: neither part is below 0, and both together are the time with the fewer threads.
+    """
+    (few, slow), (many, fast) = sorted(seconds_by_threads)
+    if not 0 < few < many:
+        raise ValueError(f"times at two numbers of threads expected, not at {few} and {many}")
+    parallel = (slow - fast) / (1 / few - 1 / many)
+    parallel = min(max(parallel, 0.0), few * slow)
+    return slow - parallel / few, parallel

@@ -1,0 +1,125 @@
+"""How many unrolls a second the learner takes in, mixes and learns from, with workers that are never the bottleneck."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from agents.learner import Learner
+from agents.network import flat_weights, weight_count
+from replay.mix import BatchMix
+from tests.benchmarks.recorded_worker import RecordedWorker
+from tests.benchmarks.recording import record_untrained
+from tests.benchmarks.stages import Bench
+from workers.pool import WorkerPool
+from workers.replays import make_replays
+from workers.shared_memory import SharedBlock
+from workers.shared_weights import SharedWeights
+from workers.slots import Slots
+from workers.training import POLL_SECONDS
+
+DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"
+START_SECONDS = 120.0  # in which all workers must have delivered
+AT_ONCE = 64  # unrolls taken in between two looks at the pipes, where nothing is mixed
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What the learner did beside so many workers."""
+
+    workers: int
+    work: str
+    unrolls_per_second: float
+    cpu_seconds: float  # of the learner, for each unroll
+
+
+class LearnerSide:
+    """The pieces of the training loop, as `workers.training` puts them together, in three depths."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._learner: Learner = bench.learner()
+        self._bench = bench
+        self._weights = SharedWeights(weight_count(self._learner.network))
+        self.mix = self._make_mix()
+
+    def _make_mix(self) -> BatchMix:
+        options, spec = self._bench.config.replay, self._bench.spec
+        seed = np.random.SeedSequence(0)
+        replays = make_replays(options, spec, seed, self._learner.network, planned_updates=10**9)
+        return BatchMix(replays, spec, pin_memory=self._bench.device.type == "cuda")
+
+    def drain(self, pool: WorkerPool) -> int:
+        pool.wait(POLL_SECONDS)
+        return sum(1 for _ in pool.take(AT_ONCE))
+
+    def drain_and_mix(self, pool: WorkerPool, then: Callable[[], object] = lambda: None) -> int:
+        pool.wait(POLL_SECONDS if not self.mix.ready() else 0.0)
+        taken = 0
+        for unroll in pool.take(self.mix.room()):
+            self.mix.add(unroll)
+            taken += 1
+        if self.mix.ready():
+            self._batch = self.mix.mix(self._learner.updates)
+            then()
+        return taken
+
+    def learn(self, pool: WorkerPool) -> int:
+        return self.drain_and_mix(pool, self._update)
+
+    def _update(self) -> None:
+        self._learner.update(self._batch)
+        self._weights.publish(self._learner.updates, flat_weights(self._learner.network))
+
+
+@contextmanager
+def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
+    """Workers that all have delivered once; a real rollout was recorded for them."""
+    count, nbytes = bench.config.workers.envs_per_worker, bench.spec.nbytes
+    recording = Slots(1, 1, count, nbytes)
+    recording.rows[0, 0] = record_untrained(bench.config, bench.spec, bench.precision, count)
+    slots = Slots(workers, bench.config.workers.slots_per_worker, count, nbytes)
+    delivered = SharedBlock(8 * workers)
+    pool = WorkerPool(
+        partial(RecordedWorker, recording, delivered, slots),  # type: ignore[arg-type]
+        slots,
+        print,
+        lockstep=False,
+        silence_limit=START_SECONDS,
+        restart_budget=0,
+    )
+    with closing(recording), closing(slots), closing(delivered), closing(pool):
+        end = time.monotonic() + START_SECONDS
+        while not delivered.bytes.view(np.int64).all():
+            if time.monotonic() > end:
+                raise RuntimeError(f"{workers} workers did not all start within {START_SECONDS:g} seconds")
+            pool.wait(POLL_SECONDS)
+        yield pool
+
+
+def measure_drain(bench: Bench, workers: int, seconds: float) -> list[Drained]:
+    """Each depth for so many seconds, after a fifth of them as burn-in."""
+    side = LearnerSide(bench)
+    depths = {DRAIN: side.drain, MIX: side.drain_and_mix, LEARN: side.learn}
+    results = []
+    with recorded_pool(bench, workers) as pool:
+        for work, once in depths.items():
+            _work_for(seconds / 5, once, pool)
+            cpu, begun = time.process_time(), time.perf_counter()
+            unrolls = _work_for(seconds, once, pool)
+            if bench.device.type == "cuda":
+                torch.cuda.synchronize()
+            spent = time.perf_counter() - begun
+            results.append(Drained(workers, work, unrolls / spent, (time.process_time() - cpu) / max(1, unrolls)))
+    return results
+
+
+def _work_for(seconds: float, once: Callable[[WorkerPool], int], pool: WorkerPool) -> int:
+    """Unrolls taken in."""
+    end, unrolls = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end:
+        unrolls += once(pool)
+    return unrolls

@@ -1,0 +1,35 @@
+"""Unrolls of real games, played by a policy as a worker plays them."""
+
+import numpy as np
+import torch
+
+from agents.acting import Actor
+from agents.network import ActorCritic, make_network
+from option_flags import Config
+from replay.trajectory import Rows, UnrollSpec
+from workers.rollout import Rollout, Seat
+from wrappers.atari import make_atari
+
+
+def make_rollout(config: Config, spec: UnrollSpec, network: ActorCritic, environments: int) -> Rollout:
+    """Real games, and the policy that plays them."""
+    seats = [
+        Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
+        for number in range(environments)
+    ]
+    return Rollout(seats, Actor(network), spec)
+
+
+def record(rollout: Rollout, spec: UnrollSpec, environments: int, unrolls: int) -> Rows:
+    """At least so many unrolls, `[n, nbytes]`: all environments play as many."""
+    rows: Rows = np.zeros((-(-unrolls // environments) * environments, spec.nbytes), np.uint8)
+    for start in range(0, len(rows), environments):
+        rollout.collect(rows[start : start + environments], 0)
+    return rows
+
+
+def record_untrained(config: Config, spec: UnrollSpec, precision: torch.dtype, unrolls: int) -> Rows:
+    """As many unrolls, by a network that has learned nothing, which is as good as random."""
+    environments = min(unrolls, 8)
+    network = make_network(config.network, spec, precision)
+    return record(make_rollout(config, spec, network, environments), spec, environments, unrolls)[:unrolls]

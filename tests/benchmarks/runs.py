@@ -1,0 +1,157 @@
+"""Training through the real processes, and where its time went."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from agents.sinks import Report, read_metrics
+from option_flags import Config
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT_PERIOD = 1000  # agent steps: marks that a stretch of time can begin and end at
+BURN_IN_SECONDS = 4.0  # after the first update
+START_SECONDS = 180.0  # in which a run must have had its first update
+STOP_SECONDS = 60.0
+
+HALF_STANDARD = (
+    '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
+    ' {"type": "standard", "capacity": 1000, "sample_ratio": 0.5}]'
+)
+OLDER = {
+    "batch_size": 10,
+    "r_f_steps": 10,
+    "worker_count": 2,
+    "envs_per_worker": 2,
+    "replay_parameters": HALF_STANDARD,
+}
+EARLIER_PLATFORM = 260.0  # agent steps/s that it reached with that command on two cores
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A run to be measured. What the command line says beats it."""
+
+    name: str
+    flags: Mapping[str, Any]
+
+    @property
+    def is_older_command(self) -> bool:
+        return self.name.startswith("older")
+
+
+SETUPS = (
+    Setup("plain", {}),
+    Setup("replay", {"replay_parameters": HALF_STANDARD}),
+    Setup("older", OLDER),
+    Setup("older_conv3", {**OLDER, "network": "conv3"}),
+)
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """Over the time that was measured."""
+
+    seconds: float
+    steps_per_second: float
+    frames_per_second: float
+    learner_seconds: float  # of CPU, per agent step
+    workers_seconds: float
+    others_cores: float  # what other programs took, in cores
+    learner_shares: dict[str, float]  # of the learner's time, by stage
+    worker_shares: dict[str, float]
+
+
+def train(flags: Mapping[str, Any], seconds: float) -> RunFigures:
+    """Measure a run for so long, from some seconds after its first update on; then end it as CTRL+C does."""
+    with tempfile.TemporaryDirectory() as results:
+        process = subprocess.Popen([sys.executable, "main.py", *command_line(flags, results)], cwd=ROOT)
+        try:
+            reports, busy_cores = follow(process, Path(results), seconds)
+            process.send_signal(signal.SIGINT)
+            process.wait(STOP_SECONDS)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return figures(reports, busy_cores)
+
+
+def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
+    """No picture is drawn: it takes a second or two of a core now and then, which weighs much in a short run."""
+    # Some end there must be, should nobody be left to stop the run.
+    words = {"environment_max_steps": 5_000_000, "lr_scheduler_steps": 37_500, "seed": 1, **flags}
+    words |= {"op_mode": "train", "results_dir": results, "console": "off", "curves": False}
+    words |= {"report_period": REPORT_PERIOD}
+    return [f"--{name}={value}" for name, value in words.items()]
+
+
+def follow(process: "subprocess.Popen[bytes]", results: Path, seconds: float) -> tuple[list[Report], float]:
+    """The reports of the time to be measured and the one before them, and how many cores were at work, whoever for."""
+    started = time.monotonic()
+    mark: tuple[float, float] | None = None
+    while True:
+        time.sleep(0.25)
+        if process.poll() is not None:
+            raise RuntimeError(f"the run ended with code {process.returncode} before it could be measured")
+        learning = [report for path in results.glob("*/metrics.jsonl") for report in read_metrics(path)]
+        learning = [report for report in learning if report["updates"]]
+        warm = [r for r in learning if number(r, "seconds") >= number(learning[0], "seconds") + BURN_IN_SECONDS]
+        if warm and mark is None:
+            mark = time.monotonic(), busy_seconds()
+        if mark and number(warm[-1], "seconds") - number(warm[0], "seconds") >= seconds:
+            return warm, (busy_seconds() - mark[1]) / (time.monotonic() - mark[0])
+        if not learning and time.monotonic() - started > START_SECONDS:
+            raise RuntimeError(f"the run had no update within {START_SECONDS:g} seconds")
+
+
+def busy_seconds() -> float:
+    """Of all cores together, since the machine was started."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+
+
+def number(report: Report, name: str) -> float:
+    return float(str(report[name]))
+
+
+def figures(reports: Sequence[Report], busy_cores: float) -> RunFigures:
+    """Means over the reports after the first, each weighted with the time that it is about."""
+    first, last = reports[0], reports[-1]
+    ends = [number(report, "seconds") for report in reports]
+    weights = [end - begin for begin, end in pairwise(ends)]
+    whole = sum(weights)
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(value * weight for value, weight in zip(values, weights, strict=True)) / whole
+
+    def shares(name: str) -> dict[str, float]:
+        each: list[Any] = [report[name] for report in reports[1:]]
+        return {stage: mean([float(one[stage] or 0.0) for one in each]) for stage in each[0]}
+
+    speed = (number(last, "agent_steps") - number(first, "agent_steps")) / whole
+    learner = mean([number(report, "cpu_learner") for report in reports[1:]]) / 100  # cores
+    workers = mean([number(report, "cpu_workers") for report in reports[1:]]) / 100
+    frames = (number(last, "frames") - number(first, "frames")) / whole
+    return RunFigures(
+        seconds=whole,
+        steps_per_second=speed,
+        frames_per_second=frames,
+        learner_seconds=learner / speed,
+        workers_seconds=workers / speed,
+        others_cores=max(0.0, busy_cores - learner - workers),
+        learner_shares=shares("time_shares"),
+        worker_shares=shares("worker_time_shares"),
+    )
+
+
+def configure(setup: Setup, given: Mapping[str, Any]) -> Config:
+    return Config.from_flags({**setup.flags, **given})

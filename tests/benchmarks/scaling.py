@@ -1,0 +1,156 @@
+"""What more cores and a GPU would give, from what was measured on this machine."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agents.device import learner_threads, usable_cores
+from option_flags import Config, UsageError, given_flags
+from tests.benchmarks.ceiling import Speed, StepCost, fastest, shared_out
+from tests.benchmarks.drain import MIX, Drained, measure_drain
+from tests.benchmarks.stages import COPY, PUBLISH, UPDATE, WORKER, Bench, learning_stages, weight_stages, worker_stages
+from tests.benchmarks.timing import Stage, in_turns, one_core
+from wrappers.atari import check_atari
+
+CORES = (1, 2, 4, 8, 16, 32, 64)
+DRAIN_TITLE = f"{'workers':>7}  {'the learner does':<30}{'unrolls/s':>10}{'steps/s':>11}{'µs of CPU an unroll':>21}"
+
+
+def measured_costs(bench: Bench, drained: Sequence[Drained], seconds: float) -> dict[str, float]:
+    """Seconds per agent step of everything that the model is made of, as the platform does it now."""
+    with one_core():
+        stages = [stage for stage in worker_stages(bench) if stage.name == WORKER]
+        times = in_turns([*stages, *weight_stages(bench)], seconds)
+    most = max((one for one in drained if one.work == MIX), key=lambda one: one.workers)
+    serial, parallel = update_parts(bench, seconds)
+    learned = bench.config.replay.batch_size / bench.config.fresh_unrolls_per_update
+    return {
+        "worker": times.seconds(WORKER) + times.seconds(COPY),
+        "drain_and_mix": most.cpu_seconds / bench.spec.unroll_length,
+        "publish": times.seconds(PUBLISH),
+        "update_serial": serial * learned,
+        "update_parallel": parallel * learned,
+    }
+
+
+def update_parts(bench: Bench, seconds: float) -> tuple[float, float]:
+    """Of an update's time per step of its batch: what more threads leave as it is, and what they share.
+
+    Together they are the CPU time of one thread. How it divides is told by the shortest times at one thread and at as
+    many as there are cores, by the wall clock: other programs lengthen the others.
+    """
+    update = next(stage for stage in learning_stages(bench) if stage.name == UPDATE)
+    with one_core():
+        alone = in_turns([update], seconds / 2).seconds(UPDATE)
+    if bench.device.type == "cuda" or usable_cores() == 1:
+        return alone, 0.0
+    counts = (1, usable_cores())
+    before = torch.get_num_threads()
+
+    def with_threads(count: int) -> Stage:
+        def run() -> None:
+            torch.set_num_threads(count)
+            update.run()
+
+        return Stage(f"{count} threads", run, update.steps, in_learner=True, by_wall_clock=True)
+
+    try:
+        times = in_turns([with_threads(count) for count in counts], seconds)
+    finally:
+        torch.set_num_threads(before)
+    serial, parallel = shared_out([(count, min(times.rounds[f"{count} threads"])) for count in counts])
+    part = parallel / (serial + parallel)
+    return alone * (1 - part), alone * part
+
+
+def predict(
+    costs: Mapping[str, float], learner_steps_per_second: float, learned: float
+) -> dict[int, tuple[Speed, ...]]:
+    """For each number of cores: with the learner on the CPU and, if its speed is given, on a GPU.
+
+    `learned` is how many steps are learned from for each one that is played.
+    """
+    beside = costs["drain_and_mix"] + costs["publish"]
+    on_cpu = StepCost(costs["worker"], beside + costs["update_serial"], costs["update_parallel"])
+    speeds: dict[int, tuple[Speed, ...]] = {}
+    for cores in CORES:
+        speeds[cores] = (fastest(on_cpu, cores, max(1, cores // 2)),)
+        if learner_steps_per_second:
+            on_gpu = StepCost(costs["worker"], beside, device=learned / learner_steps_per_second)
+            speeds[cores] += (fastest(on_gpu, cores, 1),)
+    return speeds
+
+
+def drain_lines(drained: Sequence[Drained], unroll_length: int) -> str:
+    lines = []
+    for one in drained:
+        steps = one.unrolls_per_second * unroll_length
+        lines.append(
+            f"{one.workers:>7}  {one.work:<30}{one.unrolls_per_second:>10,.0f}{steps:>11,.0f}"
+            f"{1e6 * one.cpu_seconds:>21,.1f}"
+        )
+    return "\n".join(lines)
+
+
+def model_table(speeds: Mapping[int, tuple[Speed, ...]]) -> str:
+    places = ("learner on the CPU", "learner on a GPU")
+    lines = [f"{'cores':>5}  {'':<20}{'steps/s':>9}  {'limited by':<11}{'busy workers':>12}"]
+    for cores, of_each in speeds.items():
+        for place, one in zip(places, of_each, strict=False):
+            lines.append(
+                f"{cores:>5}  {place:<20}{one.steps_per_second:>9,.0f}  {one.limited_by:<11}{one.busy_workers:>12.1f}"
+            )
+    return "\n".join(lines)
+
+
+def measure(options: argparse.Namespace, given: Mapping[str, Any]) -> None:
+    config = Config.from_flags(given)
+    check_atari(config.environment)
+    bench = Bench(config)
+    torch.set_num_threads(config.run.learner_threads or learner_threads(bench.device))
+    torch.set_flush_denormal(True)
+    drained: list[Drained] = []
+    print(DRAIN_TITLE)
+    for workers in options.workers:
+        lines = measure_drain(bench, workers, options.seconds)
+        drained += lines
+        print(drain_lines(lines, config.replay.r_f_steps), flush=True)
+    costs = measured_costs(bench, drained, 4 * options.seconds)
+    print("µs per agent step: " + ", ".join(f"{name} {1e6 * value:.1f}" for name, value in costs.items()))
+    learned = config.replay.batch_size / config.fresh_unrolls_per_update
+    if bench.device.type == "cpu" and not costs["update_parallel"]:
+        print(
+            "more threads made no update faster here: with other programs at work, that says nothing of other machines"
+        )
+    speeds = predict(costs, options.learner_steps_per_second, learned)
+    print(model_table(speeds))
+    if options.json is not None:
+        content = {
+            "drained": [asdict(one) for one in drained],
+            "seconds_per_step": costs,
+            "model": {cores: [one._asdict() for one in of_each] for cores, of_each in speeds.items()},
+        }
+        options.json.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def main(description: str) -> int:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--workers", type=int, nargs="+", default=list(CORES), help="numbers of recorded workers")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement of the learner")
+    parser.add_argument("--learner_steps_per_second", type=float, default=0.0, help="of Learner.update, on a GPU")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    options, flags = parser.parse_known_args()
+    try:
+        measure(options, given_flags(flags))
+    except UsageError as error:
+        print(f"scale: {error}", file=sys.stderr)
+        return 2
+    return 0

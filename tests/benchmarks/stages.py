@@ -1,0 +1,223 @@
+"""The stages of training, each alone: what a core does of it, and what it would do with nothing around it.
+
+Everything is made for one configuration: its games, network, batch, environments in a worker and learner's device.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import ale_py
+import gymnasium
+import numpy as np
+import torch
+
+from agents.acting import Actor, ActorState
+from agents.device import choose_device, choose_precision
+from agents.learner import Learner
+from agents.network import ActorCritic, NetworkInput, flat_weights, make_network, weight_count
+from option_flags import Config
+from replay.mix import Batch
+from replay.trajectory import Rows, UnrollSpec
+from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vector_env
+from tests.benchmarks.recording import make_rollout, record_untrained
+from tests.benchmarks.timing import Stage
+from workers.preparation import describe_unrolls
+from workers.shared_weights import NOT_PUBLISHED, SharedWeights
+from wrappers.atari import make_atari
+
+BY_HAND, CHAIN, VECTOR = "ALE by hand", "our chain", f"AtariVectorEnv, {WIDTH} games"
+BARE_INFERENCE, ACT = "inference, bare loop", "inference, Actor.act"
+BARE_LEARNING, UPDATE = "learning, bare loop", "learning, Learner.update"
+BARE_WORKER, WORKER = "whole worker, bare loops by turns", "whole worker, Rollout.collect"
+PUBLISH, COPY = "weights, publish", "weights, copy"
+ENVIRONMENT_STEPS = 10 * WIDTH  # in one run of an environment's stage
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all stages of one configuration are made of."""
+
+    config: Config
+
+    @cached_property
+    def device(self) -> torch.device:
+        return choose_device(self.config.run.device)
+
+    @cached_property
+    def precision(self) -> torch.dtype:
+        return choose_precision(self.config.run.precision, self.device)
+
+    @cached_property
+    def spec(self) -> UnrollSpec:
+        return describe_unrolls(self.config, make_atari)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Unrolls for one batch."""
+        return record_untrained(self.config, self.spec, self.precision, self.config.replay.batch_size)
+
+    @cached_property
+    def batch(self) -> Batch:
+        """As a mix would give it: what comes from queues first."""
+        fresh = np.arange(len(self.rows)) < self.config.fresh_unrolls_per_update
+        rows = torch.from_numpy(self.rows)
+        return Batch(rows.pin_memory() if self.device.type == "cuda" else rows, fresh)
+
+    def network(self) -> ActorCritic:
+        torch.manual_seed(0)
+        return make_network(self.config.network, self.spec, self.precision)
+
+    def learner(self) -> Learner:
+        config = self.config
+        return Learner(self.network(), self.spec, config.loss, config.optimizer, 10**6, self.device)
+
+
+def environment_stages(bench: Bench) -> list[Stage]:
+    options = bench.config.environment
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    game = gymnasium.registry[options.env].kwargs["game"]
+    generator = np.random.default_rng(0)
+
+    def stage(name: str, play: Callable[[Actions], None]) -> Stage:
+        return Stage(
+            name,
+            lambda: play(generator.integers(0, bench.spec.action_count, ENVIRONMENT_STEPS)),
+            ENVIRONMENT_STEPS,
+        )
+
+    players = {BY_HAND: by_hand(game), CHAIN: our_chain(options), VECTOR: vector_env(game, WIDTH)}
+    return [stage(name, play) for name, play in players.items()]
+
+
+def inference_stages(bench: Bench) -> list[Stage]:
+    """A worker's forward pass over all of its environments."""
+    count = bench.config.workers.envs_per_worker
+    observations = random_observations(bench)
+    state = ActorState.at_start(count, bench.spec.lstm_size)
+    uniforms = torch.rand(count, dtype=torch.float64)
+    actor = Actor(bench.network())
+    return [
+        Stage(BARE_INFERENCE, bare_inference(bench, observations), count),
+        Stage(ACT, lambda: actor.act(observations, state, uniforms), count),
+    ]
+
+
+def random_observations(bench: Bench) -> torch.Tensor:
+    """Of all environments of a worker."""
+    channels, height, width = bench.spec.frame_shape
+    shape = (bench.config.workers.envs_per_worker, bench.spec.frame_stack * channels, height, width)
+    return torch.randint(0, 256, shape, dtype=torch.uint8)
+
+
+def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tuple[torch.Tensor, torch.Tensor]]:
+    """Torso and heads in their own dtypes, and nothing else: no autocast, no drawing of actions. Logits and values."""
+    network = bench.network().eval().requires_grad_(False)
+    torso = network.torso.to(bench.precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    memory = torch.zeros(1, len(observations), bench.spec.lstm_size)
+    beside = torch.zeros(len(observations), bench.spec.action_count + 1)  # previous actions and rewards, for an LSTM
+
+    @torch.inference_mode()
+    def infer() -> tuple[torch.Tensor, torch.Tensor]:
+        pixels = observations.to(bench.precision).mul_(1 / 255).contiguous(memory_format=torch.channels_last)
+        hidden: torch.Tensor = torso(pixels).float()
+        if network.lstm is not None:
+            hidden = network.lstm(torch.cat([hidden, beside], -1).unsqueeze(0), (memory, memory))[0][0]
+        return network.policy_head(hidden), network.value_head(hidden)
+
+    return infer
+
+
+def worker_stages(bench: Bench) -> list[Stage]:
+    """Everything that a worker does between two slots.
+
+    The bare one steps as many games and infers by turns: its caches are as cold as a worker's, which those of the
+    two loops on their own are not.
+    """
+    count, steps = bench.config.workers.envs_per_worker, bench.spec.unroll_length
+    rollout = make_rollout(bench.config, bench.spec, bench.network(), count)
+    rows = np.zeros((count, bench.spec.nbytes), np.uint8)
+    games = [our_chain(bench.config.environment) for _ in range(count)]
+    infer = bare_inference(bench, random_observations(bench))
+    generator = np.random.default_rng(0)
+
+    def by_turns() -> None:
+        for actions in generator.integers(0, bench.spec.action_count, (steps, count, 1)):
+            infer()
+            for play, action in zip(games, actions, strict=True):
+                play(action)
+
+    return [
+        Stage(BARE_WORKER, by_turns, count * steps),
+        Stage(WORKER, lambda: rollout.collect(rows, 0), count * steps),
+    ]
+
+
+def learning_stages(bench: Bench) -> list[Stage]:
+    """Learning from one batch, per step of the batch, fresh or replayed."""
+    learner = bench.learner()
+    steps = bench.config.replay.batch_size * bench.spec.unroll_length
+    cuda = bench.device.type == "cuda"
+
+    def finished(work: Callable[[], object]) -> Callable[[], object]:
+        if not cuda:
+            return work
+
+        def run() -> None:
+            work()
+            torch.cuda.synchronize()
+
+        return run
+
+    return [
+        Stage(BARE_LEARNING, finished(bare_learning(bench)), steps, in_learner=True, by_wall_clock=cuda),
+        Stage(UPDATE, finished(lambda: learner.update(bench.batch)), steps, in_learner=True, by_wall_clock=cuda),
+    ]
+
+
+def bare_learning(bench: Bench) -> Callable[[], object]:
+    """Forward from observations that lie ready, a trivial loss, backward, and torch's own RMSprop."""
+    network = bench.network().to(bench.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.RMSprop(network.parameters(), bench.config.optimizer.lr)
+    batch, steps = bench.config.replay.batch_size, bench.spec.unroll_length + 1
+    channels, height, width = bench.spec.frame_shape
+    shape = (steps, batch, bench.spec.frame_stack * channels, height, width)
+    inputs = NetworkInput(
+        observations=torch.randint(0, 256, shape, dtype=torch.uint8, device=bench.device),
+        previous_actions=torch.zeros(steps, batch, dtype=torch.int64, device=bench.device),
+        previous_rewards=torch.zeros(steps, batch, device=bench.device),
+        starts=torch.zeros(steps, batch, dtype=torch.bool, device=bench.device),
+        lstm_state=torch.zeros(batch, 2, bench.spec.lstm_size, device=bench.device),
+    )
+
+    def learn() -> None:
+        output = network(inputs)
+        loss = output.logits.square().mean() + output.values.square().mean()
+        optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        optimizer.step()
+
+    return learn
+
+
+def weight_stages(bench: Bench) -> list[Stage]:
+    """What an update pays to hand out its weights, and a worker's unrolls pay to take them."""
+    learner, actor = bench.learner(), Actor(bench.network())
+    weights = SharedWeights(weight_count(learner.network))
+    flat = torch.zeros(weight_count(learner.network))
+    version = iter(range(10**9))
+
+    def copy() -> None:
+        weights.copy_newer(NOT_PUBLISHED, flat)
+        actor.load(flat)
+
+    a_round = bench.config.workers.envs_per_worker * bench.spec.unroll_length
+    return [
+        Stage(
+            PUBLISH,
+            lambda: weights.publish(next(version), flat_weights(learner.network)),
+            bench.config.agent_steps_per_update,
+            in_learner=True,
+        ),
+        Stage(COPY, copy, a_round),
+    ]
