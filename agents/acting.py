@@ -41,7 +41,7 @@ class Decision(NamedTuple):
 
 
 class Actor:
-    """The policy as a worker holds it, on the CPU."""
+    """The policy as those hold it who only act, on the device of the network."""
 
     def __init__(self, network: ActorCritic) -> None:
         self._network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -60,7 +60,8 @@ class Actor:
                 observations=observations.unsqueeze(0),
                 previous_actions=state.previous_actions.unsqueeze(0),
                 previous_rewards=state.previous_rewards.unsqueeze(0),
-                starts=torch.zeros(1, environments, dtype=torch.bool),  # `restart` has emptied the memory already
+                # `restart` has emptied the memory already
+                starts=torch.zeros(1, environments, dtype=torch.bool, device=observations.device),
                 lstm_state=state.lstm_state,
             )
         )

@@ -54,6 +54,7 @@ OTHER_VALUES: dict[str, Any] = {
     "max_game_frames": 5000,
     "worker_count": 3,
     "envs_per_worker": 2,
+    "inference": "learner",
     "slots_per_worker": 8,
     "worker_timeout": 0.5,
     "worker_restart_budget": 0,

@@ -40,6 +40,7 @@ from replay.compression import UnrollCodec
 from replay.mix import Batch
 from replay.storage import BLOB_OVERHEAD, Storage
 from replay.trajectory import Rows, UnrollSpec
+from workers.deciding import LocalDecider
 from workers.preparation import describe_unrolls
 from workers.replays import make_storage
 from workers.rollout import Rollout, Seat
@@ -106,10 +107,10 @@ def play(game: str, run: str | None, unrolls: int) -> Played:
         Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
         for number in range(ENVIRONMENTS)
     ]
-    rollout = Rollout(seats, Actor(network), spec)
+    rollout = Rollout(seats, LocalDecider(Actor(network), spec, len(seats)), spec)
     rows: Rows = np.zeros((-(-unrolls // ENVIRONMENTS) * ENVIRONMENTS, spec.nbytes), np.uint8)
     for start in range(0, len(rows), ENVIRONMENTS):
-        rollout.collect(rows[start : start + ENVIRONMENTS], 0)
+        rollout.collect(rows[start : start + ENVIRONMENTS])
     nature = make_network(Config().network, spec, precision)
     learner = Learner(nature, spec, config.loss, config.optimizer, 10**6, CPU)
     return Played(game, "random" if run is None else "trained", config, spec, rows, learner)

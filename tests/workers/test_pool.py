@@ -11,7 +11,8 @@ import pytest
 
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, read_pattern
 from workers.messages import WorkersFailedError
-from workers.pool import FAILURES_IN_A_ROW, WorkerPool
+from workers.pool import WorkerPool
+from workers.restarts import FAILURES_IN_A_ROW
 from workers.slots import Slots
 
 MakePool = Callable[..., tuple[WorkerPool, list[str]]]
