@@ -23,6 +23,7 @@ class Unrolls(NamedTuple):
     behaviour_logits: torch.Tensor
     stored_values: torch.Tensor
     fresh: torch.Tensor  # [B] bool
+    entropy_on: torch.Tensor  # [B] bool: the fresh ones, where there are any
 
 
 class Learner:
@@ -56,7 +57,7 @@ class Learner:
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
-            report["learning_rate"] = torch.tensor(group["lr"], device=self.device)
+        report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         self._optimizer.step()
         self.updates += 1
         return report
@@ -108,6 +109,7 @@ class Learner:
             behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
             stored_values=fields["values"].T,
             fresh=torch.from_numpy(batch.fresh).to(self.device),
+            entropy_on=torch.from_numpy(batch.fresh if batch.fresh.any() else ~batch.fresh).to(self.device),
         )
 
     def _losses(self, unrolls: Unrolls) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
@@ -146,13 +148,13 @@ class Learner:
         logits, values = output.logits[:-1], output.values[:-1]
         fresh = unrolls.fresh.expand_as(values)
         replayed = ~fresh
-        undecided_on = fresh if unrolls.fresh.any() else replayed
+        entropy_on = unrolls.entropy_on.expand_as(values)
         zero = values.new_zeros(())
         policy = losses.policy_gradient_loss(logits, unrolls.actions, trace.advantages, trusted)
         terms = {
             "policy_loss": options.policy_gradient_loss_weight * policy,
             "value_loss": options.value_loss_weight * losses.value_loss(values, trace.targets, trusted),
-            "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(logits, undecided_on),
+            "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(logits, entropy_on),
             "policy_cloning_loss": zero,
             "value_cloning_loss": zero,
         }
@@ -170,7 +172,7 @@ def make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch
     parameters = list(network.parameters())
     if options.optimizer == "adam":
         betas = (options.adam_beta1, options.adam_beta2)
-        return torch.optim.Adam(parameters, options.lr, betas, options.adam_eps)
+        return torch.optim.Adam(parameters, options.lr, betas, options.adam_eps, fused=True)
     return torch.optim.RMSprop(
         parameters, options.lr, options.rmsprop_alpha, options.rmsprop_eps, momentum=options.rmsprop_momentum
     )
@@ -187,15 +189,21 @@ def diagnose(
 ) -> dict[str, torch.Tensor]:
     """What tells a healthy update from a sick one; figures of a kind of sample that is not there are NaN."""
     divergence = kl_divergence(behaviour_logits, logits)
+    fresh = fresh.expand_as(values)
     return {
         "entropy": entropy(logits).mean(),
         # How far the policy differs between states: near 0, it ignores what it sees.
         "policy_spread": torch.softmax(logits, -1).flatten(0, 1).std(0, correction=0).mean(),
         "value_mean": values.mean(),
-        "dropped_fresh": (~trusted[:, fresh]).float().mean(),
-        "dropped_replayed": (~trusted[:, ~fresh]).float().mean(),
-        "kl_fresh": divergence[:, fresh].mean(),
-        "kl_replayed": divergence[:, ~fresh].mean(),
-        "ratio_fresh": trace.ratios[:, fresh].mean(),
-        "ratio_replayed": trace.ratios[:, ~fresh].mean(),
+        "dropped_fresh": mean_where(fresh, (~trusted).float()),
+        "dropped_replayed": mean_where(~fresh, (~trusted).float()),
+        "kl_fresh": mean_where(fresh, divergence),
+        "kl_replayed": mean_where(~fresh, divergence),
+        "ratio_fresh": mean_where(fresh, trace.ratios),
+        "ratio_replayed": mean_where(~fresh, trace.ratios),
     }
+
+
+def mean_where(mask: torch.Tensor, figures: torch.Tensor) -> torch.Tensor:
+    """The mean of those that the mask picks, NaN if none; no indexing, for which a GPU would have to be waited for."""
+    return torch.where(mask, figures, 0.0).sum() / mask.sum()

@@ -206,8 +206,8 @@ def _weights(network: nn.Module) -> list[torch.Tensor]:
 
 @torch.no_grad()
 def flat_weights(network: nn.Module) -> torch.Tensor:
-    """All weights behind one another, float32 on the CPU: `[weight_count]`."""
-    return torch.cat([weight.reshape(-1) for weight in _weights(network)]).float().cpu()
+    """All weights behind one another, float32 on the network's device: `[weight_count]`."""
+    return torch.cat([weight.reshape(-1) for weight in _weights(network)]).float()
 
 
 @torch.no_grad()

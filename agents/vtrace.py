@@ -52,15 +52,14 @@ def vtrace(
     next_values = torch.cat([values[1:], bootstrap_value[None]])
     deltas = rhos * (rewards + discounts * next_values - values)
 
-    correction = torch.zeros_like(bootstrap_value)  # v_{t+1} − V_{t+1}, from the end backwards
-    corrections = torch.empty_like(values)
-    for t in reversed(range(len(values))):
-        correction = deltas[t] + discounts[t] * traces[t] * correction
-        if trusted is not None:
-            correction = correction * trusted[t]
-        corrections[t] = correction
+    decays = discounts * traces
+    if trusted is not None:
+        deltas, decays = deltas * trusted, decays * trusted
+    corrections = [torch.zeros_like(bootstrap_value)]  # v_t − V_t, from the end backwards
+    for delta, decay in zip(reversed(deltas.unbind()), reversed(decays.unbind()), strict=True):
+        corrections.append(torch.addcmul(delta, decay, corrections[-1]))
 
-    targets = values + corrections
+    targets = values + torch.stack(corrections[:0:-1])
     next_targets = torch.cat([targets[1:], bootstrap_value[None]])
     return VTrace(targets, rhos * (rewards + discounts * next_targets - values), ratios)
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
+from agents.device import keep_freed_memory
 from agents.network import make_network, weight_count
 from option_flags import NetworkOptions
 from workers.deciding import NewestWeights
@@ -90,6 +91,7 @@ class InferenceServer:
 
     def run(self, learner: Connection) -> None:
         torch.set_num_threads(1)
+        keep_freed_memory()
         torch.backends.cudnn.benchmark = not self.lockstep
         torch.use_deterministic_algorithms(self.lockstep)
         network = make_network(self.network, self.memory.spec, self.compute_dtype).to(self.device)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import secrets
 import shlex
 import shutil
 import time
@@ -13,7 +14,7 @@ import gymnasium
 import torch
 
 from agents.checkpoint import FOLDER
-from agents.device import choose_device, choose_precision, learner_threads, usable_cores
+from agents.device import choose_device, choose_precision, keep_freed_memory, learner_threads, usable_cores
 from agents.run_folder import create_run_folder, write_json
 from option_flags import Config, UsageError
 from replay.trajectory import UnrollSpec
@@ -46,11 +47,22 @@ class Machine:
         }
 
 
+def settle_lineage(config: Config) -> tuple[Config, int, int]:
+    """The first run of a lineage fixes its seed and the updates of its schedule for all that go on from it.
+
+    Returns the configuration with both in it, the seed, and the updates.
+    """
+    seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
+    schedule_updates = config.optimizer.lr_scheduler_steps or config.planned_updates
+    return config.replace_flags(seed=seed, lr_scheduler_steps=schedule_updates), seed, schedule_updates
+
+
 def prepare_machine(config: Config) -> Machine:
     """Choose what the flags leave open, and set torch up for it."""
     device = choose_device(config.run.device)
     threads = config.run.learner_threads or learner_threads(device)
     torch.set_num_threads(threads)
+    keep_freed_memory()
     # The mean squares of dead weights fade into denormal numbers, on which the optimizer's step takes twice the time.
     torch.set_flush_denormal(True)
     torch.backends.cudnn.benchmark = not config.run.reproducible

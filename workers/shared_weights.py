@@ -36,7 +36,7 @@ class SharedWeights:
         buffer = version % 2
         self._versions[buffer] = -1
         self._order_memory()
-        self._buffers[buffer] = flat.numpy()
+        self._buffers[buffer] = flat.cpu().numpy()
         self._order_memory()
         self._versions[buffer] = version
         self._latest[0] = version

@@ -1,6 +1,5 @@
 """Training, from the configuration to the trained weights: all wiring, and the loop."""
 
-import secrets
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,7 +13,7 @@ from agents.device import usable_cores
 from agents.extra_sinks import check_sinks, make_sinks
 from agents.gpu import GpuGauge
 from agents.learner import Learner
-from agents.network import flat_weights, make_network, weight_count
+from agents.network import make_network, weight_count
 from option_flags import Config
 from replay.mix import BatchMix
 from replay.prepared import PreparedMix
@@ -24,7 +23,7 @@ from workers.evaluator import Evaluator, make_evaluator
 from workers.hardware import Hardware
 from workers.memory import plan_memory
 from workers.pool import WorkerPool
-from workers.preparation import describe_unrolls, header, make_run_folder, prepare_machine, summary
+from workers.preparation import describe_unrolls, header, make_run_folder, prepare_machine, settle_lineage, summary
 from workers.progress import Progress
 from workers.replays import make_mix
 from workers.reporter import Reporter
@@ -33,6 +32,7 @@ from workers.saver import Saver
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
 from workers.stop_request import StopRequest
+from workers.weight_outbox import WeightOutbox, make_outbox
 from workers.worker import MakeEnvironment
 from workers.worker_clock import WorkerTimes
 
@@ -47,10 +47,7 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
     if parent is not None:
         check_resumable(config, parent)
     check_sinks(config.report)
-    seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
-    # The first run of a lineage fixes the seed and the schedule's horizon for all that go on from it.
-    schedule_updates = config.optimizer.lr_scheduler_steps or config.planned_updates
-    config = config.replace_flags(seed=seed, lr_scheduler_steps=schedule_updates)
+    config, seed, schedule_updates = settle_lineage(config)
     torch.manual_seed(seed)
     machine = prepare_machine(config)
     slot_count = 1 if config.run.reproducible else config.workers.slots_per_worker
@@ -69,10 +66,12 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
 
         learner = Learner(network, spec, config.loss, config.optimizer, schedule_updates, machine.device)
         weights = SharedWeights(weight_count(network))
+        outbox = make_outbox(network, weights, at_once=config.run.reproducible)
         mix = cleanup.enter_context(closing(make_mix(config, spec, resume, learner)))
         progress = Progress(spec, environments, config.environment.skipped_frames, config.run.environment_max_steps)
         resume.restore(learner, mix, progress)
-        weights.publish(learner.updates, flat_weights(network))
+        outbox.post(learner.updates)
+        outbox.deliver(wait=True)
         slots = Slots(machine.worker_count, slot_count, environments, spec.nbytes)
         times = WorkerTimes(machine.worker_count + 1)  # the last for an inference server
         pool = cleanup.enter_context(
@@ -120,7 +119,7 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         )
         try:
             training_loop(
-                pool, mix, learner, weights, progress, reporter, saver, evaluator, stop, config.run.reproducible
+                pool, mix, learner, outbox, progress, reporter, saver, evaluator, stop, config.run.reproducible
             )
             evaluator.finish()
         finally:
@@ -145,7 +144,7 @@ def training_loop(
     source: WorkerPool,
     mix: BatchMix | PreparedMix,
     learner: Learner,
-    weights: SharedWeights,
+    outbox: WeightOutbox,
     progress: Progress,
     reporter: Reporter,
     saver: Saver,
@@ -160,6 +159,7 @@ def training_loop(
     while progress.unrolls_left and not stop.requested:
         with progress.stage("wait"):
             source.wait(POLL_SECONDS if not mix.ready() else 0.0)
+            outbox.deliver()
         with progress.stage("drain"):
             room = mix.missing() if lockstep else mix.room()
             for unroll in source.take(min(room, progress.unrolls_left)):
@@ -171,7 +171,7 @@ def training_loop(
             with progress.stage("update"):
                 learned = learner.update(batch)
             with progress.stage("publish"):
-                weights.publish(learner.updates, flat_weights(learner.network))
+                outbox.post(learner.updates)
             reporter.updated(batch, learned)
         with progress.stage("save"):
             saver.tick()

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor
+from agents.device import keep_freed_memory
 from agents.network import make_network, weight_count
 from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
@@ -46,6 +47,7 @@ class Worker:
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         torch.set_num_threads(1)
         cv2.setNumThreads(1)
+        keep_freed_memory()
         clock = WorkerClock(self.times.seconds[self.index])
         rollout = Rollout(self._seats(), self._decider(server), self.spec, clock)
         if self.snapshot is not None:
