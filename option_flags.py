@@ -470,8 +470,7 @@ class Config:
     def __post_init__(self) -> None:
         if self.workers.inference == "learner" and self.run.device == "mps":
             raise UsageError(
-                "--inference=learner draws actions in float64, which --device=mps does not have; --inference=worker "
-                "would be right."
+                "--inference=learner computes on cpu or cuda, not on --device=mps; --inference=worker would be right."
             )
         kinds = [replay.dist_function for replay in self.replay.replays if replay.type in ("attentive", "elite")]
         if self.network.use_lstm and "kl_div" in kinds:

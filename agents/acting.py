@@ -53,7 +53,10 @@ class Actor:
 
     @torch.inference_mode()
     def act(self, observations: torch.Tensor, state: ActorState, uniforms: torch.Tensor) -> Decision:
-        """One decision for each of E environments: observations `[E, S*C, H, W]` uint8, uniforms `[E]` in [0, 1)."""
+        """One decision for each of E environments: observations `[E, S*C, H, W]` uint8, uniforms `[E]` in [0, 1).
+
+        The uniforms are on the CPU, where actions are drawn: CUDA has no sum for it that repeats its bits.
+        """
         environments = len(observations)
         output = self._network(
             NetworkInput(
@@ -67,4 +70,4 @@ class Actor:
         )
         logits = output.logits[0]
         features = self._network.project(output.features[0])
-        return Decision(sample(logits, uniforms), logits, output.values[0], features, output.lstm_state)
+        return Decision(sample(logits.cpu(), uniforms), logits, output.values[0], features, output.lstm_state)

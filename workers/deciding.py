@@ -60,17 +60,18 @@ class Decider(Protocol):
 class NewestWeights:
     """Keeps an actor at the newest of the learner's weights."""
 
-    def __init__(self, weights: SharedWeights, actor: Actor, weight_count: int) -> None:
+    def __init__(self, weights: SharedWeights, actor: Actor, weight_count: int, device: torch.device) -> None:
         self._weights = weights
         self._actor = actor
-        self._flat = torch.zeros(weight_count)
+        self._device = device
+        self._flat = torch.zeros(weight_count, pin_memory=device.type == "cuda")
         self._version = NOT_PUBLISHED
 
     def load(self) -> int:
         """Load what is newer, if anything is; return the version that the actor has now."""
         newest = self._weights.copy_newer(self._version, self._flat)
         if newest != self._version:
-            self._actor.load(self._flat)
+            self._actor.load(self._flat.to(self._device))  # in one piece
             self._version = newest
         return self._version
 

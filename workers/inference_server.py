@@ -1,11 +1,11 @@
 """One process that decides for the environments of all workers (--inference=learner), on the learner's device."""
 
 import multiprocessing
+import selectors
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from workers.messages import receive_question, receive_worker, send_alive, send_
 from workers.shared_weights import SharedWeights
 from workers.worker_clock import WorkerClock, WorkerTimes
 
-LONGEST_WAIT = 0.5  # seconds between two signs of life, at most
+SIGN_OF_LIFE_SECONDS = 1.0
 
 
 class Asked(NamedTuple):
@@ -41,7 +41,6 @@ class BatchedPolicy:
         self._actor = actor
         self._memory = memory
         self._device = device
-        self._on_cpu = device.type == "cpu"
         most = _padded(memory.most_rows_at_once)
         self._questions = torch.zeros(
             most, memory.question_layout.nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
@@ -61,15 +60,22 @@ class BatchedPolicy:
             self._memory.answers[place] = answers[part]
 
     def _decide(self, count: int) -> torch.Tensor:
+        """The answers to the first questions that lie here: rows `[count, nbytes]` on the CPU."""
         # A GPU prepares itself anew for each size of batch that it meets, so it meets few.
-        size = count if self._on_cpu else _padded(count)
-        asked = self._memory.question_layout.tensors(self._questions[:size].to(self._device, non_blocking=True))
+        size = count if self._device.type == "cpu" else _padded(count)
+        here = self._questions[:size]
+        asked = self._memory.question_layout.tensors(here.to(self._device, non_blocking=True))
+        uniforms = self._memory.question_layout.tensors(here)["uniform"]
         state = ActorState(asked["lstm_state"], asked["previous_action"], asked["previous_reward"])
-        decision = self._actor.act(asked["observation"].flatten(1, 2), state, asked["uniform"])
+        decision = self._actor.act(asked["observation"].flatten(1, 2), state, uniforms)
         answers = self._memory.answer_layout.tensors(self._answers[:size])
-        for field, value in zip(answers.values(), decision, strict=True):
-            field.copy_(value)
-        return self._answers[:count].cpu()
+        answers["logits"].copy_(decision.logits)
+        answers["value"].copy_(decision.values)
+        answers["features"].copy_(decision.features)
+        answers["lstm_state"].copy_(decision.lstm_state)
+        rows = self._answers[:count].cpu()
+        self._memory.answer_layout.tensors(rows)["action"].copy_(decision.actions[:count])
+        return rows
 
 
 def _padded(count: int) -> int:
@@ -96,54 +102,72 @@ class InferenceServer:
         torch.use_deterministic_algorithms(self.lockstep)
         network = make_network(self.network, self.memory.spec, self.compute_dtype).to(self.device)
         actor = Actor(network)
-        newest = NewestWeights(self.weights, actor, weight_count(network))
+        newest = NewestWeights(self.weights, actor, weight_count(network), self.device)
         policy = BatchedPolicy(actor, self.memory, self.device)
         clock = WorkerClock(self.times.seconds[-1])
-        workers: dict[Connection, int] = {}
-        sign_of_life_at = float("-inf")
-        at_work = False
-        while True:
-            asked = self._wait(learner, workers)
-            # In lockstep the size of a batch, on which the last bits of its answers depend, is not left to chance.
-            for batch in [[one] for one in asked] if self.lockstep else [asked] if asked else []:
-                version = newest.load()
-                policy.answer(batch)
-                at_work = True
-                for pipe, _, group in batch:
-                    with suppress(BrokenPipeError, ConnectionResetError):  # the next `_wait` will hear that it is gone
-                        send_answer(pipe, group, version)
-            if time.monotonic() - sign_of_life_at >= LONGEST_WAIT:
-                sign_of_life_at = time.monotonic()
-                send_alive(learner, at_work)
-                clock.share()
+        at_work, sign_of_life_at = False, float("-inf")
+        with closing(Callers(learner)) as callers:
+            while True:
+                asked = callers.wait(SIGN_OF_LIFE_SECONDS)
+                # In lockstep a batch's size, on which the last bits of its answers depend, is not left to chance.
+                for batch in [[one] for one in asked] if self.lockstep else [asked] if asked else []:
+                    version = newest.load()
+                    policy.answer(batch)
+                    at_work = True
+                    for pipe, _, group in batch:
+                        with suppress(BrokenPipeError, ConnectionResetError):  # the next `wait` will see that it ended
+                            send_answer(pipe, group, version)
+                if time.monotonic() - sign_of_life_at >= SIGN_OF_LIFE_SECONDS:
+                    sign_of_life_at = time.monotonic()
+                    send_alive(learner, at_work)
+                    clock.share()
 
-    def _wait(self, learner: Connection, workers: dict[Connection, int]) -> list[Asked]:
-        """What is asked now, or soon; workers that begin are let in, and those that ended are let go."""
+
+class Callers:
+    """The pipes that the server listens to: the learner's, and one of each worker, which the learner sends.
+
+    A selector keeps them from one call to the next: to begin anew each time would cost more than the rest of a batch.
+    """
+
+    def __init__(self, learner: Connection) -> None:
+        self._learner = learner
+        self._pipes: dict[int, Connection] = {}  # by worker
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(learner, selectors.EVENT_READ)
+
+    def wait(self, timeout: float) -> list[Asked]:
+        """What is asked now, or soon; EOFError when the learner is gone."""
         asked = []
-        for pipe in connections.wait([learner, *workers], LONGEST_WAIT):
+        for key, _ in self._selector.select(timeout):
+            pipe, worker = key.fileobj, key.data
             assert isinstance(pipe, Connection)
-            if pipe is learner:
-                _let_in(learner, workers)
-                continue
-            try:
-                asked.append(Asked(pipe, workers.get(pipe, -1), receive_question(pipe)))
-            except (EOFError, ConnectionResetError):
-                _let_go(pipe, workers)
-        return [one for one in asked if one.pipe in workers]
+            if pipe is self._learner:
+                self._let_in()
+            elif self._pipes.get(worker) is pipe:
+                try:
+                    asked.append(Asked(pipe, worker, receive_question(pipe)))
+                except (EOFError, ConnectionResetError):
+                    self._let_go(worker)
+        return [one for one in asked if self._pipes.get(one.worker) is one.pipe]
 
+    def _let_in(self) -> None:
+        """Take a new worker's pipe. Who held its place before is dead, and nobody waits for what that one asked."""
+        worker = receive_worker(self._learner)
+        pipe = Connection(recv_handle(self._learner))
+        self._let_go(worker)
+        self._pipes[worker] = pipe
+        self._selector.register(pipe, selectors.EVENT_READ, worker)
 
-def _let_in(learner: Connection, workers: dict[Connection, int]) -> None:
-    """Take in a new worker's pipe; whoever held its place before is dead, and what it still asks nobody's question."""
-    worker = receive_worker(learner)
-    pipe = Connection(recv_handle(learner))
-    for older in [older for older, place in workers.items() if place == worker]:
-        _let_go(older, workers)
-    workers[pipe] = worker
+    def _let_go(self, worker: int) -> None:
+        pipe = self._pipes.pop(worker, None)
+        if pipe is not None:
+            self._selector.unregister(pipe)
+            pipe.close()
 
-
-def _let_go(pipe: Connection, workers: dict[Connection, int]) -> None:
-    del workers[pipe]
-    pipe.close()
+    def close(self) -> None:
+        for worker in list(self._pipes):
+            self._let_go(worker)
+        self._selector.close()
 
 
 def introduce(server: Connection, server_id: int, worker: int) -> Connection:

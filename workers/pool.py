@@ -100,9 +100,8 @@ class WorkerPool:
 
     def _hear(self, timeout: float) -> None:
         ready = connections.wait(list(self._sources), timeout)
-        for source in sorted(
-            ready, key=lambda source: self._sources[source].index
-        ):  # workers end when their server does
+        # The server first: where it is lost, that is why its workers end.
+        for source in sorted(ready, key=lambda source: self._sources[source].index):
             if source in self._sources:  # a worker found dead a moment ago has no sources any more
                 self._listen(self._sources[source])
         now = time.monotonic()

@@ -15,7 +15,7 @@ FAILURES_IN_A_ROW = 5  # ends of its own making, before it delivered anything, t
 KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker
 
 
-@dataclass
+@dataclass(eq=False)
 class Place:
     """A worker's place, or the server's: the process that holds it now, and what the learner knows of it."""
 

@@ -69,7 +69,7 @@ class Worker:
             return RemoteDecider(self.inference, self.index, server)
         network = make_network(self.config.network, self.spec, self.compute_dtype)
         actor = Actor(network)
-        newest = NewestWeights(self.weights, actor, weight_count(network))
+        newest = NewestWeights(self.weights, actor, weight_count(network), torch.device("cpu"))
         return LocalDecider(actor, self.spec, self.config.workers.envs_per_worker, newest.load)
 
     def _seats(self) -> list[Seat]:
