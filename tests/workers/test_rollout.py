@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import Actor
+from agents.acting import Actor, Decision
 from agents.network import ActorCritic
 from option_flags import EnvironmentOptions
 from replay.trajectory import UnrollSpec, rebuild_stacks
@@ -122,3 +122,14 @@ def test_grouping_environments_differently_changes_no_random_stream() -> None:
         return played
 
     assert actions([[0, 1, 2, 3]]) == actions([[0, 2], [1], [3]])
+
+
+def test_an_unroll_has_the_oldest_of_the_weights_that_acted_in_it() -> None:
+    class Aging(LocalDecider):
+        def answer(self, group: int) -> tuple[Decision, int]:
+            return super().answer(group)[0], next(versions)
+
+    versions = iter([5, 3, 4, 7, 7, 8, 9])
+    _, spec, network = make_rollout(1, 0, time_limit=False)
+    rollout = Rollout([seat(0, False)], Aging(Actor(network), spec, 1), spec)
+    assert collect(rollout, spec, 1)["weight_version"].tolist() == [3]
