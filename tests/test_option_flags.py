@@ -548,6 +548,12 @@ def test_policies_are_not_compared_where_they_have_a_memory(kind: str) -> None:
     assert parse(["--use_lstm", f"--replay_parameters={replays(ranked(kind))}"]).network.use_lstm
 
 
+def test_actions_are_not_chosen_on_a_device_without_float64() -> None:
+    assert sentence_of("--inference=learner", "--device=mps") == (
+        "--inference=learner computes on cpu or cuda, not on --device=mps; --inference=worker would be right."
+    )
+
+
 def test_batches_ahead_are_those_of_caching() -> None:
     assert ReplayOptions(cache_output_buffer_size=3).batches_ahead == 0
     assert ReplayOptions(caching=True).batches_ahead == 1
