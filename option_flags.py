@@ -211,6 +211,11 @@ class WorkerOptions(Options):
 
     worker_count: int = option(0, whole(0), "Worker processes; 0 is one for each core that this process may use.")
     envs_per_worker: int = option(8, whole(1), "Environments that each worker steps together.")
+    inference: str = option(
+        "worker",
+        one_of("worker", "learner"),
+        "Who chooses actions: each worker by itself, or one process for all of them on the learner's device.",
+    )
     slots_per_worker: int = option(2, whole(1, 8), "Rounds of unrolls that a worker may be ahead of the learner.")
     worker_timeout: float = option(120.0, above(0), "Seconds without a sign of life until a worker is replaced.")
     worker_restart_budget: int = option(100, whole(0), "Deaths of workers within ten minutes that a run puts up with.")
@@ -463,6 +468,10 @@ class Config:
     test: TestOptions = field(default_factory=TestOptions)
 
     def __post_init__(self) -> None:
+        if self.workers.inference == "learner" and self.run.device == "mps":
+            raise UsageError(
+                "--inference=learner computes on cpu or cuda, not on --device=mps; --inference=worker would be right."
+            )
         kinds = [replay.dist_function for replay in self.replay.replays if replay.type in ("attentive", "elite")]
         if self.network.use_lstm and "kl_div" in kinds:
             raise UsageError(

@@ -41,7 +41,7 @@ class Decision(NamedTuple):
 
 
 class Actor:
-    """The policy as a worker holds it, on the CPU."""
+    """The policy as those hold it who only act, on the device of the network."""
 
     def __init__(self, network: ActorCritic) -> None:
         self._network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -53,17 +53,21 @@ class Actor:
 
     @torch.inference_mode()
     def act(self, observations: torch.Tensor, state: ActorState, uniforms: torch.Tensor) -> Decision:
-        """One decision for each of E environments: observations `[E, S*C, H, W]` uint8, uniforms `[E]` in [0, 1)."""
+        """One decision for each of E environments: observations `[E, S*C, H, W]` uint8, uniforms `[E]` in [0, 1).
+
+        The uniforms are on the CPU, where actions are drawn: CUDA has no sum for it that repeats its bits.
+        """
         environments = len(observations)
         output = self._network(
             NetworkInput(
                 observations=observations.unsqueeze(0),
                 previous_actions=state.previous_actions.unsqueeze(0),
                 previous_rewards=state.previous_rewards.unsqueeze(0),
-                starts=torch.zeros(1, environments, dtype=torch.bool),  # `restart` has emptied the memory already
+                # `restart` has emptied the memory already
+                starts=torch.zeros(1, environments, dtype=torch.bool, device=observations.device),
                 lstm_state=state.lstm_state,
             )
         )
         logits = output.logits[0]
         features = self._network.project(output.features[0])
-        return Decision(sample(logits, uniforms), logits, output.values[0], features, output.lstm_state)
+        return Decision(sample(logits.cpu(), uniforms), logits, output.values[0], features, output.lstm_state)

@@ -1,5 +1,6 @@
 """One update of the network from one batch of unrolls."""
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -77,7 +78,7 @@ class Learner:
             return 1.0
         first = next(self.network.parameters())
         steps = float(self._optimizer.state[first].get("step", 0)) + 1
-        return float(1 - self._options.rmsprop_alpha**steps) ** 0.5
+        return math.sqrt(1 - self._options.rmsprop_alpha**steps)
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -5,45 +5,18 @@ State t of an unroll (t = 0..T) is the stack of frames t..t+S-1: the first S fra
 worker saw it, and each step adds one frame.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from math import prod
-from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-Rows = NDArray[np.uint8]
+from replay.row_layout import Declared, RowLayout, Rows
 
-ALIGNMENT = 64
-
-_TORCH_DTYPES = {
-    "uint8": torch.uint8,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "float16": torch.float16,
-    "float32": torch.float32,
-}
-
-
-class Field(NamedTuple):
-    """One array inside an unroll."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    offset: int
-
-    @property
-    def nbytes(self) -> int:
-        return prod(self.shape) * np.dtype(self.dtype).itemsize
+__all__ = ["Rows", "UnrollSpec", "rebuild_stacks", "stack_indices"]
 
 
 @dataclass(frozen=True)
-class UnrollSpec:
+class UnrollSpec(RowLayout):
     """The layout of one unroll of T steps in an environment of the given frame shape and number of actions."""
 
     unroll_length: int
@@ -53,10 +26,10 @@ class UnrollSpec:
     lstm_size: int = 0  # 0: a network without memory
     feature_size: int = 0  # 0: no replay ranks by stored features
 
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    @property
+    def declared(self) -> Sequence[Declared]:
         steps = self.unroll_length
-        declared: list[tuple[str, tuple[int, ...], str]] = [
+        return [
             ("frames", (steps + self.frame_stack, *self.frame_shape), "uint8"),
             ("actions", (steps,), "int32"),
             ("rewards", (steps,), "float32"),  # as the learner sees them: clipped
@@ -73,49 +46,6 @@ class UnrollSpec:
             ("weight_version", (), "int64"),
             ("environment_id", (), "int32"),
         ]
-        fields, offset = [], 0
-        for name, shape, dtype in declared:
-            field = Field(name, shape, dtype, offset)
-            fields.append(field)
-            offset += -(-field.nbytes // ALIGNMENT) * ALIGNMENT
-        return tuple(fields)
-
-    @cached_property
-    def nbytes(self) -> int:
-        last = self.fields[-1]
-        return last.offset + -(-last.nbytes // ALIGNMENT) * ALIGNMENT
-
-    @cached_property
-    def _field_by_name(self) -> dict[str, Field]:
-        return {field.name: field for field in self.fields}
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Equal for two unrolls exactly when their bytes mean the same."""
-        return hashlib.sha256(repr(self.fields).encode()).hexdigest()[:16]
-
-    def field(self, name: str) -> Field:
-        return self._field_by_name[name]
-
-    def array(self, rows: Rows, name: str) -> NDArray[Any]:
-        """A view of one field of rows `[..., nbytes]`: `[..., *shape]`; writing to it writes the rows."""
-        field = self._field_by_name[name]
-        flat = rows[..., field.offset : field.offset + field.nbytes].view(field.dtype)
-        return flat.reshape((*rows.shape[:-1], *field.shape))
-
-    def arrays(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """The views of all fields."""
-        return {field.name: self.array(rows, field.name) for field in self.fields}
-
-    def tensors(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Views of the fields of rows `[B, nbytes]` on any device, each `[B, *shape]`."""
-        if rows.shape[1:] != (self.nbytes,):
-            raise ValueError(f"rows of {self.nbytes} bytes expected, not a tensor of shape {tuple(rows.shape)}")
-        views: dict[str, torch.Tensor] = {}
-        for field in self.fields:
-            flat = rows[:, field.offset : field.offset + field.nbytes].view(_TORCH_DTYPES[field.dtype])
-            views[field.name] = flat.reshape(rows.shape[0], *field.shape)
-        return views
 
 
 def stack_indices(dones: torch.Tensor, frame_stack: int) -> torch.Tensor:

@@ -54,6 +54,7 @@ OTHER_VALUES: dict[str, Any] = {
     "max_game_frames": 5000,
     "worker_count": 3,
     "envs_per_worker": 2,
+    "inference": "learner",
     "slots_per_worker": 8,
     "worker_timeout": 0.5,
     "worker_restart_budget": 0,
@@ -545,6 +546,12 @@ def test_policies_are_not_compared_where_they_have_a_memory(kind: str) -> None:
         "than the state; ln_norm or cos_dist would be right."
     )
     assert parse(["--use_lstm", f"--replay_parameters={replays(ranked(kind))}"]).network.use_lstm
+
+
+def test_actions_are_not_chosen_on_a_device_without_float64() -> None:
+    assert sentence_of("--inference=learner", "--device=mps") == (
+        "--inference=learner computes on cpu or cuda, not on --device=mps; --inference=worker would be right."
+    )
 
 
 def test_batches_ahead_are_those_of_caching() -> None:

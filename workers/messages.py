@@ -9,7 +9,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _SLOT = struct.Struct("<cI")
+_ANSWER = struct.Struct("<cIq")
 _FILLED, _FREE, _ERROR, _SNAPSHOT, _GAME, _RESULT = b"F", b"E", b"!", b"S", b"G", b"R"
+_QUESTION, _ANSWERED, _WORKER, _ALIVE = b"Q", b"A", b"W", b"L"
 SNAPSHOT_REQUEST = -1  # where a worker expects the index of a free slot
 _LONGEST_TRACEBACK = 12_000  # bytes; connections write up to 16 KiB in one piece
 
@@ -63,6 +65,49 @@ def receive_slot(connection: Connection) -> int:
         return SNAPSHOT_REQUEST
     slot: int = _SLOT.unpack(message)[1]
     return slot
+
+
+def send_question(connection: Connection, group: int) -> None:
+    """Worker → inference server: the rows of this group hold questions."""
+    connection.send_bytes(_SLOT.pack(_QUESTION, group))
+
+
+def receive_question(connection: Connection) -> int:
+    """The group of the next message; EOFError when the worker is gone."""
+    group: int = _SLOT.unpack(_receive(connection))[1]
+    return group
+
+
+def send_answer(connection: Connection, group: int, weight_version: int) -> None:
+    """Inference server → worker: the rows of this group hold answers, by these weights."""
+    connection.send_bytes(_ANSWER.pack(_ANSWERED, group, weight_version))
+
+
+def receive_answer(connection: Connection) -> tuple[int, int]:
+    """The group and the weight version of the next message; EOFError when the server is gone."""
+    _, group, weight_version = _ANSWER.unpack(_receive(connection))
+    return group, weight_version
+
+
+def send_worker(connection: Connection, worker: int) -> None:
+    """Learner → inference server: what follows is a pipe to this worker."""
+    connection.send_bytes(_SLOT.pack(_WORKER, worker))
+
+
+def receive_worker(connection: Connection) -> int:
+    """The place of the worker; EOFError when the learner is gone."""
+    worker: int = _SLOT.unpack(_receive(connection))[1]
+    return worker
+
+
+def send_alive(connection: Connection, at_work: bool) -> None:
+    """Inference server → learner: a sign of life, and whether it has answered anything yet."""
+    connection.send_bytes(_SLOT.pack(_ALIVE, at_work))
+
+
+def receive_alive(connection: Connection) -> bool:
+    """WorkerError if the server failed, EOFError when it is gone."""
+    return bool(_SLOT.unpack(_receive(connection))[1])
 
 
 def send_game(connection: Connection, game: int) -> None:

@@ -1,51 +1,31 @@
 """The worker processes as the learner sees them: a source of unrolls that mends itself."""
 
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
 import torch
 
 from replay.trajectory import Rows
+from workers.inference_server import InferenceServer, introduce
 from workers.messages import (
     SNAPSHOT_REQUEST,
     WorkerError,
-    WorkersFailedError,
+    receive_alive,
     receive_slot,
     receive_snapshot,
     send_free,
     send_snapshot_request,
 )
 from workers.process_entry import start_process
+from workers.restarts import Place, Restarts
 from workers.slots import Slots
 from workers.worker import Worker
-
-FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a worker that keeps failing
-DEATHS_WINDOW = 600.0  # seconds over which deaths are counted against the budget
-FAILURES_IN_A_ROW = 5  # ends of its own making, before it delivered anything, that show a worker cannot work
-KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker
-
-
-@dataclass
-class Place:
-    """A worker's place: the process that holds it now, and what the learner knows of it."""
-
-    index: int
-    free_slots: set[int]
-    process: BaseProcess | None = None
-    connection: Connection | None = None
-    incarnation: int = 0
-    failures: int = 0  # ends in a row without a delivered unroll
-    start_at: float = 0.0
-    last_sign: float = 0.0
 
 
 class WorkerPool:
@@ -53,6 +33,8 @@ class WorkerPool:
 
     In lockstep the workers play only while the learner waits, one slot each, and what they deliver is taken in the
     order of their places: the same unrolls then meet the same weights in every run.
+
+    An inference server starts before the workers, and where it is lost, they are replaced with it.
     """
 
     def __init__(
@@ -64,24 +46,25 @@ class WorkerPool:
         lockstep: bool,
         silence_limit: float,
         restart_budget: int,
+        server: InferenceServer | None = None,
     ) -> None:
         self._make_worker = make_worker
         self._rows = slots.rows
         self._announce = announce
         self._lockstep = lockstep
         self._silence_limit = silence_limit
-        self._restart_budget = restart_budget
+        self._restarts = Restarts(restart_budget)
         workers, slot_count, self._environments, _ = slots.rows.shape
-        self._places = [Place(index, set(range(slot_count))) for index in range(workers)]
+        self._places = [Place(index, f"worker {index}", set(range(slot_count))) for index in range(workers)]
+        self._server = server
+        self._server_places = [] if server is None else [Place(-1, "the inference server", set())]
         self._delivered: deque[tuple[Place, int]] = deque()  # filled slots, oldest first
         self._taken = 0  # unrolls already taken from the first of them
         self._round: dict[int, int] = {}  # lockstep: place → the slot it has filled in this round
         self._round_open = False
         self._sources: dict[Any, Place] = {}  # pipes and process sentinels to wait for
-        self._deaths: deque[float] = deque()  # when workers died, not longer ago than the window
-        self.restarts = 0
         try:
-            for place in self._places:
+            for place in self._all_places:
                 self._start(place)
         except BaseException:
             self.close()
@@ -92,11 +75,19 @@ class WorkerPool:
         return len(self._places)
 
     @property
+    def restarts(self) -> int:
+        return self._restarts.count
+
+    @property
     def alive(self) -> int:
         return sum(place.process is not None for place in self._places)
 
+    @property
+    def _all_places(self) -> list[Place]:
+        return [*self._server_places, *self._places]
+
     def process_ids(self) -> list[int]:
-        return [place.process.pid for place in self._places if place.process is not None and place.process.pid]
+        return [place.process.pid for place in self._all_places if place.process is not None and place.process.pid]
 
     def wait(self, timeout: float) -> None:
         """Hear what the workers have to say, for up to `timeout` seconds if nothing lies here to be taken.
@@ -108,13 +99,15 @@ class WorkerPool:
         self._hear(0.0 if self._delivered else timeout)
 
     def _hear(self, timeout: float) -> None:
-        for source in connections.wait(list(self._sources), timeout):
+        ready = connections.wait(list(self._sources), timeout)
+        # The server first: where it is lost, that is why its workers end.
+        for source in sorted(ready, key=lambda source: self._sources[source].index):
             if source in self._sources:  # a worker found dead a moment ago has no sources any more
                 self._listen(self._sources[source])
         now = time.monotonic()
-        for place in self._places:
+        for place in self._all_places:
             if place.process is None:
-                if now >= place.start_at:
+                if now >= place.start_at and (place in self._server_places or self._is_served):
                     self._start(place)
             elif self._is_awaited(place) and now - place.last_sign > self._silence_limit:
                 self._lose(place, f"gave no sign of life for {self._silence_limit:g} seconds")
@@ -176,10 +169,10 @@ class WorkerPool:
 
     def close(self) -> None:
         """End all workers; they hold nothing that could be lost."""
-        for place in self._places:
+        for place in self._all_places:
             if place.process is not None:
                 place.process.kill()
-        for place in self._places:
+        for place in self._all_places:
             if place.process is not None:
                 self._reap(place)
 
@@ -189,7 +182,14 @@ class WorkerPool:
             if place.process is not None:
                 self._offer(place, place.free_slots)
 
+    @property
+    def _is_served(self) -> bool:
+        """Whether nothing is missing that workers need."""
+        return all(place.process is not None for place in self._server_places)
+
     def _is_awaited(self, place: Place) -> bool:
+        if place in self._server_places:
+            return True
         return bool(place.free_slots) and (self._round_open or not self._lockstep)
 
     def _listen(self, place: Place) -> None:
@@ -197,6 +197,9 @@ class WorkerPool:
         assert place.connection is not None
         try:
             while place.connection.poll():
+                if place in self._server_places:
+                    self._sign_of_life(place, receive_alive(place.connection))
+                    continue
                 slot = receive_slot(place.connection)
                 if slot != SNAPSHOT_REQUEST:
                     self._filled(place, slot)
@@ -207,8 +210,7 @@ class WorkerPool:
 
     def _filled(self, place: Place, slot: int) -> None:
         place.free_slots.remove(slot)
-        place.failures = 0
-        place.last_sign = time.monotonic()
+        self._sign_of_life(place, at_work=True)
         if not self._lockstep:
             self._delivered.append((place, slot))
             return
@@ -217,6 +219,11 @@ class WorkerPool:
             self._delivered.extend((self._places[index], self._round[index]) for index in sorted(self._round))
             self._round.clear()
             self._round_open = False
+
+    def _sign_of_life(self, place: Place, at_work: bool) -> None:
+        place.last_sign = time.monotonic()
+        if at_work:
+            place.failures = 0
 
     def _offer(self, place: Place, slots: Iterable[int]) -> None:
         """Let the worker write these slots. One that has just died is noticed by the next `wait`."""
@@ -227,36 +234,36 @@ class WorkerPool:
                 send_free(place.connection, slot)
 
     def _start(self, place: Place) -> None:
-        worker = self._make_worker(place.index, place.incarnation)
-        place.process, place.connection = start_process(worker, f"worker-{place.index}")
+        if place in self._server_places:
+            place.process, place.connection = start_process(self._server, "inference")
+        else:
+            worker = self._make_worker(place.index, place.incarnation)
+            place.process, place.connection = start_process(worker, f"worker-{place.index}", *self._pipes_for(place))
         place.last_sign = time.monotonic()
         self._sources[place.connection] = self._sources[place.process.sentinel] = place
         if self._is_awaited(place):
             self._offer(place, place.free_slots)
 
+    def _pipes_for(self, place: Place) -> Iterator[Connection]:
+        """Between a worker and the server, if there is one."""
+        for server in self._server_places:
+            assert server.process is not None and server.connection is not None and server.process.pid is not None
+            yield introduce(server.connection, server.process.pid, place.index)
+
     def _lose(self, place: Place, how: str = "") -> None:
         """Take a worker's place back, and plan its replacement: at once, or later the more often it failed in a row."""
-        exit_code = self._reap(place)
-        from_outside = -exit_code in KILLS_FROM_OUTSIDE and not how
-        if not how:
-            how = (
-                f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with code {exit_code}"
-            )
-        place.incarnation += 1
-        place.failures += 1
-        now = time.monotonic()
-        self._deaths.append(now)
-        while self._deaths[0] < now - DEATHS_WINDOW:
-            self._deaths.popleft()
-        if len(self._deaths) > self._restart_budget or (place.failures >= FAILURES_IN_A_ROW and not from_outside):
-            raise WorkersFailedError(
-                f"worker {place.index} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, "
-                f"this one {place.failures} times in a row before it delivered anything: the run is saved and ends."
-            )
-        self.restarts += 1
-        back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (place.failures - 2)) if place.failures > 1 else 0.0
-        place.start_at = now + back_off
-        self._announce(f"worker {place.index} is replaced: it {how}")
+        how = self._restarts.plan(place, self._reap(place), how)
+        self._announce(f"{place.name} is replaced: it {how}")
+        if place in self._server_places:
+            self._send_home(place.start_at)
+
+    def _send_home(self, start_at: float) -> None:
+        """End the workers that have lost their server; others follow when the next one starts."""
+        for place in self._places:
+            if place.process is not None:
+                self._reap(place)
+                place.incarnation += 1
+            place.start_at = max(place.start_at, start_at)
 
     def _reap(self, place: Place) -> int:
         """End the worker for certain before its slots are used again; return its exit code."""

@@ -38,13 +38,18 @@ class Packed:
         self._payload = payload
 
 
-def start_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
-    """Start a process that runs `worker.run(connection)`; return it and the other end of the connection."""
+def start_process(worker: Any, name: str, *handed_over: Connection) -> tuple[BaseProcess, Connection]:
+    """Start a process that runs `worker.run(connection, *handed_over)`; return it and the other end of the connection.
+
+    What is handed over is closed here: the process alone holds it then.
+    """
     connection, worker_end = multiprocessing.Pipe()
-    process = _SPAWN.Process(target=worker_main, args=(Packed(worker), worker_end), name=name, daemon=True)
+    ends = (worker_end, *handed_over)
+    process = _SPAWN.Process(target=worker_main, args=(Packed(worker), *ends), name=name, daemon=True)
     with _interrupts_blocked():
         process.start()
-    worker_end.close()
+    for end in ends:
+        end.close()
     return process, connection
 
 
@@ -71,11 +76,11 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_LEARNER)
 
 
-def worker_main(packed_worker: Packed, connection: Connection) -> None:
+def worker_main(packed_worker: Packed, connection: Connection, *handed_over: Connection) -> None:
     """Unpack the worker and run it until the learner hangs up; an exception goes to the learner before it ends this."""
     threading.Thread(target=_end_with_learner, daemon=True).start()
     try:
-        packed_worker.unpack().run(connection)
+        packed_worker.unpack().run(connection, *handed_over)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except BaseException:

@@ -1,4 +1,4 @@
-"""Stepping a worker's environments with its own copy of the policy, and writing down what happened."""
+"""Stepping a worker's environments as somebody decides, and writing down what happened."""
 
 import json
 from collections import deque
@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import Actor, ActorState
+from agents.acting import Decision
 from replay.trajectory import Rows, UnrollSpec
-from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WorkerClock
+from workers.deciding import Decider
+from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 
 
 @dataclass
@@ -42,36 +43,53 @@ class Seat:
 
 
 class Rollout:
-    """E environments stepped side by side; one forward pass chooses the actions of all of them."""
+    """E environments stepped side by side, in the groups that are decided together.
 
-    def __init__(self, seats: Sequence[Seat], actor: Actor, spec: UnrollSpec, clock: WorkerClock | None = None) -> None:
+    While one group is stepped, the others wait for their answers, if they are not there yet.
+    """
+
+    def __init__(
+        self, seats: Sequence[Seat], decider: Decider, spec: UnrollSpec, clock: WorkerClock | None = None
+    ) -> None:
         self._seats = seats
         self._clock = clock or WorkerClock(np.zeros(COLUMNS))
-        self._actor = actor
+        self._decider = decider
         self._spec = spec
-        self._state = ActorState.at_start(len(seats), spec.lstm_size)
-        first = [seat.environment.reset()[0] for seat in seats]
-        self._observations = np.stack(first)  # [E, S, C, H, W]
-        self._network_view = torch.from_numpy(self._observations).flatten(1, 2)  # [E, S*C, H, W], the same memory
+        self._observations = decider.questions.observations  # [E, S, C, H, W]
+        self._state = decider.questions.state
+        self._uniforms = decider.questions.uniforms
+        for e, seat in enumerate(seats):
+            self._observations[e], _ = seat.environment.reset()
 
     @torch.inference_mode()
-    def collect(self, rows: Rows, weight_version: int) -> None:
+    def collect(self, rows: Rows) -> None:
         """Play T steps in each environment and write them to `rows [E, nbytes]`."""
+        self._decider.refresh()
+        self._clock.lap(WEIGHTS)
         unrolls = self._spec.arrays(rows)
-        self._write_head(unrolls, weight_version)
+        self._write_head(unrolls)
+        versions = set()
         self._clock.lap(REST)
+        for group in range(len(self._decider.groups)):
+            self._ask(group)
         for t in range(self._spec.unroll_length):
-            uniforms = torch.tensor([seat.uniforms.random() for seat in self._seats], dtype=torch.float64)
-            decision = self._actor.act(self._network_view, self._state, uniforms)
-            unrolls["actions"][:, t] = decision.actions
-            unrolls["behaviour_logits"][:, t] = decision.logits
-            unrolls["values"][:, t] = decision.values
-            unrolls["features"][:, t] = decision.features
-            self._state.lstm_state = decision.lstm_state
-            self._clock.lap(INFERENCE)
-            for e, action in enumerate(decision.actions.tolist()):
-                self._step(e, action, unrolls, t)
-            self._clock.lap(ENVIRONMENT)
+            for group, environments in enumerate(self._decider.groups):
+                decision, version = self._decider.answer(group)
+                versions.add(version)
+                self._write_decision(decision, unrolls, environments, t)
+                self._clock.lap(INFERENCE)
+                for e, action in enumerate(decision.actions.tolist(), environments.start):
+                    self._step(e, action, unrolls, t)
+                if t + 1 < self._spec.unroll_length:  # the next unroll's first decision is for newer weights to make
+                    self._ask(group)
+                self._clock.lap(ENVIRONMENT)
+        unrolls["weight_version"][:] = min(versions)
+
+    def _ask(self, group: int) -> None:
+        environments = self._decider.groups[group]
+        uniforms = [seat.uniforms.random() for seat in self._seats[environments]]
+        self._uniforms[environments] = torch.tensor(uniforms, dtype=torch.float64)
+        self._decider.ask(group)
 
     def snapshot(self) -> dict[str, Any]:
         """The environments and all that is known of them, in plain values and bytes."""
@@ -90,19 +108,25 @@ class Rollout:
             seat.restore(state)
         stacks = np.frombuffer(snapshot["observations"], np.uint8)
         self._observations[:] = stacks.reshape(self._observations.shape)
-        self._state = ActorState(
-            lstm_state=torch.tensor(snapshot["lstm_state"], dtype=torch.float32),
-            previous_actions=torch.tensor(snapshot["previous_actions"], dtype=torch.int32),
-            previous_rewards=torch.tensor(snapshot["previous_rewards"], dtype=torch.float32),
-        )
+        self._state.lstm_state[:] = torch.tensor(snapshot["lstm_state"], dtype=torch.float32)
+        self._state.previous_actions[:] = torch.tensor(snapshot["previous_actions"], dtype=torch.int32)
+        self._state.previous_rewards[:] = torch.tensor(snapshot["previous_rewards"], dtype=torch.float32)
 
-    def _write_head(self, unrolls: dict[str, NDArray[Any]], weight_version: int) -> None:
+    def _write_head(self, unrolls: dict[str, NDArray[Any]]) -> None:
         unrolls["frames"][:, : self._spec.frame_stack] = self._observations
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
-        unrolls["weight_version"][:] = weight_version
         unrolls["environment_id"][:] = [seat.environment_id for seat in self._seats]
+
+    def _write_decision(
+        self, decision: Decision, unrolls: dict[str, NDArray[Any]], environments: slice, t: int
+    ) -> None:
+        unrolls["actions"][environments, t] = decision.actions
+        unrolls["behaviour_logits"][environments, t] = decision.logits
+        unrolls["values"][environments, t] = decision.values
+        unrolls["features"][environments, t] = decision.features
+        self._state.lstm_state[environments] = decision.lstm_state
 
     def _step(self, e: int, action: int, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
@@ -113,23 +137,14 @@ class Rollout:
         self._state.previous_rewards[e] = float(reward)
         unrolls["rewards"][e, t] = reward
         unrolls["dones"][e, t] = done
-        unrolls["bootstraps"][e, t] = self._value_of(e, observation) if truncated and not terminated else 0.0
+        cut_off = truncated and not terminated
+        unrolls["bootstraps"][e, t] = self._decider.value_of(e, observation) if cut_off else 0.0
         if done:
             observation, _ = seat.environment.reset()
             self._state.restart(e)
         self._observations[e] = observation
         unrolls["frames"][e, self._spec.frame_stack + t] = observation[-1]
         self._write_finished_game(seat, unrolls, e, t)
-
-    def _value_of(self, e: int, observation: NDArray[np.uint8]) -> float:
-        """What the acting policy expects from a state that a time limit cut off."""
-        state = ActorState(
-            self._state.lstm_state[e : e + 1],
-            self._state.previous_actions[e : e + 1],
-            self._state.previous_rewards[e : e + 1],
-        )
-        network_view = torch.from_numpy(observation.copy()).flatten(0, 1).unsqueeze(0)
-        return float(self._actor.act(network_view, state, torch.zeros(1)).values)
 
     def _write_finished_game(self, seat: Seat, unrolls: dict[str, NDArray[Any]], e: int, t: int) -> None:
         """A step has place for one game; where a reset ended a second one, that waits for the next step."""

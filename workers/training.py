@@ -18,6 +18,7 @@ from option_flags import Config
 from replay.mix import BatchMix
 from replay.prepared import PreparedMix
 from workers.bottleneck import what_holds_back
+from workers.crew import make_pool
 from workers.evaluator import Evaluator, make_evaluator
 from workers.hardware import Hardware
 from workers.memory import plan_memory
@@ -32,7 +33,7 @@ from workers.shared_weights import SharedWeights
 from workers.slots import Slots
 from workers.stop_request import StopRequest
 from workers.weight_outbox import WeightOutbox, make_outbox
-from workers.worker import MakeEnvironment, Worker
+from workers.worker import MakeEnvironment
 from workers.worker_clock import WorkerTimes
 
 POLL_SECONDS = 0.1  # longest wait before signals, workers and the display are looked after
@@ -72,25 +73,10 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
         outbox.post(learner.updates)
         outbox.deliver(wait=True)
         slots = Slots(machine.worker_count, slot_count, environments, spec.nbytes)
-        times = WorkerTimes(machine.worker_count)
-
-        def make_worker(index: int, incarnation: int) -> Worker:
-            life = (resume.count, incarnation)
-            snapshot = resume.snapshot(index) if incarnation == 0 else None
-            return Worker(
-                config, make_environment, seed, index, life, spec, machine.precision, slots, weights, times, snapshot
-            )
-
+        times = WorkerTimes(machine.worker_count + 1)  # the last for an inference server
         pool = cleanup.enter_context(
             closing(
-                WorkerPool(
-                    make_worker,
-                    slots,
-                    console.message,
-                    lockstep=config.run.reproducible,
-                    silence_limit=config.workers.worker_timeout,
-                    restart_budget=config.workers.worker_restart_budget,
-                )
+                make_pool(config, make_environment, seed, spec, machine, slots, weights, times, resume, console.message)
             )
         )
         resume.put_back_unrolls(pool)

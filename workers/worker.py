@@ -1,4 +1,4 @@
-"""A worker: wait for a free slot, take the newest weights, fill the slot, say so; over and over."""
+"""A worker: wait for a free slot, see to the newest weights, fill the slot, say so; over and over."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +15,14 @@ from agents.device import keep_freed_memory
 from agents.network import make_network, weight_count
 from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
+from workers.deciding import Decider, LocalDecider, NewestWeights
+from workers.inference_memory import InferenceMemory
 from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_filled, send_snapshot
+from workers.remote_decider import RemoteDecider
 from workers.rollout import Rollout, Seat
-from workers.shared_weights import NOT_PUBLISHED, SharedWeights
+from workers.shared_weights import SharedWeights
 from workers.slots import Slots
-from workers.worker_clock import REST, WAITING, WEIGHTS, WorkerClock, WorkerTimes
+from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
 
 MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]  # spawned workers find it by its name
 
@@ -38,36 +41,36 @@ class Worker:
     slots: Slots
     weights: SharedWeights
     times: WorkerTimes
+    inference: InferenceMemory | None = None  # where to ask for actions, instead of choosing them here
     snapshot: dict[str, Any] | None = None  # where to go on from, instead of new games
 
-    def run(self, connection: Connection) -> None:
+    def run(self, connection: Connection, server: Connection | None = None) -> None:
         torch.set_num_threads(1)
         cv2.setNumThreads(1)
         keep_freed_memory()
-        network = make_network(self.config.network, self.spec, self.compute_dtype)
-        flat = torch.zeros(weight_count(network))
-        actor = Actor(network)
-        seats = self._seats()
         clock = WorkerClock(self.times.seconds[self.index])
-        rollout = Rollout(seats, actor, self.spec, clock)
+        rollout = Rollout(self._seats(), self._decider(server), self.spec, clock)
         if self.snapshot is not None:
             rollout.restore(self.snapshot)
-        version = NOT_PUBLISHED
         while True:
             slot = receive_slot(connection)
             if slot == SNAPSHOT_REQUEST:
                 send_snapshot(connection, rollout.snapshot())
                 continue
             clock.lap(WAITING)
-            newest = self.weights.copy_newer(version, flat)
-            if newest != version:
-                actor.load(flat)
-                version = newest
-            clock.lap(WEIGHTS)
-            rollout.collect(self.slots.rows[self.index, slot], version)
+            rollout.collect(self.slots.rows[self.index, slot])
             send_filled(connection, slot)
             clock.lap(REST)
             clock.share()
+
+    def _decider(self, server: Connection | None) -> Decider:
+        """A copy of the policy, or the inference server where there is one."""
+        if self.inference is not None and server is not None:
+            return RemoteDecider(self.inference, self.index, server)
+        network = make_network(self.config.network, self.spec, self.compute_dtype)
+        actor = Actor(network)
+        newest = NewestWeights(self.weights, actor, weight_count(network), torch.device("cpu"))
+        return LocalDecider(actor, self.spec, self.config.workers.envs_per_worker, newest.load)
 
     def _seats(self) -> list[Seat]:
         """The environments, each with random streams that depend on the seed, its number and the life only."""

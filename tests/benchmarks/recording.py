@@ -7,6 +7,7 @@ from agents.acting import Actor
 from agents.network import ActorCritic, make_network
 from option_flags import Config
 from replay.trajectory import Rows, UnrollSpec
+from workers.deciding import LocalDecider
 from workers.rollout import Rollout, Seat
 from wrappers.atari import make_atari
 
@@ -17,14 +18,14 @@ def make_rollout(config: Config, spec: UnrollSpec, network: ActorCritic, environ
         Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
         for number in range(environments)
     ]
-    return Rollout(seats, Actor(network), spec)
+    return Rollout(seats, LocalDecider(Actor(network), spec, environments), spec)
 
 
 def record(rollout: Rollout, spec: UnrollSpec, environments: int, unrolls: int) -> Rows:
     """At least so many unrolls, `[n, nbytes]`: all environments play as many."""
     rows: Rows = np.zeros((-(-unrolls // environments) * environments, spec.nbytes), np.uint8)
     for start in range(0, len(rows), environments):
-        rollout.collect(rows[start : start + environments], 0)
+        rollout.collect(rows[start : start + environments])
     return rows
 
 

@@ -149,7 +149,7 @@ def worker_stages(bench: Bench) -> list[Stage]:
 
     return [
         Stage(BARE_WORKER, by_turns, count * steps),
-        Stage(WORKER, lambda: rollout.collect(rows, 0), count * steps),
+        Stage(WORKER, lambda: rollout.collect(rows), count * steps),
     ]
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from replay.trajectory import ALIGNMENT, Rows, UnrollSpec, rebuild_stacks, stack_indices
+from replay.row_layout import ALIGNMENT
+from replay.trajectory import Rows, UnrollSpec, rebuild_stacks, stack_indices
 from wrappers.frame_stack import FrameStack
 
 SPECS = st.builds(

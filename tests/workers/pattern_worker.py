@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_filled, send_snapshot
+from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_alive, send_filled, send_snapshot
 from workers.slots import Slots
 
 ROW_BYTES = 64 * 1024
@@ -27,7 +27,7 @@ class PatternWorker:
     stop_after: int = -1  # fill so many slots, then stop without a word
     pause: float = 0.0  # seconds before each slot
 
-    def run(self, connection: Connection) -> None:
+    def run(self, connection: Connection, server: Connection | None = None) -> None:
         count = 0
         while True:
             slot = receive_slot(connection)
@@ -44,6 +44,19 @@ class PatternWorker:
                 write_pattern(row, self.index, self.incarnation, count, environment)
             send_filled(connection, slot)
             count += 1
+
+
+@dataclass(frozen=True)
+class SilentServer:
+    """An inference server that answers nobody."""
+
+    raises: bool = False
+
+    def run(self, learner: Connection) -> None:
+        while not self.raises:
+            send_alive(learner, at_work=True)
+            time.sleep(0.05)
+        raise ValueError("the server has had enough")
 
 
 def write_pattern(row: NDArray[np.uint8], *numbers: int) -> None:

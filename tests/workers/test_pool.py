@@ -5,13 +5,16 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import cast
 
 import psutil
 import pytest
 
-from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, read_pattern
+from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer, read_pattern
+from workers.inference_server import InferenceServer
 from workers.messages import WorkersFailedError
-from workers.pool import FAILURES_IN_A_ROW, WorkerPool
+from workers.pool import WorkerPool
+from workers.restarts import FAILURES_IN_A_ROW
 from workers.slots import Slots
 
 MakePool = Callable[..., tuple[WorkerPool, list[str]]]
@@ -28,6 +31,7 @@ def make_pool() -> Iterator[MakePool]:
         lockstep: bool = False,
         silence_limit: float = 60.0,
         restart_budget: int = 100,
+        server: SilentServer | None = None,
         **behaviour: float,
     ) -> tuple[WorkerPool, list[str]]:
         memory = Slots(workers, slots, environments, ROW_BYTES)
@@ -39,6 +43,7 @@ def make_pool() -> Iterator[MakePool]:
             lockstep=lockstep,
             silence_limit=silence_limit,
             restart_budget=restart_budget,
+            server=cast(InferenceServer | None, server),
         )
         pools.append((pool, memory))
         return pool, announced
@@ -201,3 +206,26 @@ def test_workers_ignore_interrupts(make_pool: MakePool) -> None:
     os.kill(pool.process_ids()[0], signal.SIGINT)
     take(pool, 20)
     assert not announced
+
+
+def test_a_server_that_stops_is_replaced_with_its_workers(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, server=SilentServer())
+    take(pool, 8)
+    before = pool.process_ids()
+    os.kill(before[0], signal.SIGSTOP)
+    pool._silence_limit = 1.0
+    while not announced:
+        take(pool, 1)
+    pool._silence_limit = 60.0
+    take(pool, 16)  # of what was delivered before
+    assert {incarnation for _, incarnation, _, _ in take(pool, 16)} == {1}
+    assert announced == ["the inference server is replaced: it gave no sign of life for 1 seconds"]
+    assert len(pool.process_ids()) == 3 and not set(before) & set(pool.process_ids())
+
+
+def test_a_server_that_always_fails_ends_the_run_with_its_traceback(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1, server=SilentServer(raises=True))
+    with pytest.raises(WorkersFailedError, match="the inference server failed") as raised:
+        take(pool, 1_000_000)
+    assert "ValueError: the server has had enough" in str(raised.value)
+    assert len(announced) == FAILURES_IN_A_ROW - 1

@@ -1,5 +1,6 @@
 """What a worker writes down, held against the same environments played a second time by hand."""
 
+import itertools
 from typing import Any
 
 import gymnasium
@@ -8,11 +9,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import Actor
+from agents.acting import Actor, Decision
 from agents.network import ActorCritic
 from option_flags import EnvironmentOptions
 from replay.trajectory import UnrollSpec, rebuild_stacks
 from tests.catch import CELL, CELLS, make_catch
+from workers.deciding import LocalDecider
 from workers.rollout import Rollout, Seat
 
 OPTIONS = EnvironmentOptions(frames_stacked=3)
@@ -37,7 +39,8 @@ def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[R
     spec = UnrollSpec(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
     network = ActorCritic("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size, projected_size=4)
     torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy with opinions
-    return Rollout([seat(e, time_limit) for e in range(environments)], Actor(network), spec), spec, network
+    decider = LocalDecider(Actor(network), spec, environments, itertools.count().__next__)
+    return Rollout([seat(e, time_limit) for e in range(environments)], decider, spec), spec, network
 
 
 def seat(environment_id: int, time_limit: bool) -> Seat:
@@ -45,9 +48,9 @@ def seat(environment_id: int, time_limit: bool) -> Seat:
     return Seat(CutAfterThree(game) if time_limit else game, environment_id, np.random.default_rng(environment_id))
 
 
-def collect(rollout: Rollout, spec: UnrollSpec, environments: int, version: int) -> dict[str, NDArray[Any]]:
+def collect(rollout: Rollout, spec: UnrollSpec, environments: int) -> dict[str, NDArray[Any]]:
     rows = np.full((environments, spec.nbytes), 255, np.uint8)
-    rollout.collect(rows, version)
+    rollout.collect(rows)
     return spec.arrays(rows)
 
 
@@ -58,7 +61,7 @@ def test_unrolls_tell_what_happened(lstm_size: int, time_limit: bool) -> None:
     shadows = [seat(e, time_limit).environment for e in range(2)]
     seen = [shadow.reset()[0] for shadow in shadows]
     for version in range(3):
-        unroll = collect(rollout, spec, 2, version)
+        unroll = collect(rollout, spec, 2)
         stacks = rebuild_stacks(torch.tensor(unroll["frames"]), torch.tensor(unroll["dones"])).numpy()
         assert unroll["weight_version"].tolist() == [version] * 2
         assert unroll["environment_id"].tolist() == [0, 1]
@@ -96,7 +99,7 @@ def features(network: ActorCritic, observation: NDArray[np.uint8]) -> NDArray[np
 
 def test_memory_before_an_unroll_is_what_the_last_one_left() -> None:
     rollout, spec, _ = make_rollout(2, lstm_size=8, time_limit=False)
-    first, second = (collect(rollout, spec, 2, 0) for _ in range(2))
+    first, second = (collect(rollout, spec, 2) for _ in range(2))
     assert (first["first_action"] == -1).all()
     assert not first["first_lstm_state"].any()
     # Games of Catch last five steps: the unroll of seven ends in the middle of the second game.
@@ -113,9 +116,20 @@ def test_grouping_environments_differently_changes_no_random_stream() -> None:
         for group in groups:
             _, spec, network = make_rollout(1, 0, time_limit=False)
             torch.nn.init.zeros_(network.policy_head.weight)
-            rollout = Rollout([seat(e, False) for e in group], Actor(network), spec)
-            unroll = collect(rollout, spec, len(group), 0)
+            rollout = Rollout([seat(e, False) for e in group], LocalDecider(Actor(network), spec, len(group)), spec)
+            unroll = collect(rollout, spec, len(group))
             played |= {e: unroll["actions"][i].tolist() for i, e in enumerate(group)}
         return played
 
     assert actions([[0, 1, 2, 3]]) == actions([[0, 2], [1], [3]])
+
+
+def test_an_unroll_has_the_oldest_of_the_weights_that_acted_in_it() -> None:
+    class Aging(LocalDecider):
+        def answer(self, group: int) -> tuple[Decision, int]:
+            return super().answer(group)[0], next(versions)
+
+    versions = iter([5, 3, 4, 7, 7, 8, 9])
+    _, spec, network = make_rollout(1, 0, time_limit=False)
+    rollout = Rollout([seat(0, False)], Aging(Actor(network), spec, 1), spec)
+    assert collect(rollout, spec, 1)["weight_version"].tolist() == [3]

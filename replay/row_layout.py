@@ -1,0 +1,92 @@
+"""Several arrays behind one another in a row of bytes: each field's name, shape and dtype is declared once."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Rows = NDArray[np.uint8]
+Declared = tuple[str, tuple[int, ...], str]  # name, shape, dtype
+
+ALIGNMENT = 64
+
+_TORCH_DTYPES = {
+    "uint8": torch.uint8,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "float16": torch.float16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+
+
+class Field(NamedTuple):
+    """One array inside a row."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+class RowLayout:
+    """What a subclass declares, laid out; rows are arrays of bytes, and their fields are views of them."""
+
+    @property
+    def declared(self) -> Sequence[Declared]:
+        raise NotImplementedError
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        fields, offset = [], 0
+        for name, shape, dtype in self.declared:
+            field = Field(name, shape, dtype, offset)
+            fields.append(field)
+            offset += -(-field.nbytes // ALIGNMENT) * ALIGNMENT
+        return tuple(fields)
+
+    @cached_property
+    def nbytes(self) -> int:
+        last = self.fields[-1]
+        return last.offset + -(-last.nbytes // ALIGNMENT) * ALIGNMENT
+
+    @cached_property
+    def _field_by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for two rows exactly when their bytes mean the same."""
+        return hashlib.sha256(repr(self.fields).encode()).hexdigest()[:16]
+
+    def field(self, name: str) -> Field:
+        return self._field_by_name[name]
+
+    def array(self, rows: Rows, name: str) -> NDArray[Any]:
+        """A view of one field of rows `[..., nbytes]`: `[..., *shape]`; writing to it writes the rows."""
+        field = self._field_by_name[name]
+        flat = rows[..., field.offset : field.offset + field.nbytes].view(field.dtype)
+        return flat.reshape((*rows.shape[:-1], *field.shape))
+
+    def arrays(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """The views of all fields."""
+        return {field.name: self.array(rows, field.name) for field in self.fields}
+
+    def tensors(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Views of the fields of rows `[B, nbytes]` on any device, each `[B, *shape]`."""
+        if rows.shape[1:] != (self.nbytes,):
+            raise ValueError(f"rows of {self.nbytes} bytes expected, not a tensor of shape {tuple(rows.shape)}")
+        views: dict[str, torch.Tensor] = {}
+        for field in self.fields:
+            flat = rows[:, field.offset : field.offset + field.nbytes].view(_TORCH_DTYPES[field.dtype])
+            views[field.name] = flat.reshape(rows.shape[0], *field.shape)
+        return views

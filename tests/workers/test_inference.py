@@ -1,0 +1,222 @@
+"""Actions chosen by the inference server: the same as by the workers themselves, also after somebody was killed."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.acting import Actor
+from agents.network import ActorCritic, flat_weights, make_network, weight_count
+from option_flags import Config
+from replay.trajectory import UnrollSpec
+from tests.catch import CELL, CELLS, make_catch
+from tests.workers.test_resume import assert_same_run, catch_run, go_on
+from tests.workers.test_rollout import seat
+from tests.workers.test_training import catch_config
+from workers.crew import make_pool
+from workers.deciding import LocalDecider, NewestWeights
+from workers.inference_memory import InferenceMemory
+from workers.inference_server import InferenceServer, introduce
+from workers.messages import receive_answer, send_question
+from workers.pool import WorkerPool
+from workers.preparation import Machine, describe_unrolls
+from workers.remote_decider import RemoteDecider
+from workers.resume import Resume
+from workers.rollout import Rollout
+from workers.shared_weights import SharedWeights
+from workers.slots import Slots
+from workers.worker_clock import CPU, WorkerTimes
+
+CPU_DEVICE = torch.device("cpu")
+OPTIONS = replace(Config().network, network="impala_shallow")
+ENVIRONMENTS = 3
+
+
+class Desk:
+    """A server in a thread of this process, and what it shares."""
+
+    def __init__(self, lstm_size: int, lockstep: bool, workers: int = 1) -> None:
+        torch.manual_seed(0)
+        self.spec = UnrollSpec(7, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
+        self.network = opinionated(make_network(OPTIONS, self.spec, torch.float32))
+        self.weights = SharedWeights(weight_count(self.network))
+        self.weights.publish(0, flat_weights(self.network))
+        self.memory = InferenceMemory(self.spec, workers, ENVIRONMENTS)
+        self.times = WorkerTimes(workers + 1)
+        self._learner, servers_end = multiprocessing.Pipe()
+        server = InferenceServer(OPTIONS, torch.float32, CPU_DEVICE, self.memory, self.weights, self.times, lockstep)
+        self._thread = threading.Thread(target=self._serve, args=(server, servers_end))
+        self._thread.start()
+
+    def _serve(self, server: InferenceServer, pipe: Connection) -> None:
+        with pipe, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+            server.run(pipe)
+
+    def pipe(self, worker: int = 0) -> Connection:
+        return introduce(self._learner, os.getpid(), worker)
+
+    def remote(self, worker: int = 0) -> RemoteDecider:
+        return RemoteDecider(self.memory, worker, self.pipe(worker))
+
+    def local(self) -> LocalDecider:
+        """A worker's own copy of the policy."""
+        actor = Actor(make_network(OPTIONS, self.spec, torch.float32))
+        newest = NewestWeights(self.weights, actor, weight_count(self.network), CPU_DEVICE)
+        return LocalDecider(actor, self.spec, ENVIRONMENTS, newest.load)
+
+    def close(self) -> None:
+        self._learner.close()
+        self._thread.join()
+        for shared in (self.memory, self.weights, self.times):
+            shared.close()
+
+
+def opinionated(network: ActorCritic) -> ActorCritic:
+    torch.nn.init.orthogonal_(network.policy_head.weight, 3.0)
+    return network
+
+
+@contextlib.contextmanager
+def desk(lstm_size: int = 0, lockstep: bool = False, workers: int = 1) -> Iterator[Desk]:
+    made = Desk(lstm_size, lockstep, workers)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def collect(rollout: Rollout, spec: UnrollSpec) -> dict[str, Any]:
+    rows = np.zeros((ENVIRONMENTS, spec.nbytes), np.uint8)
+    rollout.collect(rows)
+    return spec.arrays(rows)
+
+
+@pytest.mark.parametrize("lstm_size", [0, 8])
+@pytest.mark.parametrize("time_limit", [False, True])
+def test_the_same_groups_get_the_same_answers_to_the_last_bit(lstm_size: int, time_limit: bool) -> None:
+    """Weights change between unrolls, and a snapshot goes on with another process's questions in memory."""
+    with desk(lstm_size, lockstep=True) as served:
+        in_halves = served.local()
+        in_halves.groups = served.memory.groups[:-1]
+        local, remote = (
+            Rollout([seat(e, time_limit) for e in range(ENVIRONMENTS)], decider, served.spec)
+            for decider in (in_halves, served.remote())
+        )
+        for version in range(3):
+            if version:
+                served.weights.publish(version, flat_weights(opinionated(served.network)))
+            if version == 2 and not time_limit:  # which counts its steps outside of the snapshot
+                snapshot = remote.snapshot()
+                remote = Rollout([seat(e, time_limit) for e in range(ENVIRONMENTS)], served.remote(), served.spec)
+                remote.restore(snapshot)
+            expected, found = collect(local, served.spec), collect(remote, served.spec)
+            assert (found["weight_version"] == version).all()
+            for name in expected:
+                np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+        assert found["behaviour_logits"].std() > 0.1 and found["features"].any()
+        assert found["first_lstm_state"].any() == bool(lstm_size)
+        assert found["bootstraps"].any() == time_limit
+
+
+@pytest.mark.parametrize("lstm_size", [0, 8])
+def test_other_groups_change_rounding_errors_only(lstm_size: int) -> None:
+    """Two workers' questions together in a batch, or not, as it happens; a local copy decides for all at once."""
+    with desk(lstm_size, workers=2) as served:
+        found: dict[int, dict[str, Any]] = {}
+
+        def play(worker: int) -> None:
+            rollout = Rollout([seat(e, True) for e in range(ENVIRONMENTS)], served.remote(worker), served.spec)
+            found[worker] = collect(rollout, served.spec)
+
+        players = [threading.Thread(target=play, args=(worker,)) for worker in range(2)]
+        for player in players:
+            player.start()
+        for player in players:
+            player.join()
+        rollout = Rollout([seat(e, True) for e in range(ENVIRONMENTS)], served.local(), served.spec)
+        expected = collect(rollout, served.spec)
+        for unroll in found.values():
+            np.testing.assert_array_equal(unroll["actions"], expected["actions"])
+            for name in ("behaviour_logits", "values", "bootstraps", "first_lstm_state"):
+                np.testing.assert_allclose(unroll[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_what_a_dead_worker_asked_is_no_question_of_its_successor() -> None:
+    with desk(lockstep=True) as served:
+        first, second = served.pipe(), served.pipe()
+        for group in (0, 1, 2):
+            send_question(first, group)
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            while True:
+                receive_answer(first)  # some may have been answered before the second came
+        send_question(second, 1)
+        assert receive_answer(second) == (1, 0)
+        assert not second.poll(0.05)
+        first.close()
+        second.close()
+
+
+def test_the_server_counts_its_processor_time() -> None:
+    with desk() as served:
+        decider = served.remote()
+        while not served.times.seconds[-1, CPU]:
+            decider.ask(0)
+            decider.answer(0)
+        assert not served.times.seconds[:, :CPU].any(), "but no worker's stages"
+
+
+def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> None:
+    config = catch_config(tmp_path, inference="learner", envs_per_worker=3, network="impala_shallow")
+    spec = describe_unrolls(config, make_catch)
+    network = make_network(config.network, spec, torch.float32)
+    weights = SharedWeights(weight_count(network))
+    weights.publish(0, flat_weights(network))
+    slots, times, announced = Slots(1, 2, 3, spec.nbytes), WorkerTimes(2), list[str]()
+    machine, resume = Machine(CPU_DEVICE, torch.float32, 1, 1), Resume(None, config, spec, 1)
+    pool = make_pool(config, make_catch, 1, spec, machine, slots, weights, times, resume, announced.append)
+    try:
+        take(pool, spec, 12)
+        server, worker = pool.process_ids()
+        os.kill(worker, signal.SIGKILL)
+        while not announced:
+            pool.wait(0.1)
+        take(pool, spec, 6 + 12)  # some were played before
+        assert pool.process_ids()[0] == server
+        os.kill(server, signal.SIGKILL)
+        while len(announced) < 2:
+            pool.wait(0.1)
+        take(pool, spec, 6 + 12)
+        assert len({server, worker, *pool.process_ids()}) == 4
+        how = "is replaced: it was killed by SIGKILL"
+        assert announced == [f"worker 0 {how}", f"the inference server {how}"]
+    finally:
+        pool.close()
+        for shared in (slots, weights, times):
+            shared.close()
+
+
+def take(pool: WorkerPool, spec: UnrollSpec, count: int) -> None:
+    for _ in range(count):
+        while not (rows := list(pool.take(1))):
+            pool.wait(0.1)
+        assert spec.array(rows[0], "weight_version") == 0
+        assert spec.array(rows[0], "behaviour_logits").any()
+
+
+def test_a_run_is_the_same_whoever_decides_and_goes_on_exactly(tmp_path: Path) -> None:
+    """With one environment a worker, batches are the same as well."""
+    flags: dict[str, Any] = {"worker_count": 2, "envs_per_worker": 1, "r_f_steps": 5, "batch_size": 4}
+    flags |= {"reproducible": True, "report_period": 100, "network": "impala_shallow", "use_lstm": True, "lstm_size": 8}
+    whole = catch_run(tmp_path, environment_max_steps=400, **flags)
+    part = catch_run(tmp_path, environment_max_steps=95, inference="learner", **flags)
+    assert_same_run(whole, part, go_on(part, make_catch, environment_max_steps=400))
