@@ -15,7 +15,7 @@ import torch
 from agents.run_folder import CHECKPOINTS, remove_abandoned, write_atomically
 from option_flags import Config, EnvironmentOptions, NetworkOptions, UsageError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FOLDER = CHECKPOINTS
 BEST = "best.pt"
 BEST_EVAL = "best_eval.pt"

@@ -13,6 +13,8 @@ from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.trajectory import UnrollSpec, rebuild_stacks
 
+SLOWEST_BACKGROUND = 0.001  # part of it that an update replaces; the mean over all, as long as these are few
+
 
 class Unrolls(NamedTuple):
     """A batch as the mathematics wants it, all `[T, …, B]` with time first."""
@@ -61,6 +63,8 @@ class Learner:
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         self._optimizer.step()
         self.updates += 1
+        first_states = unrolls.inputs.observations[0]  # with time, these are enough
+        self.network.watch(first_states, max(1 / self.updates, SLOWEST_BACKGROUND))
         return report
 
     @property

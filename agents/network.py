@@ -32,6 +32,10 @@ class NetworkOutput(NamedTuple):
 class ActorCritic(nn.Module):
     """Policy and value on one torso.
 
+    It sees how an observation differs from the background, the mean of the observations of this run. What a game shows
+    always and everywhere would else go through all layers, and with it the noise of every early gradient, of which
+    most features would die before they told one state from another.
+
     The torso runs in `compute_dtype` (bfloat16 under autocast, or float32), everything behind it in float32.
     """
 
@@ -49,6 +53,8 @@ class ActorCritic(nn.Module):
         self.lstm_size = lstm_size
         self.compute_dtype = compute_dtype
         self.torso, feature_size = make_torso(torso_name, observation_shape)
+        self.background: torch.Tensor
+        self.register_buffer("background", torch.zeros(observation_shape))
         # Random and never trained: it keeps distances between features, in fewer numbers.
         self.projection: torch.Tensor
         self.register_buffer("projection", torch.randn(feature_size, projected_size) / max(1, projected_size) ** 0.5)
@@ -61,17 +67,10 @@ class ActorCritic(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Orthogonal weights; a policy head so small that the first policy is close to uniform everywhere.
-
-        The first filters answer to differences only. Brightness, which a game has everywhere and always, would else
-        go through all layers, and with it the noise of every early gradient: most filters would die of it.
-        """
+        """Orthogonal weights; a policy head so small that the first policy is close to uniform everywhere."""
         for module in self.torso.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 _orthogonal(module, SQRT_2)
-        first = next(module for module in self.torso.modules() if isinstance(module, nn.Conv2d))
-        with torch.no_grad():
-            first.weight -= first.weight.mean((1, 2, 3), keepdim=True)
         for section in self.torso.modules():
             if isinstance(section, ResidualSection):
                 section.start_near_identity()
@@ -91,9 +90,14 @@ class ActorCritic(nn.Module):
             raise TypeError(f"observations must be uint8 pixels, not {observations.dtype}")
         device_type = observations.device.type
         with torch.autocast(device_type, torch.bfloat16, enabled=self.compute_dtype == torch.bfloat16):
-            pixels = observations.to(self.compute_dtype, memory_format=torch.contiguous_format).mul_(1 / 255)
+            pixels = torch.sub(observations, self.background.to(self.compute_dtype)).mul_(1 / 255)
             features: torch.Tensor = self.torso(pixels.contiguous(memory_format=torch.channels_last))
         return features.float()
+
+    @torch.no_grad()
+    def watch(self, observations: torch.Tensor, weight: float) -> None:
+        """Move the background towards the mean of these observations `[N, S*C, H, W]`, by `weight` in (0, 1]."""
+        self.background.lerp_(observations.float().mean(0), weight)
 
     def load_saved(self, state: Mapping[str, torch.Tensor]) -> None:
         """The weights of a checkpoint; whoever compares features otherwise keeps a projection of its own."""

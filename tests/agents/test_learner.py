@@ -271,12 +271,13 @@ def test_entropy_and_cloning_push_only_where_they_belong() -> None:
 def test_an_untrusted_state_gives_no_policy_and_no_value_loss() -> None:
     options = LossOptions(use_kl_mask=True, kl_div_threshold=1e-9, entropy_loss_weight=0)
     learner = make_learner(options)
-    before = flat_weights(learner.network)
+    before = weights_of(learner)
     report = reported(learner, make_batch([True] * 4))
     assert report["dropped_fresh"] == 1
     assert math.isnan(report["dropped_replayed"])
     assert report["total_loss"] == report["gradient_norm"] == 0
-    assert torch.equal(flat_weights(learner.network), before)
+    for weight, old in zip(weights_of(learner), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
 
 
 def test_a_time_limit_counts_like_the_value_of_what_was_cut_off() -> None:
@@ -401,11 +402,23 @@ def test_a_rate_of_zero_moves_nothing() -> None:
     """And so the same batch has the same gradient again: nothing of it is left over from the update before."""
     learner, batch = make_learner(schedule_updates=3), make_batch([True])
     learner.updates = 3
+    learner.network.watch(learner._prepare(batch).inputs.observations[0], 1.0)
     before = flat_weights(learner.network)
     reports = [reported(learner, batch) for _ in range(2)]
     assert reports[0]["learning_rate"] == 0
-    assert torch.equal(flat_weights(learner.network), before)
+    torch.testing.assert_close(flat_weights(learner.network), before)
     assert reports[1] == pytest.approx(reports[0], rel=1e-6, nan_ok=True)
+
+
+def test_the_background_is_the_mean_of_what_was_seen_and_later_of_the_last_thousand_updates() -> None:
+    learner, batches = make_learner(), [make_batch([True, False], seed=seed) for seed in range(3)]
+    firsts = [learner._prepare(batch).inputs.observations[0].float() for batch in batches]
+    for batch in batches:
+        learner.update(batch)
+    torch.testing.assert_close(learner.network.background, torch.cat(firsts).mean(0))
+    learner.updates, before = 5000, learner.network.background.clone()
+    learner.update(batches[0])
+    torch.testing.assert_close(learner.network.background, before + (firsts[0].mean(0) - before) / 1000)
 
 
 def test_an_update_reads_the_batch_and_writes_only_the_network() -> None:
