@@ -17,7 +17,12 @@ from agents.history import Curve, History, read_history
 from agents.run_folder import write_atomically
 from option_flags import UsageError
 
-X_AXES = {"steps": ("agent_steps", "agent steps"), "frames": ("frames", "frames"), "hours": ("seconds", "hours")}
+X_AXES = {  # field of a report, what a unit of the axis is, in those of the field, and its name
+    "steps": ("agent_steps", 1, "agent steps"),
+    "frames": ("frames", 1, "frames"),
+    "minutes": ("seconds", 60, "minutes"),
+    "hours": ("seconds", 3600, "hours"),
+}
 FORMATS = ("png", "svg", "pdf")
 METRIC = "return_mean_100"
 METRIC_NAMES = {METRIC: "mean return of the last 100 games"}
@@ -68,7 +73,7 @@ def compare(
         axes.margins(x=0.01)
         count_axes(axes, 6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
-        axes.set_xlabel(X_AXES[x][1], fontsize=9, color=FAINT_INK)
+        axes.set_xlabel(X_AXES[x][2], fontsize=9, color=FAINT_INK)
     panels[0].set_ylabel(METRIC_NAMES.get(metric, metric), fontsize=9, color=FAINT_INK)
     if named:
         lines = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
@@ -108,13 +113,14 @@ def _draw_group(axes: Axes, curves: Sequence[Curve], colour: str, label: str) ->
 
 
 def _curve(history: History, x: str, metric: str, smooth: int) -> Curve:
-    curve = history.curve(metric, X_AXES[x][0])
+    field, unit, _ = X_AXES[x]
+    curve = history.curve(metric, field)
     if len(curve.x):
-        return Curve(curve.x / (3600 if x == "hours" else 1), smoothed(curve.y, smooth))
+        return Curve(curve.x / unit, smoothed(curve.y, smooth))
     if not history.reports:
         raise UsageError(f"{history.folder} has no metrics yet; a run that has reported would be right.")
     if metric in history.names():
-        raise UsageError(f"{history.folder} has no {X_AXES[x][0]} in its metrics; another --x would be right.")
+        raise UsageError(f"{history.folder} has no {field} in its metrics; another --x would be right.")
     closest = difflib.get_close_matches(metric, history.names(), n=1)
     hint = f"did you mean {closest[0]}?" if closest else "a field of metrics.jsonl with numbers would be right."
     raise UsageError(f"--metric={metric} has no numbers in {history.folder}; {hint}")
