@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -27,6 +27,39 @@ class Batch(NamedTuple):
     fresh: NDArray[np.bool_]  # [B], True where the unroll came from a queue
     draws: tuple[ReplayDraw, ...] = ()  # one for each replay
     uploaded: torch.Tensor | None = None  # the rows on the learner's device, where they are there already
+
+
+class Mix(Protocol):
+    """All replays as the training loop knows them: unrolls go in, batches come out, here or in the background."""
+
+    @property
+    def replays(self) -> Sequence[Replay]: ...
+
+    @property
+    def filling(self) -> bool:
+        """True while the replays that are no queues hold too little to learn from."""
+
+    def room(self) -> int:
+        """How many unrolls may be added now; 0 when an update has to come first."""
+
+    def missing(self) -> int:
+        """How many unrolls the next batch still waits for: never more than there is room for."""
+
+    def add(self, row: Rows) -> None:
+        """Keep a copy of `row [nbytes]` in every replay that takes it."""
+
+    def ready(self) -> bool:
+        """Whether a batch may be learned from."""
+
+    def mix(self, updates: int) -> Batch:
+        """One batch for an update that follows `updates` others."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
+        """Go on from there; without the queues where their unrolls have been learned from since."""
+
+    def close(self) -> None: ...
 
 
 class BatchMix:
@@ -56,11 +89,9 @@ class BatchMix:
 
     @property
     def filling(self) -> bool:
-        """True while the replays that are no queues hold too little to learn from."""
         return any(replay.missing() for replay in self._others)
 
     def room(self) -> int:
-        """How many unrolls may be added now; 0 when an update has to come first."""
         if self.filling:
             return max(replay.missing() for replay in self._others)
         if self._queues:
@@ -68,7 +99,6 @@ class BatchMix:
         return max(0, self.batch_size - self._new)
 
     def missing(self) -> int:
-        """How many unrolls the next batch still waits for: never more than there is room for."""
         if self._queues and not self.filling:
             return max(queue.missing() for queue in self._queues)
         return self.room()
@@ -84,7 +114,6 @@ class BatchMix:
         return enough_new and not any(replay.missing() for replay in self.replays)
 
     def mix(self, updates: int) -> Batch:
-        """One batch for an update that follows `updates` others."""
         return self.mix_into(self._rows, updates)
 
     def mix_into(self, buffer: torch.Tensor, updates: int) -> Batch:
@@ -104,7 +133,6 @@ class BatchMix:
         return {"new": self._new, "replays": [replay.state_dict() for replay in self.replays], "prepared": []}
 
     def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
-        """Go on from there; without the queues where their unrolls have been learned from since."""
         self._new = state["new"]
         for replay, replay_state in zip(self.replays, state["replays"], strict=True):
             if queues_too or not replay.is_fresh:

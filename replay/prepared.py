@@ -57,9 +57,7 @@ class PreparedMix:
     def ready(self) -> bool:
         """Whether a batch may be learned from; begins to prepare all that the replays can give."""
         while not self._full() and self._settled().ready():
-            updates, buffer = self._look(), self._buffers[0]
-            self._buffers.rotate(-1)
-            self._prepared.append(self._background.submit(self._prepare, buffer, updates))
+            self._prepared.append(self._background.submit(self._prepare, self._next_buffer(), self._look()))
         return self._full()
 
     def mix(self, updates: int) -> Batch:
@@ -74,8 +72,7 @@ class PreparedMix:
     def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
         self._mix.load_state_dict(state, queues_too)
         for saved in state["prepared"][: self._ahead + 1] if queues_too else []:
-            buffer = self._buffers[0]
-            self._buffers.rotate(-1)
+            buffer = self._next_buffer()
             buffer.copy_(saved["rows"])
             draws = tuple(ReplayDraw(Drawn(*drawn), age, seconds) for drawn, age, seconds in saved["draws"])
             future: Future[Batch] = Future()
@@ -84,6 +81,10 @@ class PreparedMix:
 
     def close(self) -> None:
         self._background.shutdown()
+
+    def _next_buffer(self) -> torch.Tensor:
+        self._buffers.rotate(-1)
+        return self._buffers[-1]
 
     def _full(self) -> bool:
         return len(self._prepared) > self._ahead

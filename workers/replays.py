@@ -13,7 +13,7 @@ from option_flags import Config, ReplayOptions
 from replay.attentive import AttentiveReplay
 from replay.compression import UnrollCodec
 from replay.elite import EliteReplay
-from replay.mix import BatchMix
+from replay.mix import BatchMix, Mix
 from replay.prepared import PreparedMix
 from replay.protocol import Replay
 from replay.queue import QueueReplay
@@ -23,7 +23,7 @@ from replay.trajectory import UnrollSpec
 from workers.resume import Resume
 
 
-def make_mix(config: Config, spec: UnrollSpec, resume: Resume, learner: Learner) -> BatchMix | PreparedMix:
+def make_mix(config: Config, spec: UnrollSpec, resume: Resume, learner: Learner) -> Mix:
     """The mix of all replays; with `--caching` one that works in the background."""
     ahead = config.replay.batches_ahead
     # In the background candidates are ranked by a copy, which no update changes on the way.

@@ -8,8 +8,7 @@ import torch
 from agents.console import Console
 from agents.sinks import JsonValue, Sink
 from agents.status import ReplayFill, Status
-from replay.mix import Batch, BatchMix
-from replay.prepared import PreparedMix
+from replay.mix import Batch, Mix
 from replay.trajectory import Rows
 from workers.hardware import Hardware
 from workers.pool import WorkerPool
@@ -36,7 +35,7 @@ class Reporter:
         progress: Progress,
         pool: WorkerPool,
         hardware: Hardware,
-        mix: BatchMix | PreparedMix,
+        mix: Mix,
         sink: Sink,
         console: Console,
         *,

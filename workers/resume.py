@@ -9,8 +9,7 @@ from agents.learner import Learner
 from agents.run_folder import remove_abandoned
 from agents.tensor_file import DamagedFileError, read_tensor_file
 from option_flags import Config
-from replay.mix import BatchMix
-from replay.prepared import PreparedMix
+from replay.mix import Mix
 from replay.trajectory import UnrollSpec
 from workers.draw_sums import DrawSums
 from workers.pool import WorkerPool
@@ -65,7 +64,7 @@ class Resume:
             if (path.parent / best).exists():
                 link(path.parent / best, checkpoints / best)
 
-    def restore(self, learner: Learner, mix: BatchMix | PreparedMix, progress: Progress) -> None:
+    def restore(self, learner: Learner, mix: Mix, progress: Progress) -> None:
         if self._parent is None:
             return
         learner.load_state_dict(self._parent.content["learner"])

@@ -10,8 +10,7 @@ from agents import checkpoint as files
 from agents.learner import Learner
 from agents.tensor_file import GivenUpError, write_tensor_file
 from option_flags import Config
-from replay.mix import BatchMix
-from replay.prepared import PreparedMix
+from replay.mix import Mix
 from replay.trajectory import UnrollSpec
 from workers.messages import WorkersFailedError
 from workers.pool import WorkerPool
@@ -31,7 +30,7 @@ class Saver:
     resumes: int
     planned_updates: int
     learner: Learner
-    mix: BatchMix | PreparedMix
+    mix: Mix
     progress: Progress
     pool: WorkerPool
     stop: StopRequest

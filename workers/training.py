@@ -15,8 +15,7 @@ from agents.gpu import GpuGauge
 from agents.learner import Learner
 from agents.network import make_network, weight_count
 from option_flags import Config
-from replay.mix import BatchMix
-from replay.prepared import PreparedMix
+from replay.mix import Mix
 from workers.bottleneck import what_holds_back
 from workers.crew import make_pool
 from workers.evaluator import Evaluator, make_evaluator
@@ -142,7 +141,7 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
 
 def training_loop(
     source: WorkerPool,
-    mix: BatchMix | PreparedMix,
+    mix: Mix,
     learner: Learner,
     outbox: WeightOutbox,
     progress: Progress,
