@@ -366,7 +366,7 @@ class LossOptions(Options):
     trace_lambda: float = option(0.95, between(0, 1), "V-trace: factor on every step of the trace.")
     policy_gradient_loss_weight: float = option(1.0, at_least(0), "Weight of the policy gradient loss.")
     value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
-    entropy_loss_weight: float = option(0.01, at_least(0), "Weight of the reward for entropy.")
+    entropy_loss_weight: float = option(0.005, at_least(0), "Weight of the reward for entropy.")
     loss_reduction: str = option("mean", one_of("mean", "sum"), "Whether losses are averaged or summed over a batch.")
     use_policy_cloning_loss: bool = option(False, ON_OFF, "CLEAR: hold the policy near the one replayed.")
     policy_cloning_loss_weight: float = option(0.01, at_least(0), "Weight of the policy cloning loss.")
@@ -385,7 +385,7 @@ class OptimizerOptions(Options):
     topic = "Optimizer"
 
     optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "How gradients become steps.")
-    lr: float = option(7e-4, above(0), "Learning rate of the first update.")
+    lr: float = option(1e-3, above(0), "Learning rate of the first update.")
     rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.")
     rmsprop_eps: float = option(1e-5, above(0), "RMSProp: added to the divisor.")
     rmsprop_momentum: float = option(0.0, FRACTION_BELOW_ONE, "RMSProp: momentum.")

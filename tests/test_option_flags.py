@@ -195,7 +195,7 @@ def test_defaults_as_designed() -> None:
     assert config.environment.resolution == (84, 84)
     assert config.replay.replays == (ReplaySpec("queue", 1, 1.0),)
     assert config.replay.shares == (8,)
-    assert config.optimizer.lr == 7e-4
+    assert config.optimizer.lr == 1e-3
     assert config.loss.trace_lambda == 0.95
 
 
