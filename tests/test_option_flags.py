@@ -90,7 +90,7 @@ OTHER_VALUES: dict[str, Any] = {
     "use_kl_mask": True,
     "kl_div_threshold": 0.4,
     "optimizer": "adam",
-    "lr": 1e-3,
+    "lr": 2e-3,
     "rmsprop_alpha": 0.9,
     "rmsprop_eps": 0.01,
     "rmsprop_momentum": 0.5,
