@@ -24,13 +24,13 @@ from wrappers.atari import make_atari
 from wrappers.spectator import Watch
 
 GAMES = 16  # that the best one is chosen from
-SECONDS = 10
+SECONDS = 15
 EVERY = 3  # raw frames: 20 pictures a second; an even number would never show what games draw on every other frame only
-SIZES = ((880, 480), (660, 360), (440, 240))
+SIZES = ((660, 360), (550, 300), (440, 240))  # those that the README has room for
 
 
 def game_gif(run: Path, most_bytes: int) -> bytes:
-    """The ten seconds with the most points of the best game, as large as fits; the same ones each time."""
+    """The seconds of the best game in which most points are scored, as large as fits; the same ones each time."""
     checkpoint = find_checkpoint(str(run))
     words = ["--op_mode=test", f"--load_model_url={run}", "--seed=1"]
     config = parse(words, checkpoint.played_options)
