@@ -1,16 +1,11 @@
 import dataclasses
-import fcntl
 import io
 import math
 import os
 import re
-import select
-import struct
 import subprocess
 import sys
-import termios
 import textwrap
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,9 +13,7 @@ from hypothesis import strategies as st
 
 from agents.console import LIVE_PERIOD, Console, LiveConsole, PlainConsole, make_console
 from agents.status import ReplayFill, Status, count, decimal, duration, live_block, plain_line, scientific, score
-
-ROOT = Path(__file__).parents[2]
-TIMEOUT = 60
+from tests.terminal import ROOT, TIMEOUT, Screen, run_on_terminal
 
 STATUS = Status(
     agent_steps=4_130_000,
@@ -70,54 +63,6 @@ FILLING = dataclasses.replace(
 )
 
 
-class Screen:
-    """What a terminal shows after the bytes it was sent: text, line ends, and the few control codes we use."""
-
-    def __init__(self, width: int, height: int) -> None:
-        self.width, self.height = width, height
-        self.cells = [[" "] * width for _ in range(height)]
-        self.scrolled_off: list[str] = []
-        self.row = self.column = 0
-
-    def feed(self, text: str) -> None:
-        for code, argument, final, character in re.findall(r"(\x1b\[([\d;]*)([A-Za-z]))|(.)", text, re.DOTALL):
-            if not code:
-                self._put(character)
-            elif final == "A":
-                self.row = max(0, self.row - int(argument or 1))
-            elif final == "K":
-                self.cells[self.row][self.column :] = [" "] * (self.width - self.column)
-            elif final == "J":
-                self.cells[self.row][self.column :] = [" "] * (self.width - self.column)
-                for row in range(self.row + 1, self.height):
-                    self.cells[row] = [" "] * self.width
-            else:
-                assert final == "m", f"unknown control code {code!r}"
-
-    def _put(self, character: str) -> None:
-        if character == "\r":
-            self.column = 0
-        elif character == "\n":
-            self.column = 0
-            self.row += 1
-        else:
-            assert character.isprintable(), f"unknown control character {character!r}"
-            if self.column == self.width:
-                self._put("\n")
-            self.cells[self.row][self.column] = character
-            self.column += 1
-        if self.row == self.height:
-            self.scrolled_off.append("".join(self.cells.pop(0)).rstrip())
-            self.cells.append([" "] * self.width)
-            self.row -= 1
-
-    @property
-    def lines(self) -> list[str]:
-        """All that was ever shown, without the blank lines."""
-        shown = self.scrolled_off + ["".join(row).rstrip() for row in self.cells]
-        return [line for line in shown if line]
-
-
 class FakeTerminal(io.StringIO):
     """A stream that says it is a terminal, of a size that can change."""
 
@@ -156,38 +101,9 @@ def block_text(status: Status, width: int) -> list[str]:
     return [line for line in lines if line]
 
 
-def run_on_terminal(script: str, width: int, height: int, **environment: str) -> str:
-    """Runs Python code with a real pseudo-terminal as its standard output and returns all it wrote there."""
-    master, slave = os.openpty()
-    try:
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        removed = ("COLUMNS", "LINES", "NO_COLOR")
-        inherited = {name: value for name, value in os.environ.items() if name not in removed}
-        child = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(script)],
-            stdout=slave,
-            cwd=ROOT,
-            env=inherited | {"TERM": "xterm", "PYTHONUTF8": "1"} | environment,
-        )
-    finally:
-        os.close(slave)
-    written = b""
-    try:
-        while True:
-            assert select.select([master], [], [], TIMEOUT)[0], "the child wrote nothing for too long"
-            try:
-                part = os.read(master, 65536)
-            except OSError:  # how Linux says that the other side was closed
-                break
-            if not part:
-                break
-            written += part
-        assert child.wait(TIMEOUT) == 0
-    finally:
-        child.kill()
-        child.wait(TIMEOUT)
-        os.close(master)
-    return written.decode()
+def run_session(width: int, height: int, **environment: str) -> str:
+    """What SESSION writes to a real pseudo-terminal."""
+    return run_on_terminal([sys.executable, "-c", textwrap.dedent(SESSION)], width, height, environment)
 
 
 SESSION = """
@@ -211,19 +127,19 @@ PERMANENT_BELOW = ["checkpoint saved", "go on with this"]
 @pytest.mark.parametrize("height", [50, 24])
 def test_real_terminal_shows_one_block_between_the_lines_that_stay(width: int, height: int) -> None:
     screen = Screen(width, height)
-    screen.feed(run_on_terminal(SESSION, width, height))
+    screen.feed(run_session(width, height))
     assert screen.lines == [*PERMANENT_ABOVE, *block_text(STATUS, width - 1), *PERMANENT_BELOW]
 
 
 def test_real_terminal_lower_than_the_block_shows_its_top() -> None:
     screen = Screen(80, 6)
-    screen.feed(run_on_terminal(SESSION, 80, 6))
+    screen.feed(run_session(80, 6))
     assert screen.lines == [*PERMANENT_ABOVE, *block_text(STATUS, 79)[:4], *PERMANENT_BELOW]
 
 
 def test_real_terminal_narrower_than_words_cuts_each_line() -> None:
     screen = Screen(12, 60)
-    screen.feed(run_on_terminal(SESSION, 12, 60))
+    screen.feed(run_session(12, 60))
     block = [line[:11].rstrip() for line in block_text(STATUS, 11) if line[:11].strip()]
     start = screen.lines.index(block[0])
     assert screen.lines[start : start + len(block)] == block
@@ -231,15 +147,15 @@ def test_real_terminal_narrower_than_words_cuts_each_line() -> None:
 
 
 def test_colours_are_left_out_on_request_and_cursor_codes_are_not() -> None:
-    coloured = run_on_terminal(SESSION, 80, 24)
-    plain = run_on_terminal(SESSION, 80, 24, NO_COLOR="1")
+    coloured = run_session(80, 24)
+    plain = run_session(80, 24, NO_COLOR="1")
     assert "m" in re.findall(r"\x1b\[[\d;]*([A-Za-z])", coloured)
     assert set(re.findall(r"\x1b\[[\d;]*([A-Za-z])", plain)) == {"A", "J", "K"}
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
 
 
 def test_dumb_terminal_gets_plain_lines() -> None:
-    written = run_on_terminal(SESSION, 80, 24, TERM="dumb")
+    written = run_session(80, 24, TERM="dumb")
     assert "\x1b" not in written
     assert "starting 2 workers" in written
 

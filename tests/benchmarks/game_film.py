@@ -1,0 +1,105 @@
+"""The best seconds of a game as a moving picture: played, chosen and drawn by what tests and shows agents."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import gymnasium
+import numpy as np
+import torch
+from PIL import Image
+
+from agents.acting import Actor
+from agents.checkpoint import Checkpoint, check_playable, find_checkpoint
+from agents.device import choose_precision
+from agents.network import flat_weights, make_network
+from agents.video import FRAMES_PER_SECOND, Picture
+from agents.video_gif import as_gif
+from option_flags import Config, EnvironmentOptions, parse
+from workers.games import GameResult, Games, as_tested
+from workers.preparation import describe_unrolls
+from workers.showing import Showing
+from wrappers.atari import make_atari
+from wrappers.spectator import Watch
+
+GAMES = 16  # that the best one is chosen from
+SECONDS = 15
+EVERY = 3  # raw frames: 20 pictures a second; an even number would never show what games draw on every other frame only
+SIZES = ((660, 360), (550, 300), (440, 240))  # those that the README has room for
+
+
+def game_gif(run: Path, most_bytes: int) -> bytes:
+    """The seconds of the best game in which most points are scored, as large as fits; the same ones each time."""
+    checkpoint = find_checkpoint(str(run))
+    words = ["--op_mode=test", f"--load_model_url={run}", "--seed=1"]
+    config = parse(words, checkpoint.played_options)
+    check_playable(config, checkpoint)
+    environment = as_tested(config.environment)
+    best = max(play(config, environment, checkpoint), key=lambda result: result.return_)
+    pictures = show_best_part(environment, best, config.test.test_policy)
+    for size in SIZES:
+        gif = as_gif([Image.fromarray(small(picture, size)) for picture in pictures], FRAMES_PER_SECOND // EVERY)
+        if len(gif) <= most_bytes:
+            break
+    return gif
+
+
+def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint) -> list[GameResult]:
+    """Whole games, in this process."""
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    spec = describe_unrolls(config, make_atari)
+    network = make_network(config.network, spec, choose_precision(config.run.precision, torch.device("cpu")))
+    network.load_saved(checkpoint.content["learner"]["network"])
+    actor = Actor(network)
+    actor.load(flat_weights(network))
+    greedy = config.test.test_policy == "greedy"
+    games = Games(make_atari, environment, actor, spec, (1,), greedy=greedy, logged=GAMES)
+    for game in range(GAMES):
+        games.begin(game)
+    results: list[GameResult] = []
+    while games.under_way:
+        results += games.step()
+    return sorted(results)
+
+
+def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: str) -> list[Picture]:
+    """Every third picture of the best part of a game."""
+    scores: list[float] = []
+
+    def make_watched(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+        def note(screen: Picture, score: float) -> None:
+            scores.append(score)
+            if watch is not None:
+                watch(screen, score)
+
+        return make_atari(options, seed, note)
+
+    showing = Showing(make_environment=make_watched, environment=environment, seed=(1,), result=result, policy=policy)
+    showing.run_through(lambda picture: None)
+    begin = best_part(scores, SECONDS * FRAMES_PER_SECOND)
+    wanted = range(begin, min(begin + SECONDS * FRAMES_PER_SECOND, len(scores)), EVERY)
+    scores.clear()
+    pictures: list[Picture] = []
+
+    def keep(picture: Picture) -> None:
+        if len(scores) - 1 in wanted:
+            pictures.append(picture.copy())
+
+    showing.run_through(keep)
+    return pictures
+
+
+def best_part(scores: Sequence[float], length: int) -> int:
+    """Where the stretch of so many frames begins in which the score rises most; of equal ones the middle one."""
+    if len(scores) <= length:
+        return 0
+    gains = np.array(scores[length:]) - np.array(scores[:-length])
+    best = np.flatnonzero(gains == gains.max())
+    first = best[best - np.arange(len(best)) == best[0]]  # those without a gap between them
+    return int(first[len(first) // 2])
+
+
+def small(picture: Picture, size: tuple[int, int]) -> Picture:
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)

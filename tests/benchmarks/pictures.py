@@ -1,0 +1,59 @@
+"""Makes the pictures of the README: a run's curves, its agent at play, and the display of a terminal.
+
+    python -m tests.benchmarks.pictures results/<run> docs/pictures [--seconds=30]
+
+The curves and the game are those of the run; the display is that of a new training of the same game, with seed 1, ended
+by CTRL+C after so many seconds. On the same machine, curves and game come out the same each time.
+"""
+
+import argparse
+import sys
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+
+from agents.history import History, read_history
+from agents.run_folder import write_atomically
+from agents.run_picture import draw_run
+from option_flags import UsageError
+from tests.benchmarks.console_picture import console_png
+from tests.benchmarks.game_film import game_gif
+
+MOST_BYTES = 1_400_000  # of a moving picture
+CURVES_COLOURS = 256
+
+
+def curves_png(history: History) -> bytes:
+    """The page of the run as the platform draws it, kept in fewer colours."""
+    with Image.open(BytesIO(draw_run(history))) as picture:
+        buffer = BytesIO()
+        few = picture.convert("RGB").quantize(CURVES_COLOURS, dither=Image.Dither.NONE)
+        few.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("place", type=Path, help="the folder that the pictures are written into")
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long the training on the terminal lasts")
+    arguments = parser.parse_args()
+    try:
+        history = read_history(arguments.run)
+        arguments.place.mkdir(parents=True, exist_ok=True)
+        for name, content in (
+            ("curves.png", curves_png(history)),
+            ("game.gif", game_gif(arguments.run, MOST_BYTES)),
+            ("console.png", console_png(str(history.options["env"]), arguments.seconds)),
+        ):
+            write_atomically(arguments.place / name, content)
+            print(f"{arguments.place / name}: {len(content):,} bytes")
+    except UsageError as error:
+        print(f"pictures: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
