@@ -23,7 +23,9 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "docs/design.md",
     "docs/export.md",
+    "docs/learning.md",
     "docs/performance.md",
+    "docs/replays.md",
     "docs/watching.md",
 )
 
@@ -40,6 +42,13 @@ def test_the_commands_are_understood(document: str, least: int) -> None:
     assert len(found) >= least
     for command in found:
         assert parse(shlex.split(command)).run.op_mode in {"train", "train_w_load", "test"}
+
+
+def test_the_presets_are_understood() -> None:
+    presets = sorted((ROOT / "docs" / "presets").glob("*.flags"))
+    assert presets
+    for preset in presets:
+        assert parse([f"--flagfile={preset}"]) != Config()
 
 
 def test_the_first_command_is_the_defaults() -> None:

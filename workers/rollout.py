@@ -58,6 +58,7 @@ class Rollout:
         self._observations = decider.questions.observations  # [E, S, C, H, W]
         self._state = decider.questions.state
         self._uniforms = decider.questions.uniforms
+        self._previous_rewards = self._state.previous_rewards.numpy()  # the same memory, quicker to write one by one
         for e, seat in enumerate(seats):
             self._observations[e], _ = seat.environment.reset()
 
@@ -118,6 +119,8 @@ class Rollout:
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
         unrolls["environment_id"][:] = [seat.environment_id for seat in self._seats]
+        for rare in ("bootstraps", "game_returns", "game_lengths"):
+            unrolls[rare][:] = 0
 
     def _write_decision(
         self, decision: Decision, unrolls: dict[str, NDArray[Any]], environments: slice, t: int
@@ -127,18 +130,18 @@ class Rollout:
         unrolls["values"][environments, t] = decision.values
         unrolls["features"][environments, t] = decision.features
         self._state.lstm_state[environments] = decision.lstm_state
+        self._state.previous_actions[environments] = decision.actions.int()
 
     def _step(self, e: int, action: int, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
         seat = self._seats[e]
         observation, reward, terminated, truncated, _ = seat.environment.step(action)
         done = terminated or truncated
-        self._state.previous_actions[e] = action
-        self._state.previous_rewards[e] = float(reward)
+        self._previous_rewards[e] = reward
         unrolls["rewards"][e, t] = reward
         unrolls["dones"][e, t] = done
-        cut_off = truncated and not terminated
-        unrolls["bootstraps"][e, t] = self._decider.value_of(e, observation) if cut_off else 0.0
+        if truncated and not terminated:
+            unrolls["bootstraps"][e, t] = self._decider.value_of(e, observation)
         if done:
             observation, _ = seat.environment.reset()
             self._state.restart(e)
@@ -149,6 +152,5 @@ class Rollout:
     def _write_finished_game(self, seat: Seat, unrolls: dict[str, NDArray[Any]], e: int, t: int) -> None:
         """A step has place for one game; where a reset ended a second one, that waits for the next step."""
         seat.finished_games.extend(seat.take_finished_games())
-        game_return, game_length = seat.finished_games.popleft() if seat.finished_games else (0.0, 0)
-        unrolls["game_returns"][e, t] = game_return
-        unrolls["game_lengths"][e, t] = game_length
+        if seat.finished_games:
+            unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = seat.finished_games.popleft()
