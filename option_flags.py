@@ -267,7 +267,7 @@ NUMBERED_STRATEGIES = {
 class ReplayOptions(Options):
     topic = "Batches and replays"
 
-    batch_size: int = option(4, whole(1), "Unrolls in one batch.")
+    batch_size: int = option(8, whole(1), "Unrolls in one batch.")
     r_f_steps: int = option(20, whole(1), "Agent steps in one unroll.")
     replay_parameters: str = option(
         '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
@@ -385,7 +385,7 @@ class OptimizerOptions(Options):
     topic = "Optimizer"
 
     optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "How gradients become steps.")
-    lr: float = option(7e-4, above(0), "Learning rate of the first update.")
+    lr: float = option(1e-3, above(0), "Learning rate of the first update.")
     rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.")
     rmsprop_eps: float = option(1e-5, above(0), "RMSProp: added to the divisor.")
     rmsprop_momentum: float = option(0.0, FRACTION_BELOW_ONE, "RMSProp: momentum.")

@@ -95,7 +95,7 @@ def test_the_command_line_beats_the_sweep_which_beats_the_defaults() -> None:
     (run,) = sweep.runs
     flags = run.config.flags()
     assert (flags["lr"], flags["gamma"], flags["use_lstm"], flags["seed"]) == (2e-3, 0.8, True, 7)
-    assert flags["batch_size"] == 4
+    assert flags["batch_size"] == 8
     assert flag_words(run.flags) == ["--lr=0.002", "--gamma=0.8", "--use_lstm", "--seed=7"]
 
 

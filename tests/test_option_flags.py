@@ -194,8 +194,8 @@ def test_defaults_as_designed() -> None:
     assert config.run.environment_max_steps == 6_000_000
     assert config.environment.resolution == (84, 84)
     assert config.replay.replays == (ReplaySpec("queue", 1, 1.0),)
-    assert config.replay.shares == (4,)
-    assert config.optimizer.lr == 7e-4
+    assert config.replay.shares == (8,)
+    assert config.optimizer.lr == 1e-3
     assert config.loss.trace_lambda == 0.95
 
 
@@ -247,7 +247,7 @@ def test_planned_updates_are_whole_ones() -> None:
     ],
 )
 def test_fresh_unrolls_of_an_update(parameters: str, fresh: int) -> None:
-    assert Config(replay=ReplayOptions(batch_size=8, replay_parameters=parameters)).fresh_unrolls_per_update == fresh
+    assert Config(replay=ReplayOptions(replay_parameters=parameters)).fresh_unrolls_per_update == fresh
 
 
 # --- Rules ------------------------------------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ def test_the_older_form_means_attentive_or_elite() -> None:
 def test_the_older_command_is_read_unchanged() -> None:
     words = ["--op_mode=train", "--env=PongNoFrameskip-v4", "--environment_max_steps=1000000"]
     config = parse([*words, f"--replay_parameters={OLDER}"])
-    assert config.replay.shares == (2, 2)
+    assert config.replay.shares == (4, 4)
     assert config.replay.replay_parameters == OLDER
     assert config.replay.ranks_by_features
 
@@ -571,24 +571,24 @@ def test_ratios_add_up_to_one_within_a_millionth() -> None:
 def test_every_replay_needs_a_share() -> None:
     entries = replays(queue(0.99), standard(0.01))
     assert sentence_of("--replay_parameters", entries) == (
-        "--batch_size=4 is too small for --replay_parameters: entry 2 would get no unroll of a batch; "
+        "--batch_size=8 is too small for --replay_parameters: entry 2 would get no unroll of a batch; "
         "100 or more would be right."
     )
     assert ReplayOptions(replay_parameters=entries, batch_size=100).shares == (99, 1)
 
 
 def test_a_ring_holds_its_share_but_a_queue_need_not() -> None:
-    assert ReplayOptions(replay_parameters=replays(queue(0.5, 1), standard(0.5, 2))).shares == (2, 2)
-    assert sentence_of("--replay_parameters", replays(queue(0.5, 1), standard(0.5, 1))) == (
-        "--replay_parameters: entry 2 has a capacity of 1, but its share of a batch is 2; at least 2 would be right."
+    assert ReplayOptions(replay_parameters=replays(queue(0.5, 1), standard(0.5, 4))).shares == (4, 4)
+    assert sentence_of("--replay_parameters", replays(queue(0.5, 1), standard(0.5, 3))) == (
+        "--replay_parameters: entry 2 has a capacity of 3, but its share of a batch is 4; at least 4 would be right."
     )
 
 
 def test_queues_share_alike() -> None:
-    assert ReplayOptions(replay_parameters=replays(queue(0.5), queue(0.5))).queue_shares == (2, 2)
-    assert sentence_of("--replay_parameters", replays(queue(0.7), queue(0.3))) == (
+    assert ReplayOptions(replay_parameters=replays(queue(0.5), queue(0.5))).queue_shares == (4, 4)
+    assert sentence_of("--replay_parameters", replays(queue(0.6), queue(0.4))) == (
         "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
-        "of a batch, not 3 and 1 unrolls."
+        "of a batch, not 5 and 3 unrolls."
     )
 
 
@@ -846,7 +846,7 @@ TITLES = {topic.topic for topic in TOPICS.values()}
 
 def test_help_text_shows_defaults_and_choices() -> None:
     text = " ".join(help_text().split())
-    assert "--batch_size (default: 4)" in text
+    assert "--batch_size (default: 8)" in text
     assert "--seed (default: unset)" in text
     assert "--[no]use_lstm (default: false)" in text
     assert "One of nature, impala_shallow, impala_deep, conv3." in text
