@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.keep_curves results/<run> docs/data/<name> [--figures=return_mean_100,kl_fresh]
 
-Of the configuration, what names a place on the machine is left out; of the metrics, all but some figures.
+Of the configuration, what names a place on the machine is left out, and the steps after which the run was to end, lest
+runs that differ in them are no seeds of one configuration any more; of the metrics, all but some figures.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from agents.sinks import flat_numbers
 ALWAYS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean_100,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
 PLACES = ("results_dir", "load_model_url")
+ENDS = ("environment_max_steps",)  # which a reader sees
 MACHINE = ("device", "precision", "worker_count", "learner_threads", "cores", "python", "torch")
 
 
@@ -23,7 +25,7 @@ def keep(run: Path, place: Path, figures: list[str]) -> None:
     """Write the run's config.json and metrics.jsonl, both reduced, to the folder `place`."""
     history = read_history(run)
     config: dict[str, Any] = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    options = {name: value for name, value in config["options"].items() if name not in PLACES}
+    options = {name: value for name, value in config["options"].items() if name not in PLACES + ENDS}
     machine = {name: value for name, value in config.get("machine", {}).items() if name in MACHINE}
     place.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"options": options, "machine": machine}, indent=1)
