@@ -84,7 +84,7 @@ def test_runs_grid_and_seeds_are_multiplied() -> None:
 
 
 def test_what_has_no_name_is_called_after_its_flags() -> None:
-    assert names({"runs": [{"lr": 1e-3}, {"replay_parameters": QUEUE}]}) == ["lr=0.001_seed1", "queue_seed1"]
+    assert names({"runs": [{"lr": 2e-3}, {"replay_parameters": QUEUE}]}) == ["lr=0.002_seed1", "queue_seed1"]
     assert names({}) == ["run_seed1"]
     assert names({"grid": {"env": ["ALE/x", "PongNoFrameskip-v4"][1:]}}) == ["env=PongNoFrameskip-v4_seed1"]
 
@@ -103,10 +103,10 @@ def test_differs_names_what_is_not_the_same_for_all() -> None:
     mixed = [{**QUEUE[0], "sample_ratio": 0.5}, {"type": "standard", "capacity": 99, "sample_ratio": 0.5}]
     definition = {
         "flags": {"gamma": 0.9},
-        "runs": {"q": {"replay_parameters": QUEUE}, "s": {"replay_parameters": mixed, "lr": 1e-3}},
+        "runs": {"q": {"replay_parameters": QUEUE}, "s": {"replay_parameters": mixed, "lr": 2e-3}},
     }
     sweep = plan_sweep(definition, {})
-    assert [sweep.differs(run) for run in sweep.runs] == ["1·queue lr=0.0007", "0.5·queue+0.5·standard lr=0.001"]
+    assert [sweep.differs(run) for run in sweep.runs] == ["1·queue lr=0.001", "0.5·queue+0.5·standard lr=0.002"]
 
 
 def test_the_example_is_four_replays_with_two_seeds() -> None:
