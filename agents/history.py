@@ -15,6 +15,7 @@ from agents.sinks import Report, flat_numbers, read_metrics
 from option_flags import UsageError
 
 Series: TypeAlias = NDArray[np.float64]
+EVALUATED = "eval_"  # how the names of an evaluation's figures begin
 
 
 class Curve(NamedTuple):
@@ -32,20 +33,29 @@ class History:
     options: Mapping[str, Any]  # of the last run
     reports: Sequence[Report]
     games: Curve  # agent steps when each game ended, and its return
+    evaluations: Sequence[Report] = ()
 
     def curve(self, name: str, x: str = "agent_steps") -> Curve:
         """A figure of the reports by its flat name (`time_shares/update`), against another; gaps are left out."""
-        known = [(report[x], report[name]) for report in self._numbers if x in report and name in report]
+        rows = self._evaluated if name.startswith(EVALUATED) else self._numbers
+        known = [(row[x], row[name]) for row in rows if x in row and name in row]
         points = np.array(known, dtype=np.float64).reshape(-1, 2)
         return Curve(points[:, 0], points[:, 1])
 
     def names(self) -> list[str]:
-        """The flat names of all figures that any report has."""
-        return list(dict.fromkeys(name for report in self._numbers for name in report))
+        """The flat names of all figures that any report or evaluation has."""
+        evaluated = (name for row in self._evaluated for name in row if name.startswith(EVALUATED))
+        return list(dict.fromkeys([*(name for report in self._numbers for name in report), *evaluated]))
 
     @cached_property
     def _numbers(self) -> list[dict[str, float]]:
         return [flat_numbers(report) for report in self.reports]
+
+    @cached_property
+    def _evaluated(self) -> list[dict[str, float]]:
+        """Without their seconds, which count from the start of each."""
+        rows = [flat_numbers(evaluation) for evaluation in self.evaluations]
+        return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
 def read_history(folder: Path) -> History:
@@ -57,6 +67,7 @@ def read_history(folder: Path) -> History:
     if config is None:
         raise UsageError(f"{folder} is no folder of a run: it has no readable config.json.")
     reports: list[Report] = []
+    evaluations: list[Report] = []
     games: list[Series] = []
     limit = math.inf
     seen: set[Path] = set()
@@ -66,16 +77,17 @@ def read_history(folder: Path) -> History:
         lineage = _read_config(place)
         if lineage is None:  # a parent that is gone, and with it the way to its own parent
             break
-        reports = [report for report in _reports(place) if _steps(report) <= limit] + reports
+        reports = [report for report in _reports(place / "metrics.jsonl") if _steps(report) <= limit] + reports
+        evaluated = _reports(place / "evaluations.jsonl")
+        evaluations = [evaluation for evaluation in evaluated if _steps(evaluation) <= limit] + evaluations
         rows = _games(place / "episodes.csv")
         games.insert(0, rows[rows[:, 0] <= limit])
         place, limit = _parent(place, lineage, limit)
     played = np.concatenate(games)
-    return History(folder, config["options"], reports, Curve(played[:, 0], played[:, 1]))
+    return History(folder, config["options"], reports, Curve(played[:, 0], played[:, 1]), evaluations)
 
 
-def _reports(folder: Path) -> list[Report]:
-    path = folder / "metrics.jsonl"
+def _reports(path: Path) -> list[Report]:
     try:
         return read_metrics(path) if path.exists() else []
     except ValueError as error:

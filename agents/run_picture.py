@@ -131,11 +131,9 @@ def _draw_return(axes: Axes, history: History) -> None:
     means = smoothed(games.y, GAMES_SMOOTHED)
     label = f"mean of the last {GAMES_SMOOTHED} games"
     axes.plot(games.x, means, color=COLOURS[0], linewidth=2.2, label=label)
-    for name in history.names():
-        if name.startswith("eval") and "return_mean" in name:
-            curve = history.curve(name)
-            axes.plot(curve.x, curve.y, "o-", color=COLOURS[4], markersize=4, linewidth=1.2, label="test games, mean")
-            break
+    tested = history.curve("eval_return_mean")
+    if len(tested.x):
+        axes.plot(*tested, "o-", color=COLOURS[4], markersize=4, linewidth=1.2, label="test games, mean")
     axes.annotate(
         f"{means[-1]:,.1f}".replace("-", "−"), (games.x[-1], means[-1]), xytext=(-4, 7),
         textcoords="offset points", ha="right", fontsize=11, fontweight="bold", color=COLOURS[0],

@@ -50,6 +50,22 @@ def test_parents_are_found_where_all_has_moved_and_missed_where_they_are_gone(tm
     assert read_history(tmp_path / "new" / "second").curve("entropy").x.tolist() == [21_000, 22_000]
 
 
+def test_evaluations_are_a_curve_of_their_own(tmp_path: Path) -> None:
+    first, lines = write_run(tmp_path / "first"), []
+    for steps in (5000, 15_000):
+        evaluation = {"agent_steps": steps, "frames": 4 * steps, "seconds": 9.0, "eval_return_mean": steps / 1000}
+        lines.append(json.dumps(evaluation) + "\n")
+    (first / "evaluations.jsonl").write_text("".join(lines))
+    history = read_history(first)
+    assert history.curve("eval_return_mean").x.tolist() == [5000, 15_000]
+    assert history.curve("eval_return_mean", "frames").y.tolist() == [5, 15]
+    assert history.curve("eval_return_mean", "seconds").x.size == 0, "these are seconds of the evaluation"
+    assert "eval_return_mean" in history.names()
+    assert len(history.curve("agent_steps").x) == 20
+    second = write_run(tmp_path / "second", [13_000], parent={"run": str(first), "agent_steps": 12_500})
+    assert read_history(second).curve("eval_return_mean").x.tolist() == [5000]
+
+
 def test_a_folder_that_is_its_own_parent_is_read_once(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", parent={"run": str(tmp_path / "run"), "agent_steps": 5000})
     assert len(read_history(folder).reports) == 20

@@ -28,7 +28,8 @@ MIXED = json.dumps(
 
 def test_a_run_is_drawn_with_whatever_it_has(tmp_path: Path) -> None:
     ages = {"replays": [{"name": "queue", "age_mean": 1.0}, {"name": "elite", "age_mean": 50.0}]}
-    full = write_run(tmp_path / "full", more={**ages, "kl_replayed": 0.1, "evaluation_return_mean": 5.0})
+    full = write_run(tmp_path / "full", more={**ages, "kl_replayed": 0.1})
+    (full / "evaluations.jsonl").write_text('{"agent_steps": 9000, "frames": 36000, "eval_return_mean": 5.0}\n')
     single = write_run(tmp_path / "single", range(1000, 2000, 1000))
     bare = write_run(tmp_path / "bare", range(0))
     for folder in (full, single, bare):
@@ -42,11 +43,11 @@ def test_a_run_is_drawn_with_whatever_it_has(tmp_path: Path) -> None:
 def test_runs_that_differ_in_their_seeds_only_belong_together(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", results_dir="here")
     b = write_run(tmp_path / "b", seed=2, report_period=5)
-    c = write_run(tmp_path / "c", lr=1e-3, use_lstm=True)
+    c = write_run(tmp_path / "c", lr=2e-3, use_lstm=True)
     (only,) = grouped([read_history(folder) for folder in (a, b)])
     assert only.label == "2 seeds" and len(only.runs) == 2
     labels = [group.label for group in grouped([read_history(folder) for folder in (a, c, b)])]
-    assert labels == ["no use_lstm, lr 0.0007, 2 seeds", "use_lstm, lr 0.001"]
+    assert labels == ["no use_lstm, lr 0.001, 2 seeds", "use_lstm, lr 0.002"]
 
 
 def test_replays_and_what_follows_from_them_read_well(tmp_path: Path) -> None:
