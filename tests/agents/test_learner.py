@@ -318,7 +318,8 @@ def test_the_large_network_learns_too() -> None:
     spec = UnrollSpec(unroll_length=2, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
     torch.manual_seed(0)
     network = ActorCritic("nature", (4, 84, 84), 6)
-    learner = Learner(network, spec, LossOptions(), OptimizerOptions(optimizer="adam"), 100, torch.device("cpu"))
+    options = OptimizerOptions(optimizer="adam", lr=3e-4)
+    learner = Learner(network, spec, LossOptions(), options, 100, torch.device("cpu"))
     batch = make_batch([True, False], spec)
     value_losses = [reported(learner, batch)["value_loss"] for _ in range(6)]
     assert value_losses[-1] < value_losses[0]

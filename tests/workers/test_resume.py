@@ -24,7 +24,7 @@ from agents import checkpoint as checkpoint_files
 from agents.checkpoint import BEST, Checkpoint, find_checkpoint, read_checkpoint, replay_name, write_checkpoint
 from agents.sinks import read_metrics
 from agents.tensor_file import read_tensor_file
-from option_flags import Config, EnvironmentOptions, UsageError, parse
+from option_flags import Config, EnvironmentOptions, OptimizerOptions, UsageError, parse
 from tests.catch import Catch, Picture, make_catch
 from workers import saver, training
 from workers.draw_sums import SECONDS
@@ -368,7 +368,7 @@ def test_counters_schedule_and_best_go_on_without_a_jump(tmp_path: Path) -> None
     assert saved.content["progress"]["recent_returns"] == played[300:400]
     assert after["return_mean_100"] == pytest.approx(sum(played[-100:]) / 100)
     middle = (before["updates"] + after["updates"] - 1) / 2
-    assert after["learning_rate"] == pytest.approx(7e-4 * (1 - middle / 500))
+    assert after["learning_rate"] == pytest.approx(OptimizerOptions().lr * (1 - middle / 500))
 
     best, carried = (read_checkpoint(folder / "checkpoints" / BEST) for folder in (first, second))
     last = find_checkpoint(str(second))
