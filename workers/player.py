@@ -8,6 +8,7 @@ import cv2
 import torch
 
 from agents.acting import Actor
+from agents.device import keep_freed_memory
 from agents.network import make_network, weight_count
 from option_flags import EnvironmentOptions, NetworkOptions
 from replay.trajectory import UnrollSpec
@@ -38,6 +39,7 @@ class Player:
         if self.low_priority and hasattr(os, "nice"):
             os.nice(LOWEST_PRIORITY)
         torch.set_num_threads(1)
+        keep_freed_memory()
         cv2.setNumThreads(1)
         network = make_network(self.network, self.spec, self.compute_dtype)
         flat = torch.zeros(weight_count(network))

@@ -62,7 +62,8 @@ def test_evaluations_are_a_curve_of_their_own(tmp_path: Path) -> None:
     assert history.curve("eval_return_mean", "seconds").x.size == 0, "these are seconds of the evaluation"
     assert "eval_return_mean" in history.names()
     assert len(history.curve("agent_steps").x) == 20
-    second = write_run(tmp_path / "second", range(13_000, 14_000, 1000), parent={"run": str(first), "agent_steps": 12_500})
+    parent = {"run": str(first), "agent_steps": 12_500}
+    second = write_run(tmp_path / "second", range(13_000, 14_000, 1000), parent=parent)
     assert read_history(second).curve("eval_return_mean").x.tolist() == [5000]
 
 
