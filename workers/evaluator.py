@@ -201,23 +201,3 @@ class PeriodicEvaluator(Evaluator):
             f"evaluation at {evaluation.agent_steps:,} agent steps: mean return {summary.mean:,.2f} "
             f"of {len(results)} games{', the best so far' if is_best else ''}"
         )
-
-
-def make_evaluator(
-    config: Config,
-    make_environment: MakeEnvironment,
-    spec: UnrollSpec,
-    compute_dtype: torch.dtype,
-    learner: Learner,
-    progress: Progress,
-    saver: Saver,
-    stop: StopRequest,
-    folder: Path,
-    announce: Callable[[str], None],
-) -> Evaluator:
-    """The evaluator that `--eval_period` asks for, with its curve in the run's folder."""
-    if config.test.eval_period == 0:
-        return Evaluator()
-    return PeriodicEvaluator(
-        config, make_environment, spec, compute_dtype, learner, progress, saver, stop, folder, announce
-    )

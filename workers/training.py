@@ -18,7 +18,7 @@ from option_flags import Config
 from replay.mix import Mix
 from workers.bottleneck import what_holds_back
 from workers.crew import make_pool
-from workers.evaluator import Evaluator, make_evaluator
+from workers.evaluator import Evaluator, PeriodicEvaluator
 from workers.hardware import Hardware
 from workers.memory import plan_memory
 from workers.pool import WorkerPool
@@ -104,18 +104,20 @@ def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint 
             stop,
             console.message,
         )
-        evaluator = make_evaluator(
-            config,
-            make_environment,
-            spec,
-            machine.precision,
-            learner,
-            progress,
-            saver,
-            stop,
-            folder,
-            console.message,
-        )
+        evaluator = Evaluator()
+        if config.test.eval_period:
+            evaluator = PeriodicEvaluator(
+                config,
+                make_environment,
+                spec,
+                machine.precision,
+                learner,
+                progress,
+                saver,
+                stop,
+                folder,
+                console.message,
+            )
         try:
             training_loop(
                 pool, mix, learner, outbox, progress, reporter, saver, evaluator, stop, config.run.reproducible
