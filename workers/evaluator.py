@@ -5,17 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from agents.checkpoint import BEST_EVAL, checkpoint_name, link
 from agents.learner import Learner
 from agents.network import flat_weights, weight_count
-from agents.scores import human_normalised, summarise
 from agents.sinks import JsonLinesSink, OutageProofSink
 from option_flags import Config
 from replay.trajectory import UnrollSpec
-from workers.games import GameResult, as_tested
+from workers.games import GameResult, as_tested, figures_of
 from workers.messages import WorkersFailedError
 from workers.player import Player
 from workers.players import Players
@@ -168,13 +166,14 @@ class PeriodicEvaluator(Evaluator):
     def _conclude(self, evaluation: _Evaluation) -> None:
         """Keep the checkpoint if it is the best so far, and report."""
         results = sorted(evaluation.results)
-        summary = summarise([result.return_ for result in results])
+        figures = figures_of(results, self._config.environment.env)
+        mean = figures["return_mean"]
         best_before = self._progress.best_eval_mean
-        is_best = best_before is None or summary.mean > best_before
+        is_best = best_before is None or mean > best_before
         if is_best:
             try:
                 self._checkpoint.replace(self._saver.folder / BEST_EVAL)
-                self._progress.best_eval_mean = summary.mean
+                self._progress.best_eval_mean = mean
             except OSError as error:
                 self._announce(f"{BEST_EVAL} cannot be written ({error.strerror}); the one before it stays")
         self._sink.write(
@@ -185,19 +184,11 @@ class PeriodicEvaluator(Evaluator):
                 "frames": evaluation.agent_steps * self._config.environment.skipped_frames,
                 "updates": evaluation.updates,
                 "eval_episodes": len(results),
-                "eval_return_mean": summary.mean,
-                "eval_return_mean_95": summary.interval,
-                "eval_return_median": summary.median,
-                "eval_return_std": summary.std,
-                "eval_return_min": summary.min,
-                "eval_return_max": summary.max,
-                "eval_human_normalised": human_normalised(self._config.environment.env, summary.mean),
-                "eval_length_mean": float(np.mean([result.length for result in results])),
-                "eval_cut_off": sum(result.cut_off for result in results),
+                **{f"eval_{name}": figure for name, figure in figures.items()},
                 "best_eval_return_mean": self._progress.best_eval_mean,
             }
         )
         self._announce(
-            f"evaluation at {evaluation.agent_steps:,} agent steps: mean return {summary.mean:,.2f} "
+            f"evaluation at {evaluation.agent_steps:,} agent steps: mean return {mean:,.2f} "
             f"of {len(results)} games{', the best so far' if is_best else ''}"
         )

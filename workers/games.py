@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
 from agents.distribution import most_likely
+from agents.scores import human_normalised, summarise
 from option_flags import EnvironmentOptions
 from replay.trajectory import UnrollSpec
 from workers.worker import MakeEnvironment
@@ -41,6 +42,22 @@ def as_tested(options: EnvironmentOptions) -> EnvironmentOptions:
     Rewards stay clipped: an LSTM has only ever seen such ones, and returns are counted inside of the clipping.
     """
     return replace(options, episodic_life=False, fire_on_life_loss=True)
+
+
+def figures_of(results: Sequence[GameResult], env: str) -> dict[str, Any]:
+    """What some games come to, by the names that it has in files."""
+    summary = summarise([result.return_ for result in results])
+    return {
+        "cut_off": sum(result.cut_off for result in results),
+        "return_mean": summary.mean,
+        "return_mean_95": summary.interval,
+        "return_median": summary.median,
+        "return_std": summary.std,
+        "return_min": summary.min,
+        "return_max": summary.max,
+        "human_normalised": human_normalised(env, summary.mean),
+        "length_mean": float(np.mean([result.length for result in results])),
+    }
 
 
 def game_streams(seed: Sequence[int], game: int) -> tuple[int, np.random.Generator]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from agents.checkpoint import Checkpoint, check_playable
@@ -19,9 +18,8 @@ from agents.device import choose_precision, usable_cores
 from agents.network import flat_weights, make_network, weight_count
 from agents.run_folder import write_json
 from agents.scoreboard import TestStatus, verdict
-from agents.scores import human_normalised, summarise
 from option_flags import Config, UsageError
-from workers.games import GameResult, as_tested
+from workers.games import GameResult, as_tested, figures_of
 from workers.player import Player
 from workers.players import Players
 from workers.preparation import describe_unrolls
@@ -135,7 +133,6 @@ def play(players: Players, tally: Tally, console: Console, stop: StopRequest, pr
 def results_of(config: Config, checkpoint: Checkpoint, tally: Tally) -> dict[str, Any]:
     """What goes into the file: what was played with, what it gave in sum, and each game."""
     results = tally.in_order
-    summary = summarise([result.return_ for result in results])
     environment = config.environment
     return {
         "env": environment.env,
@@ -149,15 +146,7 @@ def results_of(config: Config, checkpoint: Checkpoint, tally: Tally) -> dict[str
         "max_game_frames": environment.max_game_frames,
         "games_wanted": tally.wanted,
         "games": len(results),
-        "cut_off": sum(result.cut_off for result in results),
-        "return_mean": summary.mean,
-        "return_mean_95": summary.interval,
-        "return_median": summary.median,
-        "return_std": summary.std,
-        "return_min": summary.min,
-        "return_max": summary.max,
-        "human_normalised": human_normalised(environment.env, summary.mean),
-        "length_mean": float(np.mean([result.length for result in results])),
+        **figures_of(results, environment.env),
         "seconds": tally.seconds,
         "agent_steps_per_second": tally.agent_steps / max(tally.seconds, 1e-9),
         "game_numbers": [result.game for result in results],
