@@ -1,8 +1,6 @@
 """Where and how precisely to compute, chosen for the machine at hand."""
 
-import ctypes
 import os
-import platform
 from pathlib import Path
 
 import psutil
@@ -60,20 +58,6 @@ def usable_memory() -> int:
     if limit_file.exists() and used_file.exists() and (limit := limit_file.read_text().strip()) != "max":
         free = min(free, int(limit) - int(used_file.read_text()))
     return free
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what is freed, instead of handing it back to the kernel.
-
-    Each update frees and asks again for the same tens of megabytes; to take them anew, page by page, costs it a sixth
-    of its time.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        c_library = ctypes.CDLL(None)
-        trim_threshold, mmap_threshold = -1, -3  # parameters of mallopt(3)
-        c_library.mallopt(trim_threshold, 1 << 30)
-        for size in (1 << 25, 1 << 30):  # older versions refuse the second
-            c_library.mallopt(mmap_threshold, size)
 
 
 def learner_threads(device: torch.device) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.device import keep_freed_memory
 from agents.network import make_network, weight_count
+from agents.system_settings import keep_freed_memory
 from option_flags import NetworkOptions
 from workers.deciding import NewestWeights
 from workers.inference_memory import InferenceMemory

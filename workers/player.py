@@ -8,8 +8,8 @@ import cv2
 import torch
 
 from agents.acting import Actor
-from agents.device import keep_freed_memory
 from agents.network import make_network, weight_count
+from agents.system_settings import keep_freed_memory
 from option_flags import EnvironmentOptions, NetworkOptions
 from replay.trajectory import UnrollSpec
 from workers.games import Games

@@ -14,8 +14,9 @@ import gymnasium
 import torch
 
 from agents.checkpoint import FOLDER
-from agents.device import choose_device, choose_precision, keep_freed_memory, learner_threads, usable_cores
+from agents.device import choose_device, choose_precision, learner_threads, usable_cores
 from agents.run_folder import create_run_folder, write_json
+from agents.system_settings import keep_freed_memory, take_long_turns
 from option_flags import Config, UsageError
 from replay.trajectory import UnrollSpec
 from workers.memory import ReplayMemory
@@ -63,6 +64,7 @@ def prepare_machine(config: Config) -> Machine:
     threads = config.run.learner_threads or learner_threads(device)
     torch.set_num_threads(threads)
     keep_freed_memory()
+    take_long_turns()
     # The mean squares of dead weights fade into denormal numbers, on which the optimizer's step takes twice the time.
     torch.set_flush_denormal(True)
     torch.backends.cudnn.benchmark = not config.run.reproducible

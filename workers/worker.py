@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from agents.acting import Actor
-from agents.device import keep_freed_memory
 from agents.network import make_network, weight_count
+from agents.system_settings import keep_freed_memory
 from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
 from workers.deciding import Decider, LocalDecider, NewestWeights

@@ -1,0 +1,40 @@
+"""What is asked of the operating system, each where there is such a thing to ask."""
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+
+TURN_SECONDS = 0.03  # the kernel's own are of about 3 ms
+
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call; few C libraries have a name for it
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed, instead of handing it back to the kernel.
+
+    Each update frees and asks again for the same tens of megabytes; to take them anew, page by page, costs it a sixth
+    of its time.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        c_library = ctypes.CDLL(None)
+        trim_threshold, mmap_threshold = -1, -3  # parameters of mallopt(3)
+        c_library.mallopt(trim_threshold, 1 << 30)
+        for size in (1 << 25, 1 << 30):  # older versions refuse the second
+            c_library.mallopt(mmap_threshold, size)
+
+
+def take_long_turns() -> None:
+    """Ask the kernel to let this process, and all it starts from now on, compute for longer at a time.
+
+    Learner and workers are more than the cores. Each that takes a core over finds another's data in the caches; so
+    they had better change places ten times less often. Whoever else needs a core gets it as soon as before.
+    """
+    number = _SCHED_SETATTR.get(platform.machine())
+    if sys.platform != "linux" or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        return
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    # struct sched_attr: size, policy, flags, nice, priority, runtime (the turn), deadline, period, two utilisations
+    attributes = struct.pack("=IIQiIQQQII", 56, os.SCHED_BATCH, 0, nice, 0, round(TURN_SECONDS * 1e9), 0, 0, 0, 0)
+    ctypes.CDLL(None).syscall(number, 0, attributes, 0)  # a kernel that does not know it leaves all as it was
