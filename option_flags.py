@@ -210,7 +210,7 @@ class WorkerOptions(Options):
     topic = "Workers"
 
     worker_count: int = option(0, whole(0), "Worker processes; 0 is one for each core that this process may use.")
-    envs_per_worker: int = option(8, whole(1), "Environments that each worker steps together.")
+    envs_per_worker: int = option(16, whole(1), "Environments that each worker steps together.")
     inference: str = option(
         "worker",
         one_of("worker", "learner"),
