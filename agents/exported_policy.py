@@ -15,12 +15,14 @@ class ExportedPolicy(nn.Module):
     def __init__(self, network: ActorCritic) -> None:
         super().__init__()
         self.torso, self.policy_head, self.value_head = network.torso, network.policy_head, network.value_head
+        self.background: torch.Tensor
+        self.register_buffer("background", network.background)
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return self.judge(self.features(observations))
 
     def features(self, observations: torch.Tensor) -> torch.Tensor:
-        features: torch.Tensor = self.torso(observations.float() * (1 / 255))
+        features: torch.Tensor = self.torso((observations.float() - self.background) * (1 / 255))
         return features
 
     def judge(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

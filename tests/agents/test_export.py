@@ -26,6 +26,7 @@ def write_agent(folder: Path, **options: Any) -> Path:
     lstm_size = config.network.lstm_size if config.network.use_lstm else 0
     network = ActorCritic("impala_shallow", (4, 84, 84), 6, lstm_size)
     torch.nn.init.normal_(network.policy_head.weight)
+    torch.nn.init.uniform_(network.background, 0, 255)
     content = {
         "options": config.flags(),
         "action_count": 6,
@@ -85,6 +86,7 @@ def test_a_file_that_computes_something_else_is_not_kept(tmp_path: Path, monkeyp
 def test_the_written_out_step_is_the_networks_own(lstm_size: int) -> None:
     torch.manual_seed(1)
     network = ActorCritic("impala_shallow", (4, 84, 84), 6, lstm_size)
+    torch.nn.init.uniform_(network.background, 0, 255)
     count = 5
     inputs: tuple[torch.Tensor, ...] = (torch.randint(0, 256, (count, 4, 84, 84), dtype=torch.uint8),)
     if lstm_size:
