@@ -18,7 +18,7 @@ from workers.worker import MakeEnvironment
 
 # A network's outputs for one game do not depend on the others in the batch, but on the size of the batch they do: it is
 # the same everywhere, however few games there are.
-SEATS = 16
+SEATS = 32
 
 
 class GameLog(NamedTuple):
