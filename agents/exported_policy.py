@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from agents.network import ActorCritic
+from agents.network import PIXEL_SCALE, ActorCritic
 
 
 class ExportedPolicy(nn.Module):
@@ -22,7 +22,7 @@ class ExportedPolicy(nn.Module):
         return self.judge(self.features(observations))
 
     def features(self, observations: torch.Tensor) -> torch.Tensor:
-        features: torch.Tensor = self.torso((observations.float() - self.background) * (1 / 255))
+        features: torch.Tensor = self.torso((observations.float() - self.background) * PIXEL_SCALE)
         return features
 
     def judge(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

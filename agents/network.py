@@ -10,6 +10,7 @@ from option_flags import NetworkOptions, UsageError
 from replay.trajectory import UnrollSpec
 
 SQRT_2 = 2.0**0.5
+PIXEL_SCALE = 1 / 256  # brings pixels below 1; a power of two, which bfloat16 has exactly
 
 
 class NetworkInput(NamedTuple):
@@ -88,10 +89,15 @@ class ActorCritic(nn.Module):
         """The torso's last hidden layer, of each state on its own: `[N, S*C, H, W]` uint8 → `[N, F]` float32."""
         if observations.dtype != torch.uint8:
             raise TypeError(f"observations must be uint8 pixels, not {observations.dtype}")
-        device_type = observations.device.type
+        device_type, channels_last = observations.device.type, torch.channels_last
         with torch.autocast(device_type, torch.bfloat16, enabled=self.compute_dtype == torch.bfloat16):
-            pixels = torch.sub(observations, self.background.to(self.compute_dtype)).mul_(1 / 255)
-            features: torch.Tensor = self.torso(pixels.contiguous(memory_format=torch.channels_last))
+            background = (-PIXEL_SCALE * self.background).to(self.compute_dtype).unsqueeze(0)
+            pixels = torch.add(  # in one pass, for which both have to lie in the same order
+                background.contiguous(memory_format=channels_last),
+                observations.contiguous(memory_format=channels_last),
+                alpha=PIXEL_SCALE,
+            )
+            features: torch.Tensor = self.torso(pixels)
         return features.float()
 
     @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState, Decision
 from replay.trajectory import UnrollSpec
+from workers.observations import Observations, as_batch, observation_shape, put_stack
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 
 
@@ -17,7 +18,7 @@ from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 class Questions:
     """What a decision depends on, of E environments; whoever steps them keeps it up to date."""
 
-    observations: NDArray[np.uint8]  # [E, S, C, H, W]
+    observations: Observations  # [E, H, W, S*C]
     state: ActorState
     uniforms: torch.Tensor  # [E] float64
 
@@ -82,11 +83,10 @@ class LocalDecider:
     def __init__(
         self, actor: Actor, spec: UnrollSpec, environments: int, load_newest: Callable[[], int] = lambda: 0
     ) -> None:
-        shape = (environments, spec.frame_stack, *spec.frame_shape)
         state = ActorState.at_start(environments, spec.lstm_size)
         uniforms = torch.zeros(environments, dtype=torch.float64)
         self.groups: Sequence[slice] = (slice(0, environments),)
-        self.questions = Questions(np.zeros(shape, np.uint8), state, uniforms)
+        self.questions = Questions(np.zeros((environments, *observation_shape(spec)), np.uint8), state, uniforms)
         self._actor = actor
         self._load_newest = load_newest
         self._version = 0
@@ -99,14 +99,10 @@ class LocalDecider:
 
     def answer(self, group: int) -> tuple[Decision, int]:
         asked = self.questions.select(self.groups[group])
-        return self._actor.act(_network_view(asked.observations), asked.state, asked.uniforms), self._version
+        return self._actor.act(as_batch(asked.observations), asked.state, asked.uniforms), self._version
 
     def value_of(self, environment: int, observation: NDArray[np.uint8]) -> float:
         asked = self.questions.select(slice(environment, environment + 1))
-        view = _network_view(observation[None].copy())
-        return float(self._actor.act(view, asked.state, torch.zeros(1)).values)
-
-
-def _network_view(observations: NDArray[Any]) -> torch.Tensor:
-    """`[E, S, C, H, W]` → `[E, S*C, H, W]`, the same memory."""
-    return torch.from_numpy(observations).flatten(1, 2)
+        place = np.empty_like(asked.observations)
+        put_stack(place[0], observation)
+        return float(self._actor.act(as_batch(place), asked.state, torch.zeros(1)).values)

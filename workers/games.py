@@ -14,6 +14,7 @@ from agents.distribution import most_likely
 from agents.scores import human_normalised, summarise
 from option_flags import EnvironmentOptions
 from replay.trajectory import UnrollSpec
+from workers.observations import as_batch, observation_shape, put_stack
 from workers.worker import MakeEnvironment
 
 # A network's outputs for one game do not depend on the others in the batch, but on the size of the batch they do: it is
@@ -97,8 +98,8 @@ class Games:
         self._environments: list[gymnasium.Env[NDArray[np.uint8], Any]] = []
         self._seats: list[_GameUnderWay | None] = [None] * SEATS
         self._state = ActorState.at_start(SEATS, spec.lstm_size)
-        self._observations = np.zeros((SEATS, spec.frame_stack, *spec.frame_shape), np.uint8)
-        self._network_view = torch.from_numpy(self._observations).flatten(1, 2)  # [E, S*C, H, W], the same memory
+        self._observations = np.zeros((SEATS, *observation_shape(spec)), np.uint8)
+        self._network_view = as_batch(self._observations)
 
     @property
     def under_way(self) -> int:
@@ -111,7 +112,7 @@ class Games:
         if e == len(self._environments):
             self._environments.append(self._make_environment(self._options, 0))
         environment_seed, uniforms = game_streams(self._seed, game)
-        self._observations[e], _ = self._environments[e].reset(seed=environment_seed)
+        put_stack(self._observations[e], self._environments[e].reset(seed=environment_seed)[0])
         self._finished_game(e)  # what a reset may have ended is not this game
         self._state.restart(e)
         self._seats[e] = _GameUnderWay(game, uniforms)
@@ -131,7 +132,8 @@ class Games:
         return results
 
     def _step(self, e: int, seat: _GameUnderWay, action: int, value: float) -> GameResult | None:
-        self._observations[e], reward, terminated, truncated, _ = self._environments[e].step(action)
+        observation, reward, terminated, truncated, _ = self._environments[e].step(action)
+        put_stack(self._observations[e], observation)
         self._state.previous_actions[e] = action
         self._state.previous_rewards[e] = float(reward)
         if seat.game < self._logged:

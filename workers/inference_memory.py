@@ -6,6 +6,7 @@ from typing import Any
 
 from replay.row_layout import Declared, RowLayout, Rows
 from replay.trajectory import UnrollSpec
+from workers.observations import observation_shape
 from workers.shared_memory import SharedBlock
 
 
@@ -18,7 +19,7 @@ class QuestionLayout(RowLayout):
     @property
     def declared(self) -> Sequence[Declared]:
         return [
-            ("observation", (self.spec.frame_stack, *self.spec.frame_shape), "uint8"),
+            ("observation", observation_shape(self.spec), "uint8"),
             ("uniform", (), "float64"),
             ("lstm_state", (2, self.spec.lstm_size), "float32"),
             ("previous_action", (), "int32"),

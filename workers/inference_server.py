@@ -67,7 +67,7 @@ class BatchedPolicy:
         asked = self._memory.question_layout.tensors(here.to(self._device, non_blocking=True))
         uniforms = self._memory.question_layout.tensors(here)["uniform"]
         state = ActorState(asked["lstm_state"], asked["previous_action"], asked["previous_reward"])
-        decision = self._actor.act(asked["observation"].flatten(1, 2), state, uniforms)
+        decision = self._actor.act(asked["observation"].permute(0, 3, 1, 2), state, uniforms)
         answers = self._memory.answer_layout.tensors(self._answers[:size])
         answers["logits"].copy_(decision.logits)
         answers["value"].copy_(decision.values)

@@ -11,6 +11,7 @@ from agents.acting import ActorState, Decision
 from workers.deciding import Questions
 from workers.inference_memory import InferenceMemory
 from workers.messages import receive_answer, send_question
+from workers.observations import put_stack
 
 
 class RemoteDecider:
@@ -50,7 +51,7 @@ class RemoteDecider:
 
     def value_of(self, environment: int, observation: NDArray[np.uint8]) -> float:
         own, place = self.questions.select(slice(environment, environment + 1)), self._rows.select(self._cut_off)
-        place.observations[:] = observation
+        put_stack(place.observations[0], observation)
         for name, value in vars(own.state).items():
             getattr(place.state, name)[:] = value
         group = len(self._halves)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from agents.acting import Decision
 from replay.trajectory import Rows, UnrollSpec
 from workers.deciding import Decider
+from workers.observations import as_stacks, put_stack
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 
 
@@ -55,12 +56,13 @@ class Rollout:
         self._clock = clock or WorkerClock(np.zeros(COLUMNS))
         self._decider = decider
         self._spec = spec
-        self._observations = decider.questions.observations  # [E, S, C, H, W]
+        self._observations = decider.questions.observations  # [E, H, W, S*C]
+        self._stacks = as_stacks(self._observations, spec)  # [E, S, C, H, W], the same memory
         self._state = decider.questions.state
         self._uniforms = decider.questions.uniforms
         self._previous_rewards = self._state.previous_rewards.numpy()  # the same memory, quicker to write one by one
         for e, seat in enumerate(seats):
-            self._observations[e], _ = seat.environment.reset()
+            put_stack(self._observations[e], seat.environment.reset()[0])
 
     @torch.inference_mode()
     def collect(self, rows: Rows) -> None:
@@ -96,7 +98,7 @@ class Rollout:
         """The environments and all that is known of them, in plain values and bytes."""
         return {
             "seats": [seat.snapshot() for seat in self._seats],
-            "observations": self._observations.tobytes(),
+            "observations": self._stacks.tobytes(),
             "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
             "previous_rewards": self._state.previous_rewards.tolist(),
@@ -108,13 +110,13 @@ class Rollout:
         for seat, state in zip(self._seats, snapshot["seats"], strict=True):
             seat.restore(state)
         stacks = np.frombuffer(snapshot["observations"], np.uint8)
-        self._observations[:] = stacks.reshape(self._observations.shape)
+        self._stacks[:] = stacks.reshape(self._stacks.shape)
         self._state.lstm_state[:] = torch.tensor(snapshot["lstm_state"], dtype=torch.float32)
         self._state.previous_actions[:] = torch.tensor(snapshot["previous_actions"], dtype=torch.int32)
         self._state.previous_rewards[:] = torch.tensor(snapshot["previous_rewards"], dtype=torch.float32)
 
     def _write_head(self, unrolls: dict[str, NDArray[Any]]) -> None:
-        unrolls["frames"][:, : self._spec.frame_stack] = self._observations
+        unrolls["frames"][:, : self._spec.frame_stack] = self._stacks
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
@@ -145,7 +147,7 @@ class Rollout:
         if done:
             observation, _ = seat.environment.reset()
             self._state.restart(e)
-        self._observations[e] = observation
+        put_stack(self._observations[e], observation)
         unrolls["frames"][e, self._spec.frame_stack + t] = observation[-1]
         self._write_finished_game(seat, unrolls, e, t)
 

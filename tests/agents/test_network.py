@@ -176,9 +176,11 @@ def test_pixels_reach_the_torso_between_0_and_1(dtype: torch.dtype) -> None:
     gray = torch.arange(256, dtype=torch.uint8).repeat(25)[: 8 * 2 * 20 * 20].view(8, 2, 20, 20)
     before = gray.clone()
     network.features(gray)
-    tolerance = 1e-6 if dtype == torch.float32 else 2**-8
-    torch.testing.assert_close(seen[0].float(), gray.float() / 255, rtol=tolerance, atol=0)
-    assert (seen[0].min().item(), seen[0].max().item(), seen[0].dtype) == (0.0, 1.0, dtype)
+    assert seen[0].dtype == dtype
+    assert torch.equal(seen[0].float(), gray.float() / 256)
+    network.background.fill_(100.0)
+    network.features(gray.contiguous(memory_format=torch.channels_last))
+    assert torch.equal(seen[1].float(), (gray.float() - 100) / 256)
     assert torch.equal(gray, before)
 
 
@@ -186,7 +188,7 @@ def test_features_are_the_torso_of_scaled_pixels_each_state_on_its_own() -> None
     network = small_network()
     states = random_input(1, 6, (2, 20, 20)).observations[0]
     features = network.features(states)
-    torch.testing.assert_close(features, network.torso(states.float() / 255), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(features, network.torso(states.float() / 256), rtol=1e-5, atol=1e-6)
     alone = torch.cat([network.features(state[None]) for state in states])
     torch.testing.assert_close(features, alone, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(network.features(states.flip(0)), features.flip(0), rtol=1e-5, atol=1e-6)

@@ -15,7 +15,7 @@ import torch
 from agents.acting import Actor, ActorState
 from agents.device import choose_device, choose_precision
 from agents.learner import Learner
-from agents.network import ActorCritic, NetworkInput, flat_weights, make_network, weight_count
+from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, flat_weights, make_network, weight_count
 from option_flags import Config
 from replay.mix import Batch
 from replay.trajectory import Rows, UnrollSpec
@@ -104,10 +104,10 @@ def inference_stages(bench: Bench) -> list[Stage]:
 
 
 def random_observations(bench: Bench) -> torch.Tensor:
-    """Of all environments of a worker."""
+    """Of all environments of a worker, in the order of memory that suits the network."""
     channels, height, width = bench.spec.frame_shape
     shape = (bench.config.workers.envs_per_worker, bench.spec.frame_stack * channels, height, width)
-    return torch.randint(0, 256, shape, dtype=torch.uint8)
+    return torch.randint(0, 256, shape, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
 
 
 def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tuple[torch.Tensor, torch.Tensor]]:
@@ -119,7 +119,7 @@ def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tup
 
     @torch.inference_mode()
     def infer() -> tuple[torch.Tensor, torch.Tensor]:
-        pixels = observations.to(bench.precision).mul_(1 / 255).contiguous(memory_format=torch.channels_last)
+        pixels = observations.to(bench.precision).mul_(PIXEL_SCALE)
         hidden: torch.Tensor = torso(pixels).float()
         if network.lstm is not None:
             hidden = network.lstm(torch.cat([hidden, beside], -1).unsqueeze(0), (memory, memory))[0][0]
