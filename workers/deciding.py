@@ -99,10 +99,11 @@ class LocalDecider:
 
     def answer(self, group: int) -> tuple[Decision, int]:
         asked = self.questions.select(self.groups[group])
-        return self._actor.act(as_batch(asked.observations), asked.state, asked.uniforms), self._version
+        observations = as_batch(torch.from_numpy(asked.observations))
+        return self._actor.act(observations, asked.state, asked.uniforms), self._version
 
     def value_of(self, environment: int, observation: NDArray[np.uint8]) -> float:
         asked = self.questions.select(slice(environment, environment + 1))
         place = np.empty_like(asked.observations)
         put_stack(place[0], observation)
-        return float(self._actor.act(as_batch(place), asked.state, torch.zeros(1)).values)
+        return float(self._actor.act(as_batch(torch.from_numpy(place)), asked.state, torch.zeros(1)).values)

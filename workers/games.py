@@ -99,7 +99,7 @@ class Games:
         self._seats: list[_GameUnderWay | None] = [None] * SEATS
         self._state = ActorState.at_start(SEATS, spec.lstm_size)
         self._observations = np.zeros((SEATS, *observation_shape(spec)), np.uint8)
-        self._network_view = as_batch(self._observations)
+        self._network_view = as_batch(torch.from_numpy(self._observations))
 
     @property
     def under_way(self) -> int:

@@ -20,6 +20,7 @@ from option_flags import NetworkOptions
 from workers.deciding import NewestWeights
 from workers.inference_memory import InferenceMemory
 from workers.messages import receive_question, receive_worker, send_alive, send_answer, send_worker
+from workers.observations import as_batch
 from workers.shared_weights import SharedWeights
 from workers.worker_clock import WorkerClock, WorkerTimes
 
@@ -67,7 +68,7 @@ class BatchedPolicy:
         asked = self._memory.question_layout.tensors(here.to(self._device, non_blocking=True))
         uniforms = self._memory.question_layout.tensors(here)["uniform"]
         state = ActorState(asked["lstm_state"], asked["previous_action"], asked["previous_reward"])
-        decision = self._actor.act(asked["observation"].permute(0, 3, 1, 2), state, uniforms)
+        decision = self._actor.act(as_batch(asked["observation"]), state, uniforms)
         answers = self._memory.answer_layout.tensors(self._answers[:size])
         answers["logits"].copy_(decision.logits)
         answers["value"].copy_(decision.values)

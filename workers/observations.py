@@ -33,6 +33,6 @@ def as_stacks(observations: Observations, spec: UnrollSpec) -> NDArray[Any]:
     return apart.transpose(0, 3, 4, 1, 2)
 
 
-def as_batch(observations: Observations) -> torch.Tensor:
-    """What a network takes: `[E, S*C, H, W]`, the same memory."""
-    return torch.from_numpy(observations).permute(0, 3, 1, 2)
+def as_batch(observations: torch.Tensor) -> torch.Tensor:
+    """What a network takes, on any device: `[E, H, W, S*C]` → `[E, S*C, H, W]`, the same memory."""
+    return observations.permute(0, 3, 1, 2)

@@ -16,7 +16,7 @@ def test_what_was_put_is_what_networks_and_unrolls_see(frames: int, channels: in
     for e in (0, 2):
         put_stack(observations[e], stacks[e])
     stacks[1] = 0  # a neighbour of both that nobody wrote to
-    batch = as_batch(observations)
+    batch = as_batch(torch.from_numpy(observations))
     assert np.array_equal(as_stacks(observations, spec), stacks)
     assert np.array_equal(batch.numpy(), stacks.reshape(3, -1, 12, 10))
     assert batch.is_contiguous(memory_format=torch.channels_last)
