@@ -6,7 +6,7 @@ import platform
 import struct
 import sys
 
-TURN_SECONDS = 0.03  # the kernel's own are of about 3 ms
+TURN_SECONDS = 0.03  # the kernel's own are of 1 to 3 ms
 
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call; few C libraries have a name for it
 
