@@ -21,8 +21,8 @@ _UNSEEN: Frame = np.empty(0, np.uint8)
 class Emulator(gymnasium.Env[Frame, int]):
     """ALE itself, without gymnasium's own Atari environment, which would fetch a colour screen at every frame.
 
-    A step is one raw frame and returns an empty array; `screen` copies what is on the screen now.
-    Both random generators live here, ALE's own and `np_random`, which the wrappers draw from.
+    A step is one raw frame and returns an empty array; `screen` copies what is on the screen now. All chance is
+    `np_random`, which the wrappers draw from.
     """
 
     def __init__(self, game: str, seed: int, *, grayscale: bool, max_game_frames: int) -> None:
@@ -35,9 +35,12 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.ale.setBool("color_averaging", False)
         self.ale.setBool("display_screen", False)
         self.ale.setBool("sound", False)
-        self._rom = str(roms.get_rom_path(game))
+        # Nothing draws from ALE's own generator but sticky actions; left alone, it would begin with the time of day.
+        self.ale.setInt("random_seed", 1)
+        self.ale.loadROM(str(roms.get_rom_path(game)))
+        self._switched_on = self.ale.cloneState(include_rng=True)
         self._max_game_frames = max_game_frames
-        self._load(seed)
+        super().reset(seed=seed)
 
         actions = self.ale.getMinimalActionSet()
         self._actions = [action.value for action in actions]
@@ -49,16 +52,12 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.screen_shape: tuple[int, ...] = (height, width) if grayscale else (height, width, 3)
         self._copy_screen = self.ale.getScreenGrayscale if grayscale else self.ale.getScreenRGB
 
-    def _load(self, seed: int) -> None:
-        super().reset(seed=seed)
-        # ALE takes a new seed only when it loads the game, and 0 would not count as one.
-        self.ale.setInt("random_seed", int(self.np_random.integers(1, 2**31)))
-        self.ale.loadROM(self._rom)
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
-        """Start a new game; both random generators go on from where they are unless a seed is given."""
+        """Start a new game; with a seed it is the game that a new emulator made with this seed would start."""
         if seed is not None:
-            self._load(seed)
+            super().reset(seed=seed)
+            # A fifth of the games keep something of the game before over a reset.
+            self.ale.restoreState(self._switched_on)
         self.ale.reset_game()
         return _UNSEEN, {}
 
