@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,15 @@ from agents.video_gif import gif_of, is_whole
 FOLDER = "tensorboard"
 VIDEOS = "videos"
 LAST_VIDEO_SECONDS = 2.0  # that the end of a run waits for a video under way
+
+# The page shows one fold for each word before a stroke; the first group that fits a plain name lends it one.
+GROUPS = {
+    "games": ("return_*", "episodes"),
+    "losses": ("*_loss", "gradient_norm", "learning_rate"),
+    "policy": ("entropy", "policy_*", "kl_*", "ratio_*", "value_mean", "dropped_*"),
+    "progress": ("agent_steps", "frames", "updates", "time", "seconds", "*_per_second", "learner_wait_fraction"),
+    "machine": ("*",),
+}
 
 
 class TensorBoardSink:
@@ -31,7 +41,7 @@ class TensorBoardSink:
         numbers = flat_numbers(report)
         steps, time = int(numbers["agent_steps"]), numbers.get("time")
         for name, value in numbers.items():
-            self._writer.add_scalar(name, value, steps, time)
+            self._writer.add_scalar(tag_of(name), value, steps, time)
         self._writer.flush()
         self._show_videos(steps)
 
@@ -60,3 +70,10 @@ class TensorBoardSink:
                 continue
             value = Summary.Value(tag=f"videos/{path.stem}", image=Summary.Image(encoded_image_string=picture))
             self._writer._get_file_writer().add_summary(Summary(value=[value]), steps)  # type: ignore[no-untyped-call]
+
+
+def tag_of(name: str) -> str:
+    """The tag of a flat name: `losses/value_loss` of `value_loss`; `time_shares/update` stays as it is."""
+    if "/" in name:
+        return name
+    return next(f"{group}/{name}" for group, patterns in GROUPS.items() if any(fnmatchcase(name, p) for p in patterns))

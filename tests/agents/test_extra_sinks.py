@@ -226,6 +226,16 @@ def test_a_video_becomes_a_small_moving_picture(tmp_path: Path) -> None:
     assert not is_whole(half) and not is_whole(empty)
 
 
+def test_tensorboard_tags_stand_in_groups() -> None:
+    from agents.tensorboard_sink import tag_of  # noqa: PLC0415  # loads TensorBoard
+
+    names = ["episodes", "value_loss", "policy_loss", "policy_lag_max", "updates", "frames_per_second", "cpu_learner"]
+    assert [tag_of(name).partition("/")[0] for name in names] == [
+        *["games", "losses", "losses", "policy", "progress", "progress", "machine"]
+    ]
+    assert tag_of("time_shares/update") == "time_shares/update"
+
+
 def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
     options = config(tensorboard=True)
     check_sinks(options.report)
@@ -248,7 +258,7 @@ def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
                 pictures.append((value.tag, event.step, value.tensor.string_val[2]))
             elif value.metadata.plugin_data.plugin_name == "scalars":
                 scalars.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
-    assert scalars["return_mean_100"] == [(2000, 2.0), (3000, 3.0)]
+    assert scalars["games/return_mean_100"] == [(2000, 2.0), (3000, 3.0)]
     assert [step for step, _ in scalars["time_shares/wait"]] == [1000, 2000, 3000]
     ((tag, step, content),) = pictures
     assert (tag, step) == ("videos/best", 2000)
