@@ -11,6 +11,12 @@ TURN_SECONDS = 0.03  # the kernel's own are of 1 to 3 ms
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call; few C libraries have a name for it
 
 
+def give_way() -> None:
+    """Let whoever else wants a core have it first."""
+    if hasattr(os, "nice"):
+        os.nice(19)
+
+
 def keep_freed_memory() -> None:
     """Let glibc keep what is freed, instead of handing it back to the kernel.
 

@@ -13,6 +13,7 @@ from agents.network import flat_weights, weight_count
 from agents.sinks import JsonLinesSink, OutageProofSink
 from option_flags import Config
 from replay.trajectory import UnrollSpec
+from workers.filming import VIDEOS, Filming
 from workers.games import GameResult, as_tested, figures_of
 from workers.messages import WorkersFailedError
 from workers.player import Player
@@ -20,8 +21,8 @@ from workers.players import Players
 from workers.progress import Progress
 from workers.saver import Saver
 from workers.shared_weights import SharedWeights
+from workers.showing import MakeWatchedEnvironment, Showing
 from workers.stop_request import StopRequest
-from workers.worker import MakeEnvironment
 
 UNDER_EVALUATION = "under_evaluation.pt"
 WAIT_SECONDS = 0.1
@@ -34,7 +35,7 @@ class Evaluator:
         """Called in every turn of the training loop."""
 
     def finish(self) -> None:
-        """Wait until the evaluation under way is over, or until a signal comes."""
+        """Wait until the evaluation under way is over and its film made, or until a signal comes."""
 
     def close(self) -> None:
         """Give up the evaluation under way."""
@@ -57,13 +58,13 @@ class PeriodicEvaluator(Evaluator):
 
     What is evaluated is a checkpoint written at that moment, held by a name of its own until its games are over, so
     that the best one kept is the very one that played. Training does not wait, but for a reproducible run, in which
-    evaluations must begin at steps that depend on nothing else.
+    evaluations must begin at steps that depend on nothing else. With `--render` there is a film of the median game.
     """
 
     def __init__(
         self,
         config: Config,
-        make_environment: MakeEnvironment,
+        make_environment: MakeWatchedEnvironment,
         spec: UnrollSpec,
         compute_dtype: torch.dtype,
         learner: Learner,
@@ -83,26 +84,40 @@ class PeriodicEvaluator(Evaluator):
         self._stop = stop
         self._sink = OutageProofSink(JsonLinesSink(folder / "evaluations.jsonl"), announce)
         self._announce = announce
+        self._filming = Filming(folder / VIDEOS, announce)
         self._periods = self._periods_over
         self._evaluation: _Evaluation | None = None
 
     def tick(self) -> None:
         self._listen(0.0)
+        self._wait_for_films(0.0)
         if self._periods_over == self._periods or self._learner.updates == 0:
             return
         if self._config.run.reproducible:
-            self.finish()
+            self._finish_games()
         if self._evaluation is None:
             self._periods = self._periods_over
             self._begin()
 
     def finish(self) -> None:
-        while self._evaluation is not None and not self._stop.requested:
-            self._listen(WAIT_SECONDS)
+        self._finish_games()
+        while self._filming.under_way and not self._stop.requested:
+            self._wait_for_films(WAIT_SECONDS)
 
     def close(self) -> None:
         self._end()
+        self._filming.close()
         self._sink.close()
+
+    def _finish_games(self) -> None:
+        while self._evaluation is not None and not self._stop.requested:
+            self._listen(WAIT_SECONDS)
+
+    def _wait_for_films(self, timeout: float) -> None:
+        try:
+            self._filming.wait(timeout)
+        except WorkersFailedError as error:
+            self._announce(str(error))
 
     def _end(self) -> None:
         if self._evaluation is not None:
@@ -114,6 +129,11 @@ class PeriodicEvaluator(Evaluator):
     @property
     def _periods_over(self) -> int:
         return self._progress.agent_steps // self._config.test.eval_period
+
+    def _seed(self, agent_steps: int) -> tuple[int, ...]:
+        """Other games each time: the best must not be the best at a few starts only."""
+        assert self._config.run.seed is not None
+        return self._config.run.seed, agent_steps
 
     @property
     def _checkpoint(self) -> Path:
@@ -132,8 +152,7 @@ class PeriodicEvaluator(Evaluator):
             return
         weights = SharedWeights(weight_count(self._learner.network))
         weights.publish(0, flat_weights(self._learner.network))
-        seed, agent_steps = self._config.run.seed, self._progress.agent_steps
-        assert seed is not None
+        games, agent_steps = self._config.test.eval_episode_count, self._progress.agent_steps
         player = Player(
             make_environment=self._make_environment,
             environment=as_tested(self._config.environment),
@@ -141,12 +160,12 @@ class PeriodicEvaluator(Evaluator):
             spec=self._spec,
             compute_dtype=self._compute_dtype,
             weights=weights,
-            seed=(seed, agent_steps),  # other games each time: the best must not be the best at a few starts only
+            seed=self._seed(agent_steps),
             greedy=self._config.test.test_policy == "greedy",
-            logged=0,
+            logged=games if self._config.test.render else 0,
             low_priority=True,
         )
-        players = Players(lambda: player, 1, range(self._config.test.eval_episode_count))
+        players = Players(lambda: player, 1, range(games))
         self._evaluation = _Evaluation(players, weights, agent_steps, updates)
 
     def _listen(self, timeout: float) -> None:
@@ -192,3 +211,18 @@ class PeriodicEvaluator(Evaluator):
             f"evaluation at {evaluation.agent_steps:,} agent steps: mean return {mean:,.2f} "
             f"of {len(results)} games{', the best so far' if is_best else ''}"
         )
+        if self._config.test.render:
+            self._film(evaluation.agent_steps, results)
+
+    def _film(self, agent_steps: int, results: list[GameResult]) -> None:
+        showing = Showing(
+            make_environment=self._make_environment,
+            environment=as_tested(self._config.environment),
+            seed=self._seed(agent_steps),
+            result=sorted(results, key=lambda result: result.return_)[len(results) // 2],
+            policy=self._config.test.test_policy,
+        )
+        try:
+            self._filming.begin(showing, f"evaluation_{agent_steps:010}", low_priority=True)
+        except OSError as error:
+            self._announce(f"no film: {error.filename} cannot be made ({error.strerror})")

@@ -1,6 +1,5 @@
 """A process that plays whole games with one policy: takes their numbers, plays them side by side, sends results."""
 
-import os
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -9,15 +8,13 @@ import torch
 
 from agents.acting import Actor
 from agents.network import make_network, weight_count
-from agents.system_settings import keep_freed_memory
+from agents.system_settings import give_way, keep_freed_memory
 from option_flags import EnvironmentOptions, NetworkOptions
 from replay.trajectory import UnrollSpec
 from workers.games import Games
 from workers.messages import receive_game, send_result
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 from workers.worker import MakeEnvironment
-
-LOWEST_PRIORITY = 19
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +33,8 @@ class Player:
     low_priority: bool
 
     def run(self, connection: Connection) -> None:
-        if self.low_priority and hasattr(os, "nice"):
-            os.nice(LOWEST_PRIORITY)
+        if self.low_priority:
+            give_way()
         torch.set_num_threads(1)
         keep_freed_memory()
         cv2.setNumThreads(1)

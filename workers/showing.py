@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 
 from agents.run_folder import write_atomically
+from agents.system_settings import give_way
 from agents.video import FRAMES_PER_SECOND, Film, Picture, Scene
 from option_flags import EnvironmentOptions
 from workers.games import GameResult, game_streams
@@ -67,8 +68,11 @@ class Recorder:
 
     showing: Showing
     path: Path
+    low_priority: bool
 
     def run(self, connection: Connection) -> None:
+        if self.low_priority:
+            give_way()
         cv2.setNumThreads(1)
         try:
             send_result(connection, record(self.showing, self.path))

@@ -29,16 +29,16 @@ from workers.reporter import Reporter
 from workers.resume import Resume
 from workers.saver import Saver
 from workers.shared_weights import SharedWeights
+from workers.showing import MakeWatchedEnvironment
 from workers.slots import Slots
 from workers.stop_request import StopRequest
 from workers.weight_outbox import WeightOutbox, make_outbox
-from workers.worker import MakeEnvironment
 from workers.worker_clock import WorkerTimes
 
 POLL_SECONDS = 0.1  # longest wait before signals, workers and the display are looked after
 
 
-def train(config: Config, make_environment: MakeEnvironment, parent: Checkpoint | None = None) -> Path:
+def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Checkpoint | None = None) -> Path:
     """Train an agent as configured, from the start or from a checkpoint; return the run's folder.
 
     Everything that can be wrong is looked at before a folder is made or a process is started.

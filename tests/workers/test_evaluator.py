@@ -4,15 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cv2
+import gymnasium
+import numpy as np
 import psutil
 import pytest
 import torch
 
 from agents.checkpoint import FOLDER, read_checkpoint
-from option_flags import Config
+from option_flags import Config, EnvironmentOptions
 from tests.catch import make_catch
 from workers import evaluator as evaluator_module
+from workers.filming import Filming
+from workers.games import GameLog, GameResult
+from workers.messages import WorkersFailedError
 from workers.players import Players
+from workers.showing import MakeWatchedEnvironment, Showing
 from workers.training import train
 
 SMALL: dict[str, Any] = {
@@ -47,6 +54,56 @@ def test_evaluations_of_a_reproducible_run_are_its_own(tmp_path: Path) -> None:
     ends = [read_checkpoint(next((f / FOLDER).glob("checkpoint_0000000050.pt"))) for f in (folder, without)]
     weights = [end.content["learner"]["network"] for end in ends]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), "training took no notice"
+
+
+def test_each_evaluation_has_a_film_of_its_median_game(tmp_path: Path) -> None:
+    folder = run(tmp_path, reproducible=True, render=True)
+    curve = evaluations(folder)
+    films = sorted((folder / "videos").iterdir())
+    assert [film.name.partition("_game")[0] for film in films] == [f"evaluation_{line:010}" for line in (800, 1600)]
+    for line, film in zip(curve, films, strict=True):
+        assert film.stem.endswith(f"_return{line['eval_return_median'] or 1:.0f}")  # of as many −1 as 1, the higher
+        assert cv2.VideoCapture(str(film)).get(cv2.CAP_PROP_FRAME_COUNT) == 6
+
+
+def test_a_run_outlives_its_film(tmp_path: Path) -> None:
+    said: list[str] = []
+    filming = Filming(tmp_path / "no folder" / "videos", said.append)
+    with pytest.raises(FileNotFoundError):
+        filming.begin(a_showing(make_catch), "film", low_priority=True)
+    filming = Filming(tmp_path / "videos", said.append)
+    filming.begin(a_showing(make_catch), "killed", low_priority=True)
+    for child in psutil.Process().children():
+        if "spawn_main" in " ".join(child.cmdline()):
+            child.kill()
+    while filming.under_way:
+        filming.wait(1.0)
+    filming.begin(a_showing(make_nothing), "failed", low_priority=True)
+    with pytest.raises(WorkersFailedError, match="nothing to be made"):
+        filming.wait(60.0)
+    filming.begin(a_showing(make_catch), "given up", low_priority=True)
+    filming.close()
+    assert said == [
+        f"{tmp_path}/videos/killed_game0_return1.mp4 could not be made: its process died",
+        "stopped: videos that were not ready yet are left out",
+    ]
+    assert list((tmp_path / "videos").iterdir()) == []
+    assert not filming.under_way
+
+
+def make_nothing(options: EnvironmentOptions, seed: int, watch: object = None) -> gymnasium.Env[Any, Any]:
+    raise RuntimeError("nothing to be made")
+
+
+def a_showing(make_environment: MakeWatchedEnvironment) -> Showing:
+    log = GameLog(np.ones(5, np.uint8), np.zeros(5, np.float32))
+    return Showing(
+        make_environment=make_environment,
+        environment=EnvironmentOptions(frames_stacked=1),
+        seed=(1,),
+        result=GameResult(0, 1.0, 5, False, log),
+        policy="sampled",
+    )
 
 
 def test_a_run_outlives_its_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

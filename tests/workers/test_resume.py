@@ -30,8 +30,8 @@ from workers import saver, training
 from workers.draw_sums import SECONDS
 from workers.messages import WorkersFailedError
 from workers.progress import Progress
+from workers.showing import MakeWatchedEnvironment
 from workers.training import train
-from workers.worker import MakeEnvironment
 from wrappers.atari import make_atari
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
@@ -67,7 +67,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-def go_on(folder: Path, make_environment: MakeEnvironment, **flags: Any) -> Path:
+def go_on(folder: Path, make_environment: MakeWatchedEnvironment, **flags: Any) -> Path:
     """As main.py does it: the command line beats the checkpoint."""
     parent = find_checkpoint(str(folder))
     own = {"op_mode": "train_w_load", "load_model_url": str(folder)}
@@ -515,7 +515,7 @@ class BreakingCatch(Catch):
         return super().step(action)
 
 
-def make_breaking_catch(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, Any]:
+def make_breaking_catch(options: EnvironmentOptions, seed: int, watch: object = None) -> gymnasium.Env[Any, Any]:
     return FrameStack(ScoreKeeper(BreakingCatch(seed)), options.frames_stacked)
 
 

@@ -1,0 +1,70 @@
+"""Films in the making: each game in a process of its own, until its file is whole."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import connection as connections
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from agents.run_folder import remove_abandoned
+from workers.messages import WorkerError, WorkersFailedError, receive_result
+from workers.process_entry import end_process, start_process
+from workers.showing import Recorder, Showing
+
+VIDEOS = "videos"
+
+
+@dataclass
+class _Film:
+    path: Path
+    process: BaseProcess
+    connection: Connection
+
+
+class Filming:
+    """Makes films in one folder, and says of each where it is, or why there is none."""
+
+    def __init__(self, folder: Path, announce: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._announce = announce
+        self._films: list[_Film] = []
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._films)
+
+    def begin(self, showing: Showing, name: str, *, low_priority: bool) -> None:
+        """Begin with the film of a game; OSError where there is no folder for it and none can be made."""
+        self._folder.mkdir(exist_ok=True)
+        path = self._folder / f"{name}_game{showing.result.game}_return{showing.result.return_:.0f}.mp4"
+        recorder = Recorder(showing=showing, path=path, low_priority=low_priority)
+        self._films.append(_Film(path, *start_process(recorder, f"recorder-{name}")))
+
+    def wait(self, timeout: float) -> None:
+        """Until one of the films is ready, or for `timeout` seconds."""
+        ready = connections.wait([film.connection for film in self._films], timeout)
+        for film in [film for film in self._films if film.connection in ready]:
+            self._films.remove(film)
+            try:
+                outcome = receive_result(film.connection)
+            except WorkerError as error:
+                raise WorkersFailedError(f"{film.path} could not be made:\n{error}".rstrip()) from None
+            except (EOFError, OSError):
+                outcome = "its process died"
+            finally:
+                end_process(film.process, film.connection)
+            made = isinstance(outcome, int)
+            self._announce(
+                f"video     {film.path}, {outcome:,} frames" if made else f"{film.path} could not be made: {outcome}"
+            )
+
+    def close(self) -> None:
+        """Give up the films that are not ready yet."""
+        if not self._films:
+            return
+        for film in self._films:
+            end_process(film.process, film.connection)
+        self._films.clear()
+        remove_abandoned(self._folder)
+        self._announce("stopped: videos that were not ready yet are left out")
