@@ -1,4 +1,4 @@
-"""What is asked of the operating system, each where there is such a thing to ask."""
+"""What is asked of the operating system and of the libraries, each where there is such a thing to ask."""
 
 import ctypes
 import os
@@ -6,9 +6,19 @@ import platform
 import struct
 import sys
 
+import cv2
+import torch
+
 TURN_SECONDS = 0.03  # the kernel's own are of 1 to 3 ms
 
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call; few C libraries have a name for it
+
+
+def settle_on_one_core() -> None:
+    """For one process of several: they are what runs in parallel, and threads of each would only be in their way."""
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    keep_freed_memory()
 
 
 def give_way() -> None:

@@ -15,7 +15,7 @@ import torch
 
 from agents.acting import Actor, ActorState
 from agents.network import make_network, weight_count
-from agents.system_settings import keep_freed_memory
+from agents.system_settings import settle_on_one_core
 from option_flags import NetworkOptions
 from workers.deciding import NewestWeights
 from workers.inference_memory import InferenceMemory
@@ -97,8 +97,7 @@ class InferenceServer:
     lockstep: bool
 
     def run(self, learner: Connection) -> None:
-        torch.set_num_threads(1)
-        keep_freed_memory()
+        settle_on_one_core()
         torch.backends.cudnn.benchmark = not self.lockstep
         torch.use_deterministic_algorithms(self.lockstep)
         network = make_network(self.network, self.memory.spec, self.compute_dtype).to(self.device)

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-import cv2
 import torch
 
 from agents.acting import Actor
 from agents.network import make_network, weight_count
-from agents.system_settings import give_way, keep_freed_memory
+from agents.system_settings import give_way, settle_on_one_core
 from option_flags import EnvironmentOptions, NetworkOptions
 from replay.trajectory import UnrollSpec
 from workers.games import Games
@@ -35,9 +34,7 @@ class Player:
     def run(self, connection: Connection) -> None:
         if self.low_priority:
             give_way()
-        torch.set_num_threads(1)
-        keep_freed_memory()
-        cv2.setNumThreads(1)
+        settle_on_one_core()
         network = make_network(self.network, self.spec, self.compute_dtype)
         flat = torch.zeros(weight_count(network))
         self.weights.copy_newer(NOT_PUBLISHED, flat)

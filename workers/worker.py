@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-import cv2
 import gymnasium
 import numpy as np
 import torch
 
 from agents.acting import Actor
 from agents.network import make_network, weight_count
-from agents.system_settings import keep_freed_memory
+from agents.system_settings import settle_on_one_core
 from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
 from workers.deciding import Decider, LocalDecider, NewestWeights
@@ -45,9 +44,7 @@ class Worker:
     snapshot: dict[str, Any] | None = None  # where to go on from, instead of new games
 
     def run(self, connection: Connection, server: Connection | None = None) -> None:
-        torch.set_num_threads(1)
-        cv2.setNumThreads(1)
-        keep_freed_memory()
+        settle_on_one_core()
         clock = WorkerClock(self.times.seconds[self.index])
         rollout = Rollout(self._seats(), self._decider(server), self.spec, clock)
         if self.snapshot is not None:
