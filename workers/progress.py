@@ -16,6 +16,7 @@ from workers.draw_sums import DrawSums
 
 RETURN_WINDOW = 100  # games in `return_mean_100`
 GAMES_TO_JUDGE = 20  # games that a best policy must have behind it
+SHORTEST_SPAN = 0.5  # seconds that a speed is taken over
 STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")
 
 
@@ -183,12 +184,13 @@ class Progress:
         return {name: (total - before[name]) / whole for name, total in self._stage_totals.items()}
 
     def recent_speed(self) -> float:
-        """Agent steps a second over the last calls, for a display."""
+        """Agent steps a second over the last calls, for a display; 0 until they span enough time to tell."""
         if self._recent_speed and self._recent_speed[-1][1] == self.agent_steps:
             self._recent_speed.pop()  # nothing came since then: before the first unroll, waiting for it does not count
         self._recent_speed.append((self.seconds, self.agent_steps))
         (first_time, first_steps), (last_time, last_steps) = self._recent_speed[0], self._recent_speed[-1]
-        return (last_steps - first_steps) / max(last_time - first_time, 1e-9)
+        span = last_time - first_time
+        return (last_steps - first_steps) / span if span >= SHORTEST_SPAN else 0.0
 
     def close_stretch(self) -> dict[str, JsonValue]:
         """All figures of the stretch that ends here, by the names they have in metrics.jsonl."""
