@@ -447,7 +447,7 @@ class TestOptions(Options):
         False,
         ON_OFF,
         "Videos of a test's best, median and worst of the first games, and a window where there is a display; "
-        "in training, a video of each evaluation's median game.",
+        "in training, a video of each evaluation's median game (--eval_period).",
     )
     eval_period: int = option(0, whole(0), "Agent steps between two evaluations during training; 0 is none.")
     eval_episode_count: int = option(10, whole(1), "Games of one evaluation.")
@@ -472,11 +472,6 @@ class Config:
         if self.workers.inference == "learner" and self.run.device == "mps":
             raise UsageError(
                 "--inference=learner computes on cpu or cuda, not on --device=mps; --inference=worker would be right."
-            )
-        if self.test.render and not self.test.eval_period and self.run.op_mode != "test":
-            raise UsageError(
-                "--render in training makes videos of evaluations, and there are none; "
-                "--eval_period=500000 beside it, or --op_mode=test, would be right."
             )
         kinds = [replay.dist_function for replay in self.replay.replays if replay.type in ("attentive", "elite")]
         if self.network.use_lstm and "kl_div" in kinds:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 CHECKPOINTS = "checkpoints"  # the folder of them in a run's folder
+VIDEOS = "videos"  # likewise
 
 
 def create_run_folder(results_dir: Path, env: str, now: float) -> Path:

@@ -1,6 +1,7 @@
 """Event files for TensorBoard. Imported only where `--tensorboard` asks for it: the package is no dependency."""
 
 import threading
+import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Any
 from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
+from agents.run_folder import VIDEOS
 from agents.sinks import Episode, Report, flat_numbers
 from agents.video_gif import gif_of, is_whole
 
 FOLDER = "tensorboard"
-VIDEOS = "videos"
-LAST_VIDEO_SECONDS = 2.0  # that the end of a run waits for a video under way
+LAST_VIDEO_SECONDS = 10.0  # that the end of a run waits for a video under way
 
 # The page shows one fold for each word before a stroke; the first group that fits a plain name lends it one.
 GROUPS = {
@@ -33,34 +34,41 @@ class TensorBoardSink:
         self._videos = folder / VIDEOS
         self._shown: set[Path] = set()
         self._conversion: threading.Thread | None = None
+        self._steps = 0  # of the newest report
         self._writer = SummaryWriter(str(folder / FOLDER))
         rows = "".join(f"| {name} | {value} |\n" for name, value in options.items())
         self._writer.add_text("options", f"| option | value |\n|---|---|\n{rows}")
 
     def write(self, report: Report) -> None:
         numbers = flat_numbers(report)
-        steps, time = int(numbers["agent_steps"]), numbers.get("time")
+        self._steps, now = int(numbers["agent_steps"]), numbers.get("time")
         for name, value in numbers.items():
-            self._writer.add_scalar(tag_of(name), value, steps, time)
+            self._writer.add_scalar(tag_of(name), value, self._steps, now)
         self._writer.flush()
-        self._show_videos(steps)
+        self._show_videos()
 
     def episode(self, row: Episode) -> None:
         pass
 
     def close(self) -> None:
-        if self._conversion is not None:
-            self._conversion.join(LAST_VIDEO_SECONDS)
+        deadline = time.monotonic() + LAST_VIDEO_SECONDS
+        self._join(deadline)
+        self._show_videos()  # that came after the last report
+        self._join(deadline)
         self._writer.close()
 
-    def _show_videos(self, steps: int) -> None:
+    def _join(self, deadline: float) -> None:
+        if self._conversion is not None:
+            self._conversion.join(max(0.0, deadline - time.monotonic()))
+
+    def _show_videos(self) -> None:
         """In a thread, and the next ones at the next report: reading a video takes longer than an update."""
         if self._conversion is not None and self._conversion.is_alive():
             return
         new = [path for path in sorted(self._videos.glob("*.mp4")) if path not in self._shown and is_whole(path)]
         if new:
             self._shown.update(new)
-            self._conversion = threading.Thread(target=self._add, args=(new, steps), name="videos", daemon=True)
+            self._conversion = threading.Thread(target=self._add, args=(new, self._steps), name="videos", daemon=True)
             self._conversion.start()
 
     def _add(self, paths: list[Path], steps: int) -> None:

@@ -554,14 +554,6 @@ def test_actions_are_not_chosen_on_a_device_without_float64() -> None:
     )
 
 
-def test_only_what_is_played_can_be_filmed() -> None:
-    assert sentence_of("--render") == (
-        "--render in training makes videos of evaluations, and there are none; "
-        "--eval_period=500000 beside it, or --op_mode=test, would be right."
-    )
-    assert parse(["--render", "--eval_period=1"]).test.render
-
-
 def test_batches_ahead_are_those_of_caching() -> None:
     assert ReplayOptions(cache_output_buffer_size=3).batches_ahead == 0
     assert ReplayOptions(caching=True).batches_ahead == 1
@@ -669,12 +661,11 @@ def test_every_option_is_a_flag(name: str) -> None:
         assert (run.op_mode, run.load_model_url) == ("train_w_load", "some run")
         return
     value = OTHER_VALUES[name]
-    needs = {"eval_period": 1} if name == "render" else {}
-    expected = {**DEFAULTS, **needs, name: value}
-    assert parse(as_words(name, value), needs).flags() == expected
-    assert parse(as_words(name.replace("_", "-"), value), needs).flags() == expected
+    expected = {**DEFAULTS, name: value}
+    assert parse(as_words(name, value)).flags() == expected
+    assert parse(as_words(name.replace("_", "-"), value)).flags() == expected
     if not isinstance(value, bool):
-        assert parse([f"--{name}", str(value)], needs).flags() == expected
+        assert parse([f"--{name}", str(value)]).flags() == expected
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import torch
 from agents.checkpoint import BEST_EVAL, checkpoint_name, link
 from agents.learner import Learner
 from agents.network import flat_weights, weight_count
+from agents.run_folder import VIDEOS
 from agents.sinks import JsonLinesSink, OutageProofSink
 from option_flags import Config
 from replay.trajectory import UnrollSpec
-from workers.filming import VIDEOS, Filming
+from workers.filming import Filming
 from workers.games import GameResult, as_tested, figures_of
 from workers.messages import WorkersFailedError
 from workers.player import Player
@@ -34,11 +35,17 @@ class Evaluator:
     def tick(self) -> None:
         """Called in every turn of the training loop."""
 
-    def finish(self) -> None:
-        """Wait until the evaluation under way is over and its film made, or until a signal comes."""
+    def finish_games(self) -> None:
+        """Wait until the evaluation under way is over, or until a signal comes."""
+
+    def give_up_games(self) -> None:
+        """Give up the evaluation under way."""
+
+    def finish_film(self) -> None:
+        """Wait until the film under way is made, or until a signal comes."""
 
     def close(self) -> None:
-        """Give up the evaluation under way."""
+        """Give up all that is under way."""
 
 
 @dataclass
@@ -58,7 +65,8 @@ class PeriodicEvaluator(Evaluator):
 
     What is evaluated is a checkpoint written at that moment, held by a name of its own until its games are over, so
     that the best one kept is the very one that played. Training does not wait, but for a reproducible run, in which
-    evaluations must begin at steps that depend on nothing else. With `--render` there is a film of the median game.
+    evaluations must begin at steps that depend on nothing else. With `--render` there is a film of the median game,
+    and the evaluation over when it is made.
     """
 
     def __init__(
@@ -90,41 +98,41 @@ class PeriodicEvaluator(Evaluator):
 
     def tick(self) -> None:
         self._listen(0.0)
-        self._wait_for_films(0.0)
+        self._wait_for_film(0.0)
         if self._periods_over == self._periods or self._learner.updates == 0:
             return
         if self._config.run.reproducible:
-            self._finish_games()
-        if self._evaluation is None:
+            self.finish_games()
+            self.finish_film()
+        if self._evaluation is None and not self._filming.under_way:
             self._periods = self._periods_over
             self._begin()
 
-    def finish(self) -> None:
-        self._finish_games()
-        while self._filming.under_way and not self._stop.requested:
-            self._wait_for_films(WAIT_SECONDS)
-
-    def close(self) -> None:
-        self._end()
-        self._filming.close()
-        self._sink.close()
-
-    def _finish_games(self) -> None:
+    def finish_games(self) -> None:
         while self._evaluation is not None and not self._stop.requested:
             self._listen(WAIT_SECONDS)
 
-    def _wait_for_films(self, timeout: float) -> None:
-        try:
-            self._filming.wait(timeout)
-        except WorkersFailedError as error:
-            self._announce(str(error))
-
-    def _end(self) -> None:
+    def give_up_games(self) -> None:
         if self._evaluation is not None:
             self._evaluation.players.close()
             self._evaluation.weights.close()
             self._evaluation = None
             self._checkpoint.unlink(missing_ok=True)
+
+    def finish_film(self) -> None:
+        while self._filming.under_way and not self._stop.requested:
+            self._wait_for_film(WAIT_SECONDS)
+
+    def close(self) -> None:
+        self.give_up_games()
+        self._filming.close()
+        self._sink.close()
+
+    def _wait_for_film(self, timeout: float) -> None:
+        try:
+            self._filming.wait(timeout)
+        except WorkersFailedError as error:
+            self._announce(str(error))
 
     @property
     def _periods_over(self) -> int:
@@ -175,12 +183,12 @@ class PeriodicEvaluator(Evaluator):
         try:
             evaluation.results += evaluation.players.wait(timeout)
         except WorkersFailedError as error:
-            self._end()
+            self.give_up_games()
             self._announce(f"the evaluation at {evaluation.agent_steps:,} agent steps is given up: {error}")
             return
         if not evaluation.players.at_work:
             self._conclude(evaluation)
-            self._end()
+            self.give_up_games()
 
     def _conclude(self, evaluation: _Evaluation) -> None:
         """Keep the checkpoint if it is the best so far, and report."""
@@ -222,7 +230,24 @@ class PeriodicEvaluator(Evaluator):
             result=sorted(results, key=lambda result: result.return_)[len(results) // 2],
             policy=self._config.test.test_policy,
         )
-        try:
-            self._filming.begin(showing, f"evaluation_{agent_steps:010}", low_priority=True)
-        except OSError as error:
-            self._announce(f"no film: {error.filename} cannot be made ({error.strerror})")
+        self._filming.begin(showing, f"evaluation_{agent_steps:010}", low_priority=True)
+
+
+def make_evaluator(
+    config: Config,
+    make_environment: MakeWatchedEnvironment,
+    spec: UnrollSpec,
+    compute_dtype: torch.dtype,
+    learner: Learner,
+    progress: Progress,
+    saver: Saver,
+    stop: StopRequest,
+    folder: Path,
+    announce: Callable[[str], None],
+) -> Evaluator:
+    """What `--eval_period` asks for."""
+    if not config.test.eval_period:
+        return Evaluator()
+    return PeriodicEvaluator(
+        config, make_environment, spec, compute_dtype, learner, progress, saver, stop, folder, announce
+    )

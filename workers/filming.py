@@ -8,11 +8,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from agents.run_folder import remove_abandoned
-from workers.messages import WorkerError, WorkersFailedError, receive_result
+from workers.messages import WorkerError, WorkersFailedError, receive_result, send_showing
 from workers.process_entry import end_process, start_process
 from workers.showing import Recorder, Showing
-
-VIDEOS = "videos"
 
 
 @dataclass
@@ -35,11 +33,15 @@ class Filming:
         return bool(self._films)
 
     def begin(self, showing: Showing, name: str, *, low_priority: bool) -> None:
-        """Begin with the film of a game; OSError where there is no folder for it and none can be made."""
-        self._folder.mkdir(exist_ok=True)
+        """Begin with the film of a game, or say why it cannot be made."""
         path = self._folder / f"{name}_game{showing.result.game}_return{showing.result.return_:.0f}.mp4"
-        recorder = Recorder(showing=showing, path=path, low_priority=low_priority)
-        self._films.append(_Film(path, *start_process(recorder, f"recorder-{name}")))
+        try:
+            self._folder.mkdir(exist_ok=True)
+            film = _Film(path, *start_process(Recorder(path=path, low_priority=low_priority), f"recorder-{name}"))
+            self._films.append(film)
+            send_showing(film.connection, showing)
+        except OSError as error:
+            self._announce(f"{path} could not be made: {error.strerror}")
 
     def wait(self, timeout: float) -> None:
         """Until one of the films is ready, or for `timeout` seconds."""
@@ -61,10 +63,9 @@ class Filming:
 
     def close(self) -> None:
         """Give up the films that are not ready yet."""
-        if not self._films:
-            return
+        if self._films:
+            self._announce("videos that were not ready yet are left out")
         for film in self._films:
             end_process(film.process, film.connection)
         self._films.clear()
         remove_abandoned(self._folder)
-        self._announce("stopped: videos that were not ready yet are left out")

@@ -121,6 +121,16 @@ def receive_game(connection: Connection) -> int:
     return game
 
 
+def send_showing(connection: Connection, showing: Any) -> None:
+    """Parent → recorder: the game to film. Its log is too long for what a process is started with, which may block."""
+    connection.send_bytes(pickle.dumps(showing))
+
+
+def receive_showing(connection: Connection) -> Any:
+    """EOFError when nobody wants the film any more."""
+    return pickle.loads(connection.recv_bytes())
+
+
 def send_result(connection: Connection, result: Any) -> None:
     """Child → parent: what a task gave. It may be long: a child killed while sending is seen to be gone."""
     connection.send_bytes(_RESULT + pickle.dumps(result))

@@ -121,6 +121,7 @@ def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec, mem
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
     environments = machine.worker_count * config.workers.envs_per_worker
+    films_nothing = config.test.render and not config.test.eval_period
     return [
         f"{config.environment.env}, {spec.action_count} actions, seed {config.run.seed}, results in {folder}",
         f"learner on {machine.device} in {precision} with {machine.learner_threads} thread(s); "
@@ -128,6 +129,7 @@ def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec, mem
         f"batch of {config.replay.batch_size} unrolls × {spec.unroll_length} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {config.planned_updates:,} updates planned",
         *memory.described(),
+        *(["no videos: --render in training films evaluations, and needs --eval_period"] if films_nothing else []),
     ]
 
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from agents.run_folder import VIDEOS
 from agents.scores import best_median_worst
 from agents.video import Picture
 from agents.window import Window, WindowClosedError, open_window
 from option_flags import Config
-from workers.filming import VIDEOS, Filming
+from workers.filming import Filming
 from workers.games import GameResult
 from workers.showing import MakeWatchedEnvironment, Showing
 from workers.stop_request import StopRequest
@@ -40,12 +41,8 @@ def show_games(
     announce(f"showing the {', the '.join(showings)} of the first {len(results)} games")
     with ExitStack() as cleanup:
         filming = cleanup.enter_context(closing(Filming(result_path.parent / VIDEOS, announce)))
-        try:
-            for name, showing in showings.items():
-                filming.begin(showing, f"{result_path.stem}_{name}", low_priority=False)
-        except OSError as error:
-            announce(f"no videos: {error.filename} cannot be made ({error.strerror})")
-            return
+        for name, showing in showings.items():
+            filming.begin(showing, f"{result_path.stem}_{name}", low_priority=False)
         window = open_window(config.environment.env)
         if isinstance(window, Window):
             cleanup.callback(window.close)

@@ -6,16 +6,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-import cv2
 import gymnasium
 import numpy as np
 
 from agents.run_folder import write_atomically
-from agents.system_settings import give_way
+from agents.system_settings import give_way, settle_on_one_core
 from agents.video import FRAMES_PER_SECOND, Film, Picture, Scene
 from option_flags import EnvironmentOptions
 from workers.games import GameResult, game_streams
-from workers.messages import send_result
+from workers.messages import receive_showing, send_result
 from wrappers.spectator import Watch
 
 
@@ -64,18 +63,18 @@ class Showing:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorder:
-    """A process that makes the film of one game, and says how many frames it has, or why there is none."""
+    """A process that makes the film of the game that it is sent; says how many frames it has, or why there is none."""
 
-    showing: Showing
     path: Path
     low_priority: bool
 
     def run(self, connection: Connection) -> None:
         if self.low_priority:
             give_way()
-        cv2.setNumThreads(1)
+        settle_on_one_core()
+        showing: Showing = receive_showing(connection)
         try:
-            send_result(connection, record(self.showing, self.path))
+            send_result(connection, record(showing, self.path))
         except OSError as error:
             send_result(connection, error.strerror or str(error))
 

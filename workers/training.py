@@ -18,7 +18,7 @@ from option_flags import Config
 from replay.mix import Mix
 from workers.bottleneck import what_holds_back
 from workers.crew import make_pool
-from workers.evaluator import Evaluator, PeriodicEvaluator
+from workers.evaluator import Evaluator, make_evaluator
 from workers.hardware import Hardware
 from workers.memory import plan_memory
 from workers.pool import WorkerPool
@@ -104,27 +104,29 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             stop,
             console.message,
         )
-        evaluator = Evaluator()
-        if config.test.eval_period:
-            evaluator = PeriodicEvaluator(
-                config,
-                make_environment,
-                spec,
-                machine.precision,
-                learner,
-                progress,
-                saver,
-                stop,
-                folder,
-                console.message,
+        evaluator = cleanup.enter_context(
+            closing(
+                make_evaluator(
+                    config,
+                    make_environment,
+                    spec,
+                    machine.precision,
+                    learner,
+                    progress,
+                    saver,
+                    stop,
+                    folder,
+                    console.message,
+                )
             )
+        )
         try:
             training_loop(
                 pool, mix, learner, outbox, progress, reporter, saver, evaluator, stop, config.run.reproducible
             )
-            evaluator.finish()
+            evaluator.finish_games()
         finally:
-            evaluator.close()
+            evaluator.give_up_games()
             saver.save(with_replays=config.saves_replays)
             # A reproducible run that goes on later reports the stretch under way then, as if it had never been cut.
             if not (config.run.reproducible and progress.unrolls_left):
@@ -138,6 +140,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 lockstep=config.run.reproducible,
             )
             console.close(summary(folder, progress, saver, held_back_by))
+        evaluator.finish_film()
     return folder
 
 

@@ -1,6 +1,7 @@
 """Evaluations during training: their curve, the checkpoint they keep, and what becomes of a run that loses one."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from tests.catch import make_catch
 from workers import evaluator as evaluator_module
 from workers.filming import Filming
 from workers.games import GameLog, GameResult
-from workers.messages import WorkersFailedError
 from workers.players import Players
-from workers.showing import MakeWatchedEnvironment, Showing
+from workers.showing import Showing
 from workers.training import train
+from wrappers.spectator import Watch
 
 SMALL: dict[str, Any] = {
     **{"worker_count": 1, "envs_per_worker": 8, "r_f_steps": 5, "batch_size": 8, "frames_stacked": 1, "seed": 1},
@@ -66,42 +67,56 @@ def test_each_evaluation_has_a_film_of_its_median_game(tmp_path: Path) -> None:
         assert cv2.VideoCapture(str(film)).get(cv2.CAP_PROP_FRAME_COUNT) == 6
 
 
-def test_a_run_outlives_its_film(tmp_path: Path) -> None:
+def make_unwatchable(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+    if watch is not None:
+        raise RuntimeError("nothing to be seen")
+    return make_catch(options, seed)
+
+
+@pytest.mark.parametrize("folder_is_in_the_way", [False, True])
+def test_a_run_outlives_its_film(
+    tmp_path: Path, folder_is_in_the_way: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if folder_is_in_the_way:
+        monkeypatch.setattr(evaluator_module, "VIDEOS", "config.json")
+    flags = {**SMALL, "results_dir": str(tmp_path), "render": True, "console": "plain"}
+    folder = train(Config.from_flags(flags), make_unwatchable)
+    assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
+    assert evaluations(folder)
+    assert ("File exists" if folder_is_in_the_way else "nothing to be seen") in capfd.readouterr().out
+    assert not processes_of_ours()
+
+
+def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
     said: list[str] = []
-    filming = Filming(tmp_path / "no folder" / "videos", said.append)
-    with pytest.raises(FileNotFoundError):
-        filming.begin(a_showing(make_catch), "film", low_priority=True)
-    filming = Filming(tmp_path / "videos", said.append)
-    filming.begin(a_showing(make_catch), "killed", low_priority=True)
-    for child in psutil.Process().children():
-        if "spawn_main" in " ".join(child.cmdline()):
-            child.kill()
+    filming = Filming(tmp_path, said.append)
+    filming.begin(a_showing(10**6), "killed", low_priority=True)
+    while not list(tmp_path.iterdir()):
+        time.sleep(0.01)
+    processes_of_ours()[0].kill()
     while filming.under_way:
         filming.wait(1.0)
-    filming.begin(a_showing(make_nothing), "failed", low_priority=True)
-    with pytest.raises(WorkersFailedError, match="nothing to be made"):
-        filming.wait(60.0)
-    filming.begin(a_showing(make_catch), "given up", low_priority=True)
+    filming.begin(a_showing(5), "given up", low_priority=True)
     filming.close()
     assert said == [
-        f"{tmp_path}/videos/killed_game0_return1.mp4 could not be made: its process died",
-        "stopped: videos that were not ready yet are left out",
+        f"{tmp_path}/killed_game0_return1.mp4 could not be made: its process died",
+        "videos that were not ready yet are left out",
     ]
-    assert list((tmp_path / "videos").iterdir()) == []
-    assert not filming.under_way
+    assert not list(tmp_path.iterdir())
+    assert not processes_of_ours()
 
 
-def make_nothing(options: EnvironmentOptions, seed: int, watch: object = None) -> gymnasium.Env[Any, Any]:
-    raise RuntimeError("nothing to be made")
+def processes_of_ours() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
 
 
-def a_showing(make_environment: MakeWatchedEnvironment) -> Showing:
-    log = GameLog(np.ones(5, np.uint8), np.zeros(5, np.float32))
+def a_showing(steps: int) -> Showing:
+    log = GameLog(np.ones(steps, np.uint8), np.zeros(steps, np.float32))
     return Showing(
-        make_environment=make_environment,
+        make_environment=make_catch,
         environment=EnvironmentOptions(frames_stacked=1),
         seed=(1,),
-        result=GameResult(0, 1.0, 5, False, log),
+        result=GameResult(0, 1.0, steps, False, log),
         policy="sampled",
     )
 
@@ -120,4 +135,4 @@ def test_a_run_outlives_its_evaluation(tmp_path: Path, monkeypatch: pytest.Monke
     assert evaluations(folder) == []
     assert not list((folder / FOLDER).glob("*eval*"))
     assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
-    assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+    assert not processes_of_ours()
