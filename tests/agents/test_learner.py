@@ -251,10 +251,11 @@ def test_a_sum_is_a_mean_times_the_number_of_states() -> None:
 
 def test_entropy_and_cloning_push_only_where_they_belong() -> None:
     """Without the other terms, a batch of both kinds has the gradient of its one kind, in twice as many states."""
-    neither = LossOptions(policy_gradient_loss_weight=0, value_loss_weight=0, entropy_loss_weight=0)
-    entropy_only = dataclasses.replace(neither, entropy_loss_weight=1.0)
-    cloning_only = dataclasses.replace(
-        neither, use_policy_cloning_loss=True, use_value_cloning_loss=True, policy_cloning_loss_weight=1.0
+    cloning_only = LossOptions(
+        policy_gradient_loss_weight=0, value_loss_weight=0, entropy_loss_weight=0, policy_cloning_loss_weight=1.0
+    )
+    entropy_only = dataclasses.replace(
+        cloning_only, entropy_loss_weight=1.0, use_policy_cloning_loss=False, use_value_cloning_loss=False
     )
     both = make_batch([True, True, False, False])
     first, second = Batch(both.rows[:2], both.fresh[:2]), Batch(both.rows[2:], both.fresh[2:])
