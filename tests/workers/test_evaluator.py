@@ -15,6 +15,7 @@ import torch
 from agents.checkpoint import FOLDER, read_checkpoint
 from option_flags import Config, EnvironmentOptions
 from tests.catch import make_catch
+from tests.processes import spawned
 from workers import evaluator as evaluator_module
 from workers.filming import Filming
 from workers.games import GameLog, GameResult
@@ -84,7 +85,7 @@ def test_a_run_outlives_its_film(
     assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
     assert evaluations(folder)
     assert ("File exists" if folder_is_in_the_way else "nothing to be seen") in capfd.readouterr().out
-    assert not processes_of_ours()
+    assert not spawned()
 
 
 def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
     filming.begin(a_showing(10**6), "killed", low_priority=True)
     while not list(tmp_path.iterdir()):
         time.sleep(0.01)
-    processes_of_ours()[0].kill()
+    spawned()[0].kill()
     while filming.under_way:
         filming.wait(1.0)
     filming.begin(a_showing(5), "given up", low_priority=True)
@@ -103,11 +104,7 @@ def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
         "videos that were not ready yet are left out",
     ]
     assert not list(tmp_path.iterdir())
-    assert not processes_of_ours()
-
-
-def processes_of_ours() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+    assert not spawned()
 
 
 def a_showing(steps: int) -> Showing:
@@ -135,4 +132,4 @@ def test_a_run_outlives_its_evaluation(tmp_path: Path, monkeypatch: pytest.Monke
     assert evaluations(folder) == []
     assert not list((folder / FOLDER).glob("*eval*"))
     assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
-    assert not processes_of_ours()
+    assert not spawned()

@@ -20,6 +20,7 @@ from agents.sinks import read_metrics
 from main import main
 from option_flags import Config
 from tests.catch import make_catch
+from tests.processes import spawned
 from workers.training import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,8 +114,7 @@ def test_training_outlives_its_workers(tmp_path: Path) -> None:
             with contextlib.suppress(
                 psutil.NoSuchProcess, IndexError
             ):  # it may be gone, and its successor not yet here
-                workers = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
-                random.choice(workers).kill()
+                random.choice(spawned()).kill()
                 kills += 1
 
     killer = threading.Thread(target=kill_workers)
