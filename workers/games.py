@@ -98,6 +98,9 @@ class Games:
         self._environments: list[gymnasium.Env[NDArray[np.uint8], Any]] = []
         self._seats: list[_GameUnderWay | None] = [None] * SEATS
         self._state = ActorState.at_start(SEATS, spec.lstm_size)
+        # The same memory, which numpy writes single numbers to in a fraction of torch's time.
+        self._previous_actions = self._state.previous_actions.numpy()
+        self._previous_rewards = self._state.previous_rewards.numpy()
         self._observations = np.zeros((SEATS, *observation_shape(spec)), np.uint8)
         self._network_view = as_batch(torch.from_numpy(self._observations))
 
@@ -134,8 +137,8 @@ class Games:
     def _step(self, e: int, seat: _GameUnderWay, action: int, value: float) -> GameResult | None:
         observation, reward, terminated, truncated, _ = self._environments[e].step(action)
         put_stack(self._observations[e], observation)
-        self._state.previous_actions[e] = action
-        self._state.previous_rewards[e] = float(reward)
+        self._previous_actions[e] = action
+        self._previous_rewards[e] = reward
         if seat.game < self._logged:
             seat.actions.append(action)
             seat.values.append(value)
