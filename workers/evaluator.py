@@ -231,23 +231,3 @@ class PeriodicEvaluator(Evaluator):
             policy=self._config.test.test_policy,
         )
         self._filming.begin(showing, f"evaluation_{agent_steps:010}", low_priority=True)
-
-
-def make_evaluator(
-    config: Config,
-    make_environment: MakeWatchedEnvironment,
-    spec: UnrollSpec,
-    compute_dtype: torch.dtype,
-    learner: Learner,
-    progress: Progress,
-    saver: Saver,
-    stop: StopRequest,
-    folder: Path,
-    announce: Callable[[str], None],
-) -> Evaluator:
-    """What `--eval_period` asks for."""
-    if not config.test.eval_period:
-        return Evaluator()
-    return PeriodicEvaluator(
-        config, make_environment, spec, compute_dtype, learner, progress, saver, stop, folder, announce
-    )

@@ -18,7 +18,7 @@ from option_flags import Config
 from replay.mix import Mix
 from workers.bottleneck import what_holds_back
 from workers.crew import make_pool
-from workers.evaluator import Evaluator, make_evaluator
+from workers.evaluator import Evaluator, PeriodicEvaluator
 from workers.hardware import Hardware
 from workers.memory import plan_memory
 from workers.pool import WorkerPool
@@ -106,7 +106,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         )
         evaluator = cleanup.enter_context(
             closing(
-                make_evaluator(
+                PeriodicEvaluator(
                     config,
                     make_environment,
                     spec,
@@ -118,6 +118,8 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                     folder,
                     console.message,
                 )
+                if config.test.eval_period
+                else Evaluator()
             )
         )
         try:
