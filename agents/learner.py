@@ -26,6 +26,7 @@ class Unrolls(NamedTuple):
     behaviour_logits: torch.Tensor
     stored_values: torch.Tensor
     fresh: torch.Tensor  # [B] bool
+    any_replayed: bool
     entropy_on: torch.Tensor  # [B] bool: the fresh ones, where there are any
 
 
@@ -124,6 +125,7 @@ class Learner:
             behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
             stored_values=fields["values"].T,
             fresh=torch.from_numpy(batch.fresh).to(self.device),
+            any_replayed=not batch.fresh.all(),
             entropy_on=torch.from_numpy(batch.fresh if batch.fresh.any() else ~batch.fresh).to(self.device),
         )
 
@@ -158,7 +160,7 @@ class Learner:
     def _terms(
         self, output: NetworkOutput, unrolls: Unrolls, trace: VTrace, trusted: torch.Tensor
     ) -> dict[str, torch.Tensor]:
-        """Each term of the loss, weighted and reduced; a term that is switched off is 0."""
+        """Each term of the loss, weighted and reduced; a term that is switched off, or has no states, is 0."""
         options = self._loss
         logits, values = output.logits[:-1], output.values[:-1]
         fresh = unrolls.fresh.expand_as(values)
@@ -173,10 +175,10 @@ class Learner:
             "policy_cloning_loss": zero,
             "value_cloning_loss": zero,
         }
-        if options.use_policy_cloning_loss:
+        if options.use_policy_cloning_loss and unrolls.any_replayed:
             cloning = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, replayed)
             terms["policy_cloning_loss"] = options.policy_cloning_loss_weight * cloning
-        if options.use_value_cloning_loss:
+        if options.use_value_cloning_loss and unrolls.any_replayed:
             cloning = losses.value_cloning_loss(values, unrolls.stored_values, replayed)
             terms["value_cloning_loss"] = options.value_cloning_loss_weight * cloning
         scale = 1 / values.numel() if options.loss_reduction == "mean" else 1.0
