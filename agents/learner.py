@@ -108,11 +108,10 @@ class Learner:
         fields = self._spec.tensors(rows.to(self.device))
         dones = fields["dones"].bool()
         keep = (~dones).float()
-        observations = rebuild_stacks(fields["frames"], dones)  # [B, T+1, S*C, H, W]
         previous_actions = torch.where(dones, -1, fields["actions"])
         return Unrolls(
             inputs=NetworkInput(
-                observations=observations.transpose(0, 1),
+                observations=rebuild_stacks(fields["frames"], dones),
                 previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).T,
                 previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), fields["rewards"] * keep], 1).T,
                 # What the worker stored for state 0 is right already, also where an episode starts there.

@@ -48,7 +48,7 @@ class Ranking:
     def _seen(self, fields: dict[str, torch.Tensor]) -> torch.Tensor:
         """The ranked states as the present network sees them: `[m, k, D]`."""
         stacks = rebuild_stacks(fields["frames"], fields["dones"], self._states)
-        return self._embedded(stacks.flatten(0, 1)).view(*stacks.shape[:2], -1)
+        return self._embedded(stacks.flatten(0, 1)).view(*stacks.shape[:2], -1).transpose(0, 1)
 
     def _embedded(self, observations: torch.Tensor) -> torch.Tensor:
         """`[N, S*C, H, W]` → `[N, D]` float32."""

@@ -181,9 +181,10 @@ def bare_learning(bench: Bench) -> Callable[[], object]:
     optimizer = torch.optim.RMSprop(network.parameters(), bench.config.optimizer.lr)
     batch, steps = bench.config.replay.batch_size, bench.spec.unroll_length + 1
     channels, height, width = bench.spec.frame_shape
-    shape = (steps, batch, bench.spec.frame_stack * channels, height, width)
+    shape = (steps, batch, height, width, bench.spec.frame_stack * channels)
+    observations = torch.randint(0, 256, shape, dtype=torch.uint8, device=bench.device)
     inputs = NetworkInput(
-        observations=torch.randint(0, 256, shape, dtype=torch.uint8, device=bench.device),
+        observations=observations.permute(0, 1, 4, 2, 3),  # in the order of memory that suits the network
         previous_actions=torch.zeros(steps, batch, dtype=torch.int64, device=bench.device),
         previous_rewards=torch.zeros(steps, batch, device=bench.device),
         starts=torch.zeros(steps, batch, dtype=torch.bool, device=bench.device),

@@ -30,7 +30,7 @@ def test_the_last_state_of_each_environments_newest_unroll(
         fields["environment_id"][...] = environment
         fields["dones"][:] = rng.random(steps) < chance
         frames, dones = (torch.from_numpy(fields[name].copy())[None] for name in ("frames", "dones"))
-        expected[environment] = rebuild_stacks(frames, dones)[0, -1].numpy()
+        expected[environment] = rebuild_stacks(frames, dones)[-1, 0].numpy()
         newest.note(row)
         row[:] = 0  # its memory is another one's by then
     for states in (newest, restored(newest, spec)):

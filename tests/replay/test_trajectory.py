@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from replay.row_layout import ALIGNMENT
-from replay.trajectory import Rows, UnrollSpec, rebuild_stacks, stack_indices
+from replay.trajectory import Rows, UnrollSpec, gather_frames, merge_frames, rebuild_stacks, stack_indices
 from wrappers.frame_stack import FrameStack
 
 SPECS = st.builds(
@@ -152,12 +152,13 @@ def test_stacks_go_back_to_the_start_of_the_episode_and_no_further(data: st.Data
     indices = stack_indices(torch.from_numpy(dones.astype(np.uint8)), stack)
     stacks = rebuild_stacks(torch.from_numpy(frames), torch.from_numpy(dones))
     assert indices.shape == (batch, steps + 1, stack)
-    assert stacks.shape == (batch, steps + 1, stack * channels, 2, 3)
+    assert stacks.shape == (steps + 1, batch, stack * channels, 2, 3)
     assert stacks.dtype == torch.uint8
+    assert stacks.flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
     for b, t, place in itertools.product(range(batch), range(steps + 1), range(stack)):
         index = slow_index(dones[b], t, stack - 1 - place, stack)
         assert indices[b, t, place] == index
-        np.testing.assert_array_equal(stacks[b, t, place * channels : (place + 1) * channels], frames[b, index])
+        np.testing.assert_array_equal(stacks[t, b, place * channels : (place + 1) * channels], frames[b, index])
 
 
 @pytest.mark.parametrize("states", [[0], [4], [1, 3], [3, 0, 3], list(range(5))])
@@ -165,7 +166,17 @@ def test_some_of_the_stacks_are_those_of_all(states: list[int]) -> None:
     rng = np.random.default_rng(0)
     frames = torch.from_numpy(rng.integers(0, 256, (6, 4 + 3, 1, 2, 3), dtype=np.uint8))
     dones = torch.from_numpy(rng.random((6, 4)) < 0.4)
-    assert torch.equal(rebuild_stacks(frames, dones, states), rebuild_stacks(frames, dones)[:, states])
+    assert torch.equal(rebuild_stacks(frames, dones, states), rebuild_stacks(frames, dones)[states])
+
+
+@pytest.mark.parametrize(("stack", "channels"), [(1, 1), (4, 1), (2, 3), (1, 3)])
+def test_merged_frames_are_those_that_a_gpu_gathers(stack: int, channels: int) -> None:
+    rng = np.random.default_rng(0)
+    frames = torch.from_numpy(rng.integers(0, 256, (9, channels, 5, 4), dtype=np.uint8))
+    rows = torch.from_numpy(rng.integers(0, 9, (3, 2, stack)))
+    gathered, merged = gather_frames(frames, rows), merge_frames(frames, rows)
+    assert gathered.shape == merged.shape == (3, 2, stack * channels, 5, 4)
+    assert torch.equal(gathered, merged)
 
 
 def test_dones_without_a_batch_are_refused() -> None:
@@ -218,5 +229,5 @@ def test_an_unroll_cut_out_anywhere_gives_the_stacks_of_the_environment(
         frames = np.concatenate([seen[0], *(state[-1:] for state in seen[1:])])
         stacks = rebuild_stacks(torch.from_numpy(frames)[None], torch.tensor([dones]))
         expected = np.stack([state.reshape(-1, *state.shape[2:]) for state in seen])
-        np.testing.assert_array_equal(stacks[0].numpy(), expected)
+        np.testing.assert_array_equal(stacks[:, 0].numpy(), expected)
         start += len(dones)

@@ -67,7 +67,7 @@ def test_unrolls_tell_what_happened(lstm_size: int, time_limit: bool) -> None:
         assert unroll["environment_id"].tolist() == [0, 1]
         for e, shadow in enumerate(shadows):
             for t in range(STEPS):
-                np.testing.assert_array_equal(stacks[e, t], seen[e].reshape(3, 36, 36))
+                np.testing.assert_array_equal(stacks[t, e], seen[e].reshape(3, 36, 36))
                 np.testing.assert_allclose(unroll["features"][e, t], features(network, seen[e]), rtol=2e-3, atol=2e-3)
                 seen[e], reward, terminated, truncated, _ = shadow.step(int(unroll["actions"][e, t]))
                 assert unroll["rewards"][e, t] == reward
@@ -81,7 +81,7 @@ def test_unrolls_tell_what_happened(lstm_size: int, time_limit: bool) -> None:
                     assert unroll["bootstraps"][e, t] == pytest.approx(value, abs=1e-5)
                 if terminated or truncated:
                     seen[e], _ = shadow.reset()
-            np.testing.assert_array_equal(stacks[e, STEPS], seen[e].reshape(3, 36, 36))
+            np.testing.assert_array_equal(stacks[STEPS, e], seen[e].reshape(3, 36, 36))
 
 
 def network_value(network: ActorCritic, observation: NDArray[np.uint8]) -> float:
