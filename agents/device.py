@@ -24,6 +24,17 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def prepare_torch(device: torch.device, repeatable: bool) -> None:
+    """Set torch up for work on a device; with `repeatable`, for the same bits every time."""
+    if repeatable:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts, which is later
+    torch.use_deterministic_algorithms(repeatable)
+    torch.backends.cudnn.benchmark = not repeatable
+    torch.backends.cudnn.allow_tf32 = False  # what is asked for in float32 is computed in float32
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # events and streams without a name of their own are this one's
+
+
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """The dtype of `--precision` on this device; `auto` is bfloat16 where the hardware multiplies it."""
     if name == "auto":

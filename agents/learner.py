@@ -109,6 +109,7 @@ class Learner:
         dones = fields["dones"].bool()
         keep = (~dones).float()
         previous_actions = torch.where(dones, -1, fields["actions"])
+        entropy_on = batch.fresh if batch.fresh.any() else ~batch.fresh
         return Unrolls(
             inputs=NetworkInput(
                 observations=rebuild_stacks(fields["frames"], dones),
@@ -123,9 +124,9 @@ class Learner:
             discounts=(self._loss.gamma * keep).T,
             behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
             stored_values=fields["values"].T,
-            fresh=torch.from_numpy(batch.fresh).to(self.device),
+            fresh=torch.from_numpy(batch.fresh).to(self.device, non_blocking=True),
             any_replayed=not batch.fresh.all(),
-            entropy_on=torch.from_numpy(batch.fresh if batch.fresh.any() else ~batch.fresh).to(self.device),
+            entropy_on=torch.from_numpy(entropy_on).to(self.device, non_blocking=True),
         )
 
     def _losses(self, unrolls: Unrolls) -> tuple[dict[str, torch.Tensor], torch.Tensor]:

@@ -28,11 +28,11 @@ def make_pool(
     announce: Callable[[str], None],
 ) -> WorkerPool:
     """Start the workers, with an inference server before them where they are not to choose actions themselves."""
-    lockstep, dtype = config.run.reproducible, machine.precision
+    lockstep, dtype = config.run.reproducible, machine.worker_precision
     memory, server = None, None
     if config.workers.inference == "learner":
         memory = InferenceMemory(spec, machine.worker_count, config.workers.envs_per_worker)
-        server = InferenceServer(config.network, dtype, machine.device, memory, weights, times, lockstep)
+        server = InferenceServer(config.network, machine.precision, machine.device, memory, weights, times, lockstep)
 
     def make_worker(index: int, incarnation: int) -> Worker:
         life = (resume.count, incarnation)

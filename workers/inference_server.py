@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
+from agents.device import prepare_torch
 from agents.network import make_network, weight_count
 from agents.system_settings import settle_on_one_core
 from option_flags import NetworkOptions
@@ -98,8 +99,7 @@ class InferenceServer:
 
     def run(self, learner: Connection) -> None:
         settle_on_one_core()
-        torch.backends.cudnn.benchmark = not self.lockstep
-        torch.use_deterministic_algorithms(self.lockstep)
+        prepare_torch(self.device, self.lockstep)
         network = make_network(self.network, self.memory.spec, self.compute_dtype).to(self.device)
         actor = Actor(network)
         newest = NewestWeights(self.weights, actor, weight_count(network), self.device)

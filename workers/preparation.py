@@ -1,6 +1,5 @@
 """What is settled before a run begins: the machine, the shape of an unroll, the folder."""
 
-import os
 import platform
 import secrets
 import shlex
@@ -14,7 +13,7 @@ import gymnasium
 import torch
 
 from agents.checkpoint import FOLDER
-from agents.device import choose_device, choose_precision, learner_threads, usable_cores
+from agents.device import choose_device, choose_precision, learner_threads, prepare_torch, usable_cores
 from agents.run_folder import create_run_folder, write_json
 from agents.system_settings import keep_freed_memory, take_long_turns
 from option_flags import Config, UsageError
@@ -31,7 +30,8 @@ class Machine:
     """What a run uses of the machine it is on."""
 
     device: torch.device
-    precision: torch.dtype
+    precision: torch.dtype  # on that device
+    worker_precision: torch.dtype  # of networks in workers and players, which are on the CPU
     worker_count: int
     learner_threads: int
 
@@ -39,6 +39,7 @@ class Machine:
         return {
             "device": str(self.device),
             "precision": str(self.precision).removeprefix("torch."),
+            "worker_precision": str(self.worker_precision).removeprefix("torch."),
             "worker_count": self.worker_count,
             "learner_threads": self.learner_threads,
             "cores": usable_cores(),
@@ -67,13 +68,11 @@ def prepare_machine(config: Config) -> Machine:
     take_long_turns()
     # The mean squares of dead weights fade into denormal numbers, on which the optimizer's step takes twice the time.
     torch.set_flush_denormal(True)
-    torch.backends.cudnn.benchmark = not config.run.reproducible
-    torch.use_deterministic_algorithms(config.run.reproducible)
-    if config.run.reproducible:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts, which is later
+    prepare_torch(device, config.run.reproducible)
     return Machine(
         device=device,
         precision=choose_precision(config.run.precision, device),
+        worker_precision=choose_precision(config.run.precision, torch.device("cpu")),
         worker_count=config.workers.worker_count or usable_cores(),
         learner_threads=threads,
     )

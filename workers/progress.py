@@ -150,12 +150,12 @@ class Progress:
 
     def updated(self, batch: Batch, learned: Mapping[str, torch.Tensor]) -> None:
         """Count one update, and how old the policies were that its fresh unrolls came from."""
-        versions = self._spec.array(batch.rows.numpy()[batch.fresh], "weight_version")
+        versions = self._spec.array(batch.rows.numpy(), "weight_version")[batch.fresh]
         self._lags.extend((self.updates - versions).tolist())
         self.updates += 1
         self.draw_sums.add(batch)
         figures = torch.stack([figure.float() for figure in learned.values()])
-        self._learned = figures if self._learned is None else self._learned + figures
+        self._learned = figures if self._learned is None else self._learned.to(figures.device) + figures
         self._learned_names = tuple(learned)
         self._updates_learned += 1
 

@@ -53,6 +53,7 @@ def uploader(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor | No
         with torch.cuda.stream(stream):
             uploaded = rows.to(device, non_blocking=True)
         stream.synchronize()
+        uploaded.record_stream(torch.cuda.default_stream(device))  # who learns from it there may be behind with that
         return uploaded
 
     return upload

@@ -110,7 +110,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                     config,
                     make_environment,
                     spec,
-                    machine.precision,
+                    machine.worker_precision,
                     learner,
                     progress,
                     saver,
@@ -163,9 +163,10 @@ def training_loop(
     In lockstep no unroll is taken before it is needed, so that what a batch is mixed from does not depend on time.
     """
     while progress.unrolls_left and not stop.requested:
+        with progress.stage("publish"):
+            outbox.deliver(wait=not mix.ready())
         with progress.stage("wait"):
             source.wait(POLL_SECONDS if not mix.ready() else 0.0)
-            outbox.deliver()
         with progress.stage("drain"):
             room = mix.missing() if lockstep else mix.room()
             for unroll in source.take(min(room, progress.unrolls_left)):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from agents.learner import Learner
-from agents.network import flat_weights, weight_count
+from agents.network import weight_count
 from replay.mix import BatchMix
 from tests.benchmarks.recorded_worker import RecordedWorker
 from tests.benchmarks.recording import record_untrained
@@ -21,6 +21,7 @@ from workers.shared_memory import SharedBlock
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
 from workers.training import POLL_SECONDS
+from workers.weight_outbox import make_outbox
 
 DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"
 START_SECONDS = 120.0  # in which all workers must have delivered
@@ -43,7 +44,9 @@ class LearnerSide:
     def __init__(self, bench: Bench) -> None:
         self._learner: Learner = bench.learner()
         self._bench = bench
-        self._weights = SharedWeights(weight_count(self._learner.network))
+        self._outbox = make_outbox(
+            self._learner.network, SharedWeights(weight_count(self._learner.network)), at_once=False
+        )
         self.mix = self._make_mix()
 
     def _make_mix(self) -> BatchMix:
@@ -72,7 +75,7 @@ class LearnerSide:
 
     def _update(self) -> None:
         self._learner.update(self._batch)
-        self._weights.publish(self._learner.updates, flat_weights(self._learner.network))
+        self._outbox.post(self._learner.updates)
 
 
 @contextmanager
@@ -80,7 +83,7 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
     """Workers that all have delivered once; a real rollout was recorded for them."""
     count, nbytes = bench.config.workers.envs_per_worker, bench.spec.nbytes
     recording = Slots(1, 1, count, nbytes)
-    recording.rows[0, 0] = record_untrained(bench.config, bench.spec, bench.precision, count)
+    recording.rows[0, 0] = record_untrained(bench.config, bench.spec, bench.worker_precision, count)
     slots = Slots(workers, bench.config.workers.slots_per_worker, count, nbytes)
     delivered = SharedBlock(8 * workers)
     pool = WorkerPool(

@@ -70,20 +70,24 @@ def update_parts(bench: Bench, seconds: float) -> tuple[float, float]:
 
 
 def predict(
-    costs: Mapping[str, float], learner_steps_per_second: float, learned: float
-) -> dict[int, tuple[Speed, ...]]:
-    """For each number of cores: with the learner on the CPU and, if its speed is given, on a GPU.
+    costs: Mapping[str, float], learner_steps_per_second: float, learned: float, measured_on_gpu: bool
+) -> dict[int, dict[str, Speed]]:
+    """For each number of cores, and each place of the learner whose speed is known.
 
     `learned` is how many steps are learned from for each one that is played.
     """
+    gpu_seconds = learned / learner_steps_per_second if learner_steps_per_second else 0.0
+    if measured_on_gpu:
+        gpu_seconds = gpu_seconds or costs["update_serial"]
     beside = costs["drain_and_mix"] + costs["publish"]
     on_cpu = StepCost(costs["worker"], beside + costs["update_serial"], costs["update_parallel"])
-    speeds: dict[int, tuple[Speed, ...]] = {}
-    for cores in CORES:
-        speeds[cores] = (fastest(on_cpu, cores, max(1, cores // 2)),)
-        if learner_steps_per_second:
-            on_gpu = StepCost(costs["worker"], beside, device=learned / learner_steps_per_second)
-            speeds[cores] += (fastest(on_gpu, cores, 1),)
+    on_gpu = StepCost(costs["worker"], beside, device=gpu_seconds)
+    speeds: dict[int, dict[str, Speed]] = {cores: {} for cores in CORES}
+    for cores, places in speeds.items():
+        if not measured_on_gpu:
+            places["learner on the CPU"] = fastest(on_cpu, cores, max(1, cores // 2))
+        if gpu_seconds:
+            places["learner on a GPU"] = fastest(on_gpu, cores, 1)
     return speeds
 
 
@@ -98,11 +102,10 @@ def drain_lines(drained: Sequence[Drained], unroll_length: int) -> str:
     return "\n".join(lines)
 
 
-def model_table(speeds: Mapping[int, tuple[Speed, ...]]) -> str:
-    places = ("learner on the CPU", "learner on a GPU")
+def model_table(speeds: Mapping[int, Mapping[str, Speed]]) -> str:
     lines = [f"{'cores':>5}  {'':<20}{'steps/s':>9}  {'limited by':<11}{'busy workers':>12}"]
-    for cores, of_each in speeds.items():
-        for place, one in zip(places, of_each, strict=False):
+    for cores, places in speeds.items():
+        for place, one in places.items():
             lines.append(
                 f"{cores:>5}  {place:<20}{one.steps_per_second:>9,.0f}  {one.limited_by:<11}{one.busy_workers:>12.1f}"
             )
@@ -128,13 +131,15 @@ def measure(options: argparse.Namespace, given: Mapping[str, Any]) -> None:
         print(
             "more threads made no update faster here: with other programs at work, that says nothing of other machines"
         )
-    speeds = predict(costs, options.learner_steps_per_second, learned)
+    speeds = predict(costs, options.learner_steps_per_second, learned, bench.device.type == "cuda")
     print(model_table(speeds))
     if options.json is not None:
         content = {
             "drained": [asdict(one) for one in drained],
             "seconds_per_step": costs,
-            "model": {cores: [one._asdict() for one in of_each] for cores, of_each in speeds.items()},
+            "model": {
+                cores: {place: one._asdict() for place, one in places.items()} for cores, places in speeds.items()
+            },
         }
         options.json.write_text(json.dumps(content, indent=2) + "\n")
 

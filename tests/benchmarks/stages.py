@@ -15,7 +15,7 @@ import torch
 from agents.acting import Actor, ActorState
 from agents.device import choose_device, choose_precision
 from agents.learner import Learner
-from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, flat_weights, make_network, weight_count
+from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network, weight_count
 from option_flags import Config
 from replay.mix import Batch
 from replay.trajectory import Rows, UnrollSpec
@@ -24,6 +24,7 @@ from tests.benchmarks.recording import make_rollout, record_untrained
 from tests.benchmarks.timing import Stage
 from workers.preparation import describe_unrolls
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
+from workers.weight_outbox import make_outbox
 from wrappers.atari import make_atari
 
 BY_HAND, CHAIN, VECTOR = "ALE by hand", "our chain", f"AtariVectorEnv, {WIDTH} games"
@@ -49,13 +50,17 @@ class Bench:
         return choose_precision(self.config.run.precision, self.device)
 
     @cached_property
+    def worker_precision(self) -> torch.dtype:
+        return choose_precision(self.config.run.precision, torch.device("cpu"))
+
+    @cached_property
     def spec(self) -> UnrollSpec:
         return describe_unrolls(self.config, make_atari)
 
     @cached_property
     def rows(self) -> Rows:
         """Unrolls for one batch."""
-        return record_untrained(self.config, self.spec, self.precision, self.config.replay.batch_size)
+        return record_untrained(self.config, self.spec, self.worker_precision, self.config.replay.batch_size)
 
     @cached_property
     def batch(self) -> Batch:
@@ -65,8 +70,13 @@ class Bench:
         return Batch(rows.pin_memory() if self.device.type == "cuda" else rows, fresh)
 
     def network(self) -> ActorCritic:
+        """The learner's."""
         torch.manual_seed(0)
         return make_network(self.config.network, self.spec, self.precision)
+
+    def workers_network(self) -> ActorCritic:
+        torch.manual_seed(0)
+        return make_network(self.config.network, self.spec, self.worker_precision)
 
     def learner(self) -> Learner:
         config = self.config
@@ -96,7 +106,7 @@ def inference_stages(bench: Bench) -> list[Stage]:
     observations = random_observations(bench)
     state = ActorState.at_start(count, bench.spec.lstm_size)
     uniforms = torch.rand(count, dtype=torch.float64)
-    actor = Actor(bench.network())
+    actor = Actor(bench.workers_network())
     return [
         Stage(BARE_INFERENCE, bare_inference(bench, observations), count),
         Stage(ACT, lambda: actor.act(observations, state, uniforms), count),
@@ -112,14 +122,14 @@ def random_observations(bench: Bench) -> torch.Tensor:
 
 def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tuple[torch.Tensor, torch.Tensor]]:
     """Torso and heads in their own dtypes, and nothing else: no autocast, no drawing of actions. Logits and values."""
-    network = bench.network().eval().requires_grad_(False)
-    torso = network.torso.to(bench.precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network = bench.workers_network().eval().requires_grad_(False)
+    torso = network.torso.to(bench.worker_precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     memory = torch.zeros(1, len(observations), bench.spec.lstm_size)
     beside = torch.zeros(len(observations), bench.spec.action_count + 1)  # previous actions and rewards, for an LSTM
 
     @torch.inference_mode()
     def infer() -> tuple[torch.Tensor, torch.Tensor]:
-        pixels = observations.to(bench.precision).mul_(PIXEL_SCALE)
+        pixels = observations.to(bench.worker_precision).mul_(PIXEL_SCALE)
         hidden: torch.Tensor = torso(pixels).float()
         if network.lstm is not None:
             hidden = network.lstm(torch.cat([hidden, beside], -1).unsqueeze(0), (memory, memory))[0][0]
@@ -135,7 +145,7 @@ def worker_stages(bench: Bench) -> list[Stage]:
     two loops on their own are not.
     """
     count, steps = bench.config.workers.envs_per_worker, bench.spec.unroll_length
-    rollout = make_rollout(bench.config, bench.spec, bench.network(), count)
+    rollout = make_rollout(bench.config, bench.spec, bench.workers_network(), count)
     rows = np.zeros((count, bench.spec.nbytes), np.uint8)
     games = [our_chain(bench.config.environment) for _ in range(count)]
     infer = bare_inference(bench, random_observations(bench))
@@ -203,10 +213,12 @@ def bare_learning(bench: Bench) -> Callable[[], object]:
 
 def weight_stages(bench: Bench) -> list[Stage]:
     """What an update pays to hand out its weights, and a worker's unrolls pay to take them."""
-    learner, actor = bench.learner(), Actor(bench.network())
+    learner, actor = bench.learner(), Actor(bench.workers_network())
     weights = SharedWeights(weight_count(learner.network))
+    outbox = make_outbox(learner.network, weights, at_once=False)
+    outbox.post(0)
     flat = torch.zeros(weight_count(learner.network))
-    version = iter(range(10**9))
+    version = iter(range(1, 10**9))
 
     def copy() -> None:
         weights.copy_newer(NOT_PUBLISHED, flat)
@@ -216,7 +228,7 @@ def weight_stages(bench: Bench) -> list[Stage]:
     return [
         Stage(
             PUBLISH,
-            lambda: weights.publish(next(version), flat_weights(learner.network)),
+            lambda: outbox.post(next(version)),
             bench.config.agent_steps_per_update,
             in_learner=True,
         ),

@@ -2,8 +2,11 @@
 
 import time
 
+import numpy as np
 import pytest
+import torch
 
+from replay.mix import Batch
 from replay.trajectory import UnrollSpec
 from workers.progress import Progress
 
@@ -19,3 +22,25 @@ def test_a_speed_is_told_once_there_is_time_behind_it(monkeypatch: pytest.Monkey
         progress.agent_steps = steps
         speeds.append(progress.recent_speed())
     assert speeds == [0.0, 0.0, 0.0, 640.0, 1320.0, 1160.0, 580.0]
+
+
+def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
+    """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
+    batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
+    first = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    first.updated(batch, {"total_loss": torch.tensor(2.0)})
+    going_on = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    going_on.load_state_dict(first.state_dict())
+    going_on.updated(batch, {"total_loss": torch.tensor(4.0)})
+    assert going_on.latest() == {"total_loss": 3.0}
+    going_on.updated(batch, {"total_loss": torch.tensor(0.0, device="meta")})
+    assert going_on.updates == 3
+
+
+def test_lags_are_those_of_fresh_unrolls() -> None:
+    rows = np.zeros((3, SPEC.nbytes), np.uint8)
+    SPEC.array(rows, "weight_version")[:] = [1, 2, 3]
+    progress = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    progress.updates = 5
+    progress.updated(Batch(torch.from_numpy(rows), np.array([True, False, True])), {"total_loss": torch.tensor(0.0)})
+    assert progress.lag() == (3.0, 4)
