@@ -70,10 +70,15 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        """Polynomial decay from `--lr` to `--lr_end_value` over the schedule, constant after it."""
+        """Polynomial decay from `--lr` to `--lr_end_value` over the schedule, constant after it.
+
+        It is approached in a straight line: in a game that rewards from the first step on, the first updates all push
+        the same way, and at full length they take values and policy far past what they aim at.
+        """
         left = max(0.0, 1.0 - self.updates / self._schedule_updates)
         start, end = self._options.lr, self._options.lr_end_value
-        return float(end + (start - end) * left**self._options.lr_power)
+        warm = min(1.0, (self.updates + 1) / max(1, self._options.lr_warmup_updates))
+        return float(warm * (end + (start - end) * left**self._options.lr_power))
 
     def _start_correction(self) -> float:
         """RMSProp's mean square starts at 0, which would make its first steps ten times as long, enough to end most

@@ -91,6 +91,7 @@ OTHER_VALUES: dict[str, Any] = {
     "kl_div_threshold": 0.4,
     "optimizer": "adam",
     "lr": 2e-3,
+    "lr_warmup_updates": 7,
     "rmsprop_alpha": 0.9,
     "rmsprop_eps": 0.01,
     "rmsprop_momentum": 0.5,

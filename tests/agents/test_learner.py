@@ -69,14 +69,14 @@ def make_learner(
     optimizer: OptimizerOptions | None = None,
     spec: UnrollSpec = SPEC,
     schedule_updates: int = 100,
+    warmup: int = 0,
 ) -> Learner:
     torch.manual_seed(0)
     network = make_network(NetworkOptions(network="impala_shallow"), spec, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight, std=0.2)  # a policy that says something
     torch.nn.init.normal_(network.policy_head.bias, std=0.2)
-    return Learner(
-        network, spec, loss or LossOptions(), optimizer or OptimizerOptions(), schedule_updates, torch.device("cpu")
-    )
+    optimizer = dataclasses.replace(optimizer or OptimizerOptions(), lr_warmup_updates=warmup)
+    return Learner(network, spec, loss or LossOptions(), optimizer, schedule_updates, torch.device("cpu"))
 
 
 def reported(learner: Learner, batch: Batch) -> dict[str, float]:
@@ -398,6 +398,15 @@ def test_the_learning_rate_falls_along_a_polynomial_and_then_stays(power: float,
         assert learner.learning_rate == pytest.approx(rate)
         assert reported(learner, make_batch([True]))["learning_rate"] == pytest.approx(rate)
         assert learner.updates == updates + 1
+
+
+def test_the_learning_rate_rises_to_its_schedule_first() -> None:
+    learner = make_learner(optimizer=OptimizerOptions(lr=1.0), schedule_updates=10, warmup=4)
+    rates = []
+    for _ in range(6):
+        rates.append(learner.learning_rate)
+        learner.update(make_batch([True]))
+    assert rates == pytest.approx([0.25, 0.45, 0.6, 0.7, 0.6, 0.5])
 
 
 def test_a_rate_of_zero_moves_nothing() -> None:
