@@ -1,6 +1,6 @@
 """The networks: a torso from pixels to features, an optional LSTM, and the heads for policy and value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -228,12 +228,24 @@ def flat_weights(network: nn.Module) -> torch.Tensor:
 
 
 @torch.no_grad()
+def write_flat_weights(network: nn.Module, flat: torch.Tensor) -> None:
+    """The same to memory that is there already, on any device."""
+    for weight, part in _beside(network, flat):
+        part.copy_(weight)
+
+
+@torch.no_grad()
 def load_flat_weights(network: nn.Module, flat: torch.Tensor) -> None:
-    """The inverse of `flat_weights`, into whatever dtype and layout the network has."""
+    """The inverse of both, into whatever dtype and layout the network has."""
+    for weight, part in _beside(network, flat):
+        weight.copy_(part)
+
+
+def _beside(network: nn.Module, flat: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each weight, and its place in `flat` as a view of the same shape."""
     weights = _weights(network)
-    parts = torch.split(flat, [weight.numel() for weight in weights])
-    for weight, part in zip(weights, parts, strict=True):
-        weight.copy_(part.view(weight.shape))
+    for weight, part in zip(weights, torch.split(flat, [weight.numel() for weight in weights]), strict=True):
+        yield weight, part.view(weight.shape)
 
 
 def make_network(options: NetworkOptions, spec: UnrollSpec, compute_dtype: torch.dtype) -> ActorCritic:

@@ -1,6 +1,8 @@
 """The policy's weights on their way from the learner to the workers."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -33,10 +35,16 @@ class SharedWeights:
 
     def publish(self, version: int, flat: torch.Tensor) -> None:
         """Make `flat [weight_count]` the newest weights; each version is one above the last."""
+        with self.publishing(version) as place:
+            place.copy_(flat)
+
+    @contextmanager
+    def publishing(self, version: int) -> Iterator[torch.Tensor]:
+        """The newest weights are what the block writes to the tensor `[weight_count]` that it is given."""
         buffer = version % 2
         self._versions[buffer] = -1
         self._order_memory()
-        self._buffers[buffer] = flat.cpu().numpy()
+        yield torch.from_numpy(self._buffers[buffer])
         self._order_memory()
         self._versions[buffer] = version
         self._latest[0] = version

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import torch
 
-from agents.network import ActorCritic, flat_weights, weight_count
+from agents.network import ActorCritic, flat_weights, weight_count, write_flat_weights
 from workers.shared_weights import SharedWeights
 
 
@@ -29,17 +29,18 @@ class WeightOutbox:
         self._network = network
         self._weights = weights
         self._arrival = arrival
-        self._landing = torch.empty(weight_count(network), pin_memory=arrival is not None and torch.cuda.is_available())
+        landing_size = 0 if arrival is None else weight_count(network)
+        self._landing = torch.empty(landing_size, pin_memory=landing_size > 0 and torch.cuda.is_available())
         self._under_way: int | None = None  # the version that is being copied
 
     def post(self, version: int) -> None:
         """Take the weights as they are after `version` updates."""
-        flat = flat_weights(self._network)
         if self._arrival is None:
-            self._weights.publish(version, flat)
+            with self._weights.publishing(version) as place:
+                write_flat_weights(self._network, place)
             return
         self.deliver(wait=True)
-        self._landing.copy_(flat, non_blocking=True)
+        self._landing.copy_(flat_weights(self._network), non_blocking=True)
         self._arrival.record()
         self._under_way = version
 

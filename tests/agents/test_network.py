@@ -14,6 +14,7 @@ from agents.network import (
     make_network,
     make_torso,
     weight_count,
+    write_flat_weights,
 )
 from option_flags import NetworkOptions, UsageError
 from replay.trajectory import UnrollSpec
@@ -311,6 +312,10 @@ def test_flat_weights_come_back_into_another_network(channels_last: bool) -> Non
     assert torch.equal(flat_weights(other), flat)
     for mine, others in zip(network.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, others)
+    for each in (network, other):
+        written = torch.zeros_like(flat)
+        write_flat_weights(each, written)
+        assert torch.equal(written, flat)
     assert network.projection.shape == (256, 3)
     assert torch.equal(network.projection, other.projection)
     inputs = random_input(1, 3, (2, 20, 20), 4)
