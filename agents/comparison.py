@@ -18,6 +18,11 @@ NO_MATTER = {
 }
 # The schedule's length follows from these, unless somebody sets it.
 BEHIND_THE_SCHEDULE = {"environment_max_steps", "batch_size", "r_f_steps", "replay_parameters"}
+# Without a replay nothing is replayed, and these say nothing.
+FOR_REPLAYED = {
+    *("use_policy_cloning_loss", "policy_cloning_loss_weight"),
+    *("use_value_cloning_loss", "value_cloning_loss_weight"),
+}
 GRID_POINTS = 400
 
 
@@ -67,6 +72,8 @@ def together(curves: Sequence[Curve]) -> Together:
 def _what_matters(history: History) -> dict[str, Any]:
     """Older runs know fewer options than there are now: what they lack was at its default."""
     values = {name: history.options.get(name, item.default) for name, item in OPTIONS.items()}
+    if replays_in_words(values["replay_parameters"]) == "queue":
+        values |= {name: OPTIONS[name].default for name in FOR_REPLAYED}
     return {name: value for name, value in values.items() if name not in NO_MATTER}
 
 

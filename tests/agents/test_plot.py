@@ -58,6 +58,17 @@ def test_replays_and_what_follows_from_them_read_well(tmp_path: Path) -> None:
     assert replays_in_words("{") == "{"
 
 
+def test_cloning_tells_runs_apart_where_something_is_replayed(tmp_path: Path) -> None:
+    labels = []
+    for replays in ({}, {"replay_parameters": MIXED}):
+        runs = [
+            write_run(tmp_path / f"{cloning}{len(replays)}", use_policy_cloning_loss=cloning, **replays)
+            for cloning in (True, False)
+        ]
+        labels.append([group.label for group in grouped([read_history(run) for run in runs])])
+    assert labels == [["2 seeds"], ["use_policy_cloning_loss", "no use_policy_cloning_loss"]]
+
+
 def test_options_that_an_older_run_did_not_know_are_at_their_defaults(tmp_path: Path) -> None:
     old, new = write_run(tmp_path / "old"), write_run(tmp_path / "new")
     config = json.loads((old / "config.json").read_text())
