@@ -386,7 +386,11 @@ class OptimizerOptions(Options):
 
     optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "How gradients become steps.")
     lr: float = option(1e-3, above(0), "Learning rate at the start of the schedule.")
-    lr_warmup_updates: int = option(300, whole(0), "First updates, over which the learning rate rises to its schedule.")
+    lr_warmup_updates: int = option(
+        300,
+        whole(0),
+        "First updates, at most a tenth of all, over which the learning rate rises to its schedule.",
+    )
     rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.")
     rmsprop_eps: float = option(1e-5, above(0), "RMSProp: added to the divisor.")
     rmsprop_momentum: float = option(0.0, FRACTION_BELOW_ONE, "RMSProp: momentum.")

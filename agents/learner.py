@@ -77,7 +77,8 @@ class Learner:
         """
         left = max(0.0, 1.0 - self.updates / self._schedule_updates)
         start, end = self._options.lr, self._options.lr_end_value
-        warm = min(1.0, (self.updates + 1) / max(1, self._options.lr_warmup_updates))
+        warmup = min(self._options.lr_warmup_updates, self._schedule_updates // 10)
+        warm = min(1.0, (self.updates + 1) / max(1, warmup))
         return float(warm * (end + (start - end) * left**self._options.lr_power))
 
     def _start_correction(self) -> float:

@@ -400,13 +400,21 @@ def test_the_learning_rate_falls_along_a_polynomial_and_then_stays(power: float,
         assert learner.updates == updates + 1
 
 
-def test_the_learning_rate_rises_to_its_schedule_first() -> None:
-    learner = make_learner(optimizer=OptimizerOptions(lr=1.0), schedule_updates=10, warmup=4)
+@pytest.mark.parametrize(
+    ("warmup", "schedule", "expected"),
+    [
+        (4, 40, [1 / 4, 39 / 80, 57 / 80, 37 / 40, 36 / 40, 35 / 40]),
+        (300, 20, [1 / 2, 19 / 20, 18 / 20, 17 / 20, 16 / 20, 15 / 20]),  # never more than a tenth of the schedule
+        (300, 9, [9 / 9, 8 / 9, 7 / 9, 6 / 9, 5 / 9, 4 / 9]),
+    ],
+)
+def test_the_learning_rate_rises_to_its_schedule_first(warmup: int, schedule: int, expected: list[float]) -> None:
+    learner = make_learner(optimizer=OptimizerOptions(lr=1.0), schedule_updates=schedule, warmup=warmup)
     rates = []
     for _ in range(6):
         rates.append(learner.learning_rate)
         learner.update(make_batch([True]))
-    assert rates == pytest.approx([0.25, 0.45, 0.6, 0.7, 0.6, 0.5])
+    assert rates == pytest.approx(expected)
 
 
 def test_a_rate_of_zero_moves_nothing() -> None:
