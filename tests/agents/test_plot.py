@@ -11,7 +11,7 @@ from agents.comparison import grouped, replays_in_words, together
 from agents.figure import short_count, smoothed
 from agents.history import Curve, read_history
 from agents.run_picture import draw_run
-from option_flags import UsageError
+from option_flags import Config, UsageError
 from tests.agents.some_run import write_run
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -59,10 +59,10 @@ def test_replays_and_what_follows_from_them_read_well(tmp_path: Path) -> None:
 
 
 def test_cloning_tells_runs_apart_where_something_is_replayed(tmp_path: Path) -> None:
-    labels = []
-    for replays in ({}, {"replay_parameters": MIXED}):
+    labels: list[list[str]] = []
+    for replays in (Config().replay.replay_parameters, MIXED):
         runs = [
-            write_run(tmp_path / f"{cloning}{len(replays)}", use_policy_cloning_loss=cloning, **replays)
+            write_run(tmp_path / f"{len(labels)}{cloning}", use_policy_cloning_loss=cloning, replay_parameters=replays)
             for cloning in (True, False)
         ]
         labels.append([group.label for group in grouped([read_history(run) for run in runs])])
