@@ -163,10 +163,12 @@ def training_loop(
     In lockstep no unroll is taken before it is needed, so that what a batch is mixed from does not depend on time.
     """
     while progress.unrolls_left and not stop.requested:
-        with progress.stage("publish"):
-            outbox.deliver(wait=not mix.ready())
         with progress.stage("wait"):
-            source.wait(POLL_SECONDS if not mix.ready() else 0.0)
+            ready = mix.ready()
+        with progress.stage("publish"):
+            outbox.deliver(wait=not ready)
+        with progress.stage("wait"):
+            source.wait(0.0 if ready else POLL_SECONDS)
         with progress.stage("drain"):
             room = mix.missing() if lockstep else mix.room()
             for unroll in source.take(min(room, progress.unrolls_left)):
