@@ -366,7 +366,10 @@ class LossOptions(Options):
     trace_lambda: float = option(0.95, between(0, 1), "V-trace: factor on every step of the trace.")
     policy_gradient_loss_weight: float = option(1.0, at_least(0), "Weight of the policy gradient loss.")
     value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
-    entropy_loss_weight: float = option(0.005, at_least(0), "Weight of the reward for entropy.")
+    entropy_loss_weight: float = option(0.003, at_least(0), "Weight of the reward for entropy.")
+    proximal_loss_weight: float = option(
+        0.05, at_least(0), "Weight of what holds the policy near the one that just played."
+    )
     loss_reduction: str = option("mean", one_of("mean", "sum"), "Whether losses are averaged or summed over a batch.")
     use_policy_cloning_loss: bool = option(True, ON_OFF, "CLEAR: hold the policy near the one replayed.")
     policy_cloning_loss_weight: float = option(0.01, at_least(0), "Weight of the policy cloning loss.")

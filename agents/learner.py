@@ -26,6 +26,7 @@ class Unrolls(NamedTuple):
     behaviour_logits: torch.Tensor
     stored_values: torch.Tensor
     fresh: torch.Tensor  # [B] bool
+    any_fresh: bool
     any_replayed: bool
     entropy_on: torch.Tensor  # [B] bool: the fresh ones, where there are any
 
@@ -115,7 +116,8 @@ class Learner:
         dones = fields["dones"].bool()
         keep = (~dones).float()
         previous_actions = torch.where(dones, -1, fields["actions"])
-        entropy_on = batch.fresh if batch.fresh.any() else ~batch.fresh
+        any_fresh = bool(batch.fresh.any())
+        entropy_on = batch.fresh if any_fresh else ~batch.fresh
         return Unrolls(
             inputs=NetworkInput(
                 observations=rebuild_stacks(fields["frames"], dones),
@@ -131,6 +133,7 @@ class Learner:
             behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
             stored_values=fields["values"].T,
             fresh=torch.from_numpy(batch.fresh).to(self.device, non_blocking=True),
+            any_fresh=any_fresh,
             any_replayed=not batch.fresh.all(),
             entropy_on=torch.from_numpy(entropy_on).to(self.device, non_blocking=True),
         )
@@ -170,7 +173,6 @@ class Learner:
         options = self._loss
         logits, values = output.logits[:-1], output.values[:-1]
         fresh = unrolls.fresh.expand_as(values)
-        replayed = ~fresh
         entropy_on = unrolls.entropy_on.expand_as(values)
         zero = values.new_zeros(())
         policy = losses.policy_gradient_loss(logits, unrolls.actions, trace.advantages, trusted)
@@ -178,14 +180,18 @@ class Learner:
             "policy_loss": options.policy_gradient_loss_weight * policy,
             "value_loss": options.value_loss_weight * losses.value_loss(values, trace.targets, trusted),
             "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(logits, entropy_on),
+            "proximal_loss": zero,
             "policy_cloning_loss": zero,
             "value_cloning_loss": zero,
         }
+        if options.proximal_loss_weight and unrolls.any_fresh:
+            proximal = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, fresh)
+            terms["proximal_loss"] = options.proximal_loss_weight * proximal
         if options.use_policy_cloning_loss and unrolls.any_replayed:
-            cloning = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, replayed)
+            cloning = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, ~fresh)
             terms["policy_cloning_loss"] = options.policy_cloning_loss_weight * cloning
         if options.use_value_cloning_loss and unrolls.any_replayed:
-            cloning = losses.value_cloning_loss(values, unrolls.stored_values, replayed)
+            cloning = losses.value_cloning_loss(values, unrolls.stored_values, ~fresh)
             terms["value_cloning_loss"] = options.value_cloning_loss_weight * cloning
         scale = 1 / values.numel() if options.loss_reduction == "mean" else 1.0
         return {name: scale * term for name, term in terms.items()}

@@ -23,7 +23,11 @@ def entropy_loss(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def policy_cloning_loss(logits: torch.Tensor, behaviour_logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Σ KL(μ ‖ π) (CLEAR, Rolnick et al. 2018, arXiv 1811.11682): `[T, B, A]`, `[T, B, A]` → scalar."""
+    """Σ KL(μ ‖ π): `[T, B, A]`, `[T, B, A]` → scalar.
+
+    On replayed states it is CLEAR's (Rolnick et al. 2018, arXiv 1811.11682), on fresh ones the penalty of PPO
+    (Schulman et al. 2017, arXiv 1707.06347, section 4).
+    """
     return (kl_divergence(behaviour_logits.detach(), logits) * mask).sum()
 
 

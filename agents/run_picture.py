@@ -49,6 +49,7 @@ PANELS = (
             ("policy_loss", "policy"),
             ("value_loss", "value"),
             ("entropy_loss", "entropy"),
+            ("proximal_loss", "proximal"),
             ("policy_cloning_loss", "policy cloning"),
             ("value_cloning_loss", "value cloning"),
         ),

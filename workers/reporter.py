@@ -18,6 +18,7 @@ LEARNER_FIGURES = (
     "policy_loss",
     "value_loss",
     "entropy_loss",
+    "proximal_loss",
     "policy_cloning_loss",
     "value_cloning_loss",
     "total_loss",

@@ -36,6 +36,7 @@ def report(at: int, mean: float) -> dict[str, Any]:
         "return_mean_100": mean if at > 1000 else None,
         "policy_loss": 0.01,
         "value_loss": 0.5,
+        "proximal_loss": 0.0,
         "policy_cloning_loss": 0.0,
         "entropy": 1.5,
         "gradient_norm": 0.3,

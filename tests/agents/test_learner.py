@@ -27,7 +27,14 @@ from tests.agents.slow_versions import (
 
 SPEC = UnrollSpec(unroll_length=5, frame_stack=2, frame_shape=(1, 20, 20), action_count=4)
 LSTM_SPEC = dataclasses.replace(SPEC, lstm_size=6)
-TERMS = ("policy_loss", "value_loss", "entropy_loss", "policy_cloning_loss", "value_cloning_loss")
+TERMS = (
+    "policy_loss",
+    "value_loss",
+    "entropy_loss",
+    "proximal_loss",
+    "policy_cloning_loss",
+    "value_cloning_loss",
+)
 ALL_TERMS = LossOptions(
     gamma=0.9,
     rho_const=1.5,
@@ -36,6 +43,7 @@ ALL_TERMS = LossOptions(
     policy_gradient_loss_weight=0.7,
     value_loss_weight=0.3,
     entropy_loss_weight=0.2,
+    proximal_loss_weight=0.5,
     use_policy_cloning_loss=True,
     policy_cloning_loss_weight=0.4,
     use_value_cloning_loss=True,
@@ -123,7 +131,7 @@ def slow_input(spec: UnrollSpec, batch: Batch) -> NetworkInput:
 
 
 def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, values: Array, fresh: Any) -> Array:
-    """The five terms of the loss in the order of TERMS, from `logits [T, B, A]` and `values [T+1, B]`."""
+    """The terms of the loss in the order of TERMS, from `logits [T, B, A]` and `values [T+1, B]`."""
     steps, size = logits.shape[:2]
     chosen = trusted_by_definition(options, fields, logits)
     log_ratios, policies = np.zeros((steps, size)), {}
@@ -141,7 +149,7 @@ def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, va
     )
     targets = vtrace_targets(data, options.rho_const, options.c_const, options.trace_lambda, chosen)
     advantages = vtrace_advantages(data, targets, options.rho_const)
-    sums = np.zeros(5)
+    sums = np.zeros(len(TERMS))
     for t, b in np.ndindex(steps, size):
         pi, mu, log_probability = policies[t, b]
         if chosen[t, b]:
@@ -149,10 +157,12 @@ def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, va
             sums[1] += options.value_loss_weight * 0.5 * (targets[t, b] - values[t, b]) ** 2
         if fresh[b] or not any(fresh):
             sums[2] -= options.entropy_loss_weight * entropy(pi)
+        if fresh[b]:
+            sums[3] += options.proximal_loss_weight * kl(mu, pi)
         if not fresh[b] and options.use_policy_cloning_loss:
-            sums[3] += options.policy_cloning_loss_weight * kl(mu, pi)
+            sums[4] += options.policy_cloning_loss_weight * kl(mu, pi)
         if not fresh[b] and options.use_value_cloning_loss:
-            sums[4] += options.value_cloning_loss_weight * (values[t, b] - fields["values"][b, t]) ** 2
+            sums[5] += options.value_cloning_loss_weight * (values[t, b] - fields["values"][b, t]) ** 2
     return sums / (steps * size) if options.loss_reduction == "mean" else sums
 
 
@@ -249,17 +259,24 @@ def test_a_sum_is_a_mean_times_the_number_of_states() -> None:
         assert mean[name] != 0
 
 
-def test_entropy_and_cloning_push_only_where_they_belong() -> None:
+def test_entropy_and_holding_push_only_where_they_belong() -> None:
     """Without the other terms, a batch of both kinds has the gradient of its one kind, in twice as many states."""
-    cloning_only = LossOptions(
-        policy_gradient_loss_weight=0, value_loss_weight=0, entropy_loss_weight=0, policy_cloning_loss_weight=1.0
+    nothing = LossOptions(
+        policy_gradient_loss_weight=0,
+        value_loss_weight=0,
+        entropy_loss_weight=0,
+        proximal_loss_weight=0,
+        use_policy_cloning_loss=False,
+        use_value_cloning_loss=False,
     )
-    entropy_only = dataclasses.replace(
-        cloning_only, entropy_loss_weight=1.0, use_policy_cloning_loss=False, use_value_cloning_loss=False
-    )
+    entropy_only = dataclasses.replace(nothing, entropy_loss_weight=1.0)
+    proximal_only = dataclasses.replace(nothing, proximal_loss_weight=1.0)
+    cloning_only = dataclasses.replace(nothing, use_policy_cloning_loss=True, policy_cloning_loss_weight=1.0)
+    value_cloning_only = dataclasses.replace(nothing, use_value_cloning_loss=True, value_cloning_loss_weight=1.0)
     both = make_batch([True, True, False, False])
     first, second = Batch(both.rows[:2], both.fresh[:2]), Batch(both.rows[2:], both.fresh[2:])
-    for options, part in ((entropy_only, first), (cloning_only, second)):
+    belongs = ((entropy_only, first), (proximal_only, first), (cloning_only, second), (value_cloning_only, second))
+    for options, part in belongs:
         mixed, alone = (make_learner(options, OptimizerOptions(gradient_clip_by_norm_threshold=0)) for _ in range(2))
         mixed.update(both)
         alone.update(part)
@@ -270,7 +287,7 @@ def test_entropy_and_cloning_push_only_where_they_belong() -> None:
 
 
 def test_an_untrusted_state_gives_no_policy_and_no_value_loss() -> None:
-    options = LossOptions(use_kl_mask=True, kl_div_threshold=1e-9, entropy_loss_weight=0)
+    options = LossOptions(use_kl_mask=True, kl_div_threshold=1e-9, entropy_loss_weight=0, proximal_loss_weight=0)
     learner = make_learner(options)
     before = weights_of(learner)
     report = reported(learner, make_batch([True] * 4))
