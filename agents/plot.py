@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ X_AXES = {  # field of a report, what a unit of the axis is, in those of the fie
 FORMATS = ("png", "svg", "pdf")
 METRIC = "return_mean_100"
 METRIC_NAMES = {METRIC: "mean return of the last 100 games"}
+LETTER = 0.071  # inches that one of a label takes
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -62,8 +64,7 @@ def compare(
     groups = grouped(histories)
     colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(dict.fromkeys(g.label for g in groups))}
     games = list(dict.fromkeys(group.env for group in groups))
-    named = any(colours)
-    figure, panels = _page(len(games), len(colours) if named else 0)
+    figure, panels = _page(len(games), list(colours) if any(colours) else [])
     for axes, game in zip(panels, games, strict=True):
         dress(axes, game_name(game))
         for group in groups:
@@ -75,22 +76,28 @@ def compare(
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
         axes.set_xlabel(X_AXES[x][2], fontsize=9, color=FAINT_INK)
     panels[0].set_ylabel(METRIC_NAMES.get(metric, metric), fontsize=9, color=FAINT_INK)
-    if named:
+    if any(colours):
         lines = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+        labels = [_wrapped(label, figure.get_figwidth()) for label in lines]
         figure.legend(
-            list(lines.values()), list(lines), loc="lower left", bbox_to_anchor=(0.06, 0.005), fontsize=9,
+            list(lines.values()), labels, loc="lower left", bbox_to_anchor=(0.06, 0.005), fontsize=9,
             frameon=False, labelcolor=INK,
         )  # fmt: skip
     _write(output, as_bytes(figure, output.suffix.removeprefix(".")))
     return groups
 
 
-def _page(games: int, labels: int) -> tuple[Figure, list[Axes]]:
-    """A panel for each game, and room for so many labels below them."""
+def _wrapped(label: str, width: float) -> str:
+    """In as many lines as it needs on a page of so many inches."""
+    return textwrap.fill(label, int((width - 1.2) / LETTER))
+
+
+def _page(games: int, labels: Sequence[str]) -> tuple[Figure, list[Axes]]:
+    """A panel for each game, and room for these labels below them."""
     columns = min(3, games)
     rows = -(-games // columns)
     width, panels_height = (9.5, 5.4) if games == 1 else (4.8 * columns, 3.4 * rows)
-    below = 0.6 + 0.21 * labels
+    below = 0.6 + 0.21 * sum(_wrapped(label, width).count("\n") + 1 for label in labels)
     height = panels_height + below
     figure = new_figure(width, height)
     grid = figure.add_gridspec(

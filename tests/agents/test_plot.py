@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from agents import plot
 from agents.comparison import grouped, replays_in_words, together
-from agents.figure import short_count, smoothed
+from agents.figure import as_bytes, short_count, smoothed
 from agents.history import Curve, read_history
 from agents.run_picture import draw_run
 from option_flags import Config, UsageError
@@ -144,3 +145,30 @@ def test_a_mistake_is_one_sentence(
         plot.main(words)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
     assert not list(tmp_path.glob("*.png"))
+
+
+def test_long_names_of_configurations_stay_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[Figure] = []
+
+    def seen(figure: Figure, form: str) -> bytes:
+        pages.append(figure)
+        return as_bytes(figure, form)
+
+    monkeypatch.setattr(plot, "as_bytes", seen)
+    plain = write_run(tmp_path / "plain")
+    other = write_run(
+        tmp_path / "other",
+        proximal_loss_weight=0.25,
+        policy_gradient_loss_weight=0.875,
+        gradient_clip_by_norm_threshold=1234.5,
+        policy_cloning_loss_weight=0.125,
+        lr_warmup_updates=123_456,
+        replay_parameters=MIXED,
+    )
+    plot.compare([read_history(plain), read_history(other)], tmp_path / "both.png")
+    (page,) = pages
+    names = page.legends[0].get_window_extent()
+    panel = page.axes[0].get_tightbbox()
+    assert panel is not None
+    assert names.x0 > 0 and names.x1 < page.bbox.x1
+    assert names.y0 >= 0 and names.y1 < panel.y0
