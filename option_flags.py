@@ -368,7 +368,7 @@ class LossOptions(Options):
     value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
     entropy_loss_weight: float = option(0.003, at_least(0), "Weight of the reward for entropy.")
     proximal_loss_weight: float = option(
-        0.05, at_least(0), "Weight of what holds the policy near the one that just played."
+        0.05, at_least(0), "Weight of the KL divergence from the policy that played to today's, on fresh data."
     )
     loss_reduction: str = option("mean", one_of("mean", "sum"), "Whether losses are averaged or summed over a batch.")
     use_policy_cloning_loss: bool = option(True, ON_OFF, "CLEAR: hold the policy near the one replayed.")

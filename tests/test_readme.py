@@ -13,7 +13,7 @@ from multi_train import OWN_FLAGS as SWEEP_FLAGS
 from multi_train import SWEEP
 from option_flags import OPTIONS, Config, UsageError, given_flags, parse
 from tests.catch import make_catch
-from workers.sweep import KEYS, plan_sweep
+from workers.sweep import KEYS, plan_sweep, read_sweep
 from workers.training import train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,6 +49,13 @@ def test_the_presets_are_understood() -> None:
     assert presets
     for preset in presets:
         assert parse([f"--flagfile={preset}"]) != Config()
+
+
+def test_the_sweeps_are_understood() -> None:
+    sweeps = sorted((ROOT / "docs" / "sweeps").glob("*.json"))
+    assert sweeps
+    for sweep in sweeps:
+        assert plan_sweep(read_sweep(str(sweep)), {}).name == sweep.stem
 
 
 def test_the_first_command_is_the_defaults() -> None:
