@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -10,7 +11,7 @@ from agents.sinks import JsonValue, Sink
 from agents.status import ReplayFill, Status
 from replay.mix import Batch, Mix
 from replay.trajectory import Rows
-from workers.hardware import Hardware
+from workers.hardware import Hardware, Load
 from workers.pool import WorkerPool
 from workers.progress import Progress
 
@@ -26,6 +27,16 @@ LEARNER_FIGURES = (
     "gradient_norm",
     "learning_rate",
 )
+SHORTEST_STRETCH = 2.0  # seconds since a report until the display trusts what happened since then
+
+
+class _Stretch(NamedTuple):
+    """What the display tells of the time since a report."""
+
+    learned: Mapping[str, float | None]  # of the latest stretch that had an update
+    lag: float | None
+    wait_fraction: float
+    load: Load
 
 
 class Reporter:
@@ -53,7 +64,7 @@ class Reporter:
         self._period = period
         self._planned_updates = planned_updates
         self._fills = fills
-        self._figures: dict[str, float | None] = {}  # of the last stretch that had an update
+        self._before: _Stretch | None = None  # what was true at the latest report
 
     def received(self, row: Rows) -> None:
         """Count an unroll."""
@@ -82,7 +93,7 @@ class Reporter:
         """Write one report of what happened since the last one, if anything did."""
         if not self._progress.anything_new:
             return
-        self._figures = self._progress.latest() or self._figures
+        self._before = self._stretch()
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
         report |= self._of_replays()
         report |= self._progress.close_stretch()
@@ -102,10 +113,16 @@ class Reporter:
             "replay_time_shares": dict(zip(names, shares, strict=False)),
         }
 
+    def _stretch(self) -> _Stretch:
+        """Of the time since the latest report."""
+        progress, before = self._progress, self._before
+        learned = progress.latest() or (before.learned if before else {})
+        return _Stretch(learned, progress.lag()[0], progress.wait_fraction(), self._hardware.load())
+
     def _status(self) -> Status:
-        progress = self._progress
-        figures = progress.latest() or self._figures
-        load = self._hardware.load()
+        progress, before = self._progress, self._before
+        too_short = progress.stretch_seconds < SHORTEST_STRETCH
+        learned, lag, wait_fraction, load = before if before and too_short else self._stretch()
         return Status(
             agent_steps=progress.agent_steps,
             max_steps=progress.max_steps,
@@ -118,18 +135,18 @@ class Reporter:
             return_mean_100=progress.return_mean,
             return_last=progress.recent_returns[-1] if progress.recent_returns else None,
             return_max=progress.return_max,
-            policy_loss=figures.get("policy_loss"),
-            value_loss=figures.get("value_loss"),
-            entropy=figures.get("entropy"),
-            gradient_norm=figures.get("gradient_norm"),
-            learning_rate=figures.get("learning_rate"),
-            policy_lag_mean=progress.lag()[0],
+            policy_loss=learned.get("policy_loss"),
+            value_loss=learned.get("value_loss"),
+            entropy=learned.get("entropy"),
+            gradient_norm=learned.get("gradient_norm"),
+            learning_rate=learned.get("learning_rate"),
+            policy_lag_mean=lag,
             replays=[
                 ReplayFill(replay.name, len(replay), replay.capacity, replay.share, fill)
                 for replay, fill in zip(self._mix.replays, self._fills, strict=True)
             ],
             filling=self._mix.filling,
-            learner_wait_fraction=progress.wait_fraction(),
+            learner_wait_fraction=wait_fraction,
             workers_alive=self._pool.alive,
             worker_count=self._pool.size,
             worker_restarts=self._pool.restarts,

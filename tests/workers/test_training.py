@@ -16,11 +16,14 @@ import pytest
 import torch
 
 from agents.checkpoint import find_checkpoint
+from agents.console import Console, Display
 from agents.sinks import read_metrics
+from agents.status import Status
 from main import main
 from option_flags import Config
 from tests.catch import make_catch
 from tests.processes import spawned
+from workers import training
 from workers.training import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +59,28 @@ REPLAYS = {
     "mixed": '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
     ' {"type": "standard", "capacity": 100, "sample_ratio": 0.5}]',
 }
+
+
+class EveryStatus(Console):
+    """Keeps whatever it could have shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Display] = []
+
+    def due(self, now: float) -> bool:
+        return True
+
+    def show(self, status: Display, now: float) -> None:
+        self.shown.append(status)
+
+
+def test_the_display_goes_blank_after_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = EveryStatus()
+    monkeypatch.setattr(training, "make_console", lambda *_: console)
+    folder = train(catch_config(tmp_path, environment_max_steps=3200, report_period=1), make_catch)
+    seen = [status for status in console.shown if isinstance(status, Status) and status.updates]
+    assert len(seen) >= 2 and len(reports(folder)) == 20
+    assert all(status.policy_lag_mean is not None and status.policy_loss is not None for status in seen)
 
 
 @pytest.mark.parametrize(("replays", "lstm"), [("queue", False), ("mixed", True)])
