@@ -155,8 +155,10 @@ class Progress:
         self.updates += 1
         self.draw_sums.add(batch)
         figures = torch.stack([figure.float() for figure in learned.values()])
-        self._learned = figures if self._learned is None else self._learned.to(figures.device) + figures
-        self._learned_names = tuple(learned)
+        names = tuple(learned)
+        if self._learned is None or names != self._learned_names:  # another version's checkpoint may have others
+            self._learned, self._learned_names, self._updates_learned = torch.zeros_like(figures), names, 0
+        self._learned = self._learned.to(figures.device) + figures
         self._updates_learned += 1
 
     def latest(self) -> dict[str, float | None]:

@@ -37,6 +37,17 @@ def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
     assert going_on.updates == 3
 
 
+def test_a_run_of_a_version_with_other_figures_goes_on() -> None:
+    batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
+    first = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    first.updated(batch, {"total_loss": torch.tensor(2.0)})
+    going_on = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    going_on.load_state_dict(first.state_dict())
+    going_on.updated(batch, {"total_loss": torch.tensor(4.0), "new_loss": torch.tensor(1.0)})
+    assert going_on.latest() == {"total_loss": 4.0, "new_loss": 1.0}
+    assert going_on.updates == 2
+
+
 def test_lags_are_those_of_fresh_unrolls() -> None:
     rows = np.zeros((3, SPEC.nbytes), np.uint8)
     SPEC.array(rows, "weight_version")[:] = [1, 2, 3]
