@@ -44,16 +44,12 @@ class Rule:
     wanted: str
     accepts: Callable[[Any], bool] = lambda value: True
     choices: tuple[str, ...] = ()
-    not_yet: tuple[str, ...] = ()
     optional: bool = False
 
     def checked(self, subject: str, value: object) -> Any:
         """Returns the value in its declared type, or raises a UsageError about `subject`."""
         if value is None and self.optional:
             return None
-        if isinstance(value, str) and value in self.not_yet:
-            available = f"available {'is' if len(self.choices) == 1 else 'are'} {', '.join(self.choices)}"
-            raise UsageError(f"{subject}: {value} is not available yet in this version; {available}.")
         exact = self._in_kind(value)
         if exact is None or not self.accepts(exact):
             raise UsageError(f"{subject} must {self.wanted}, not {_shown(value)}.")
@@ -94,9 +90,8 @@ def above(low: float) -> Rule:
     return Rule(float, f"be a number above {low:g}", lambda v: low < v < math.inf)
 
 
-def one_of(*names: str, not_yet: tuple[str, ...] = ()) -> Rule:
-    wanted = f"be one of {', '.join(names)}" if len(names) > 1 else f"be {names[0]}"
-    return Rule(str, wanted, lambda v: v in names, choices=names, not_yet=not_yet)
+def one_of(*names: str) -> Rule:
+    return Rule(str, f"be one of {', '.join(names)}", lambda v: v in names, choices=names)
 
 
 def matching(pattern: str, wanted: str) -> Rule:
@@ -426,6 +421,7 @@ class ReportOptions(Options):
     topic = "Reports"
 
     report_period: int = option(10_000, whole(1), "Agent steps between two lines of metrics.jsonl.")
+    avg_buff_size: int = option(100, whole(1), "Latest games that return_mean, and the best policy, go by.")
     console: str = option(
         "auto", one_of("auto", "live", "plain", "off"), "Terminal output; auto is live on a terminal, plain elsewhere."
     )
@@ -630,9 +626,6 @@ REPLACED_FLAGS = {
     "learner_thread_count": "there is one learner; --learner_threads sets its CPU threads",
     "undefok": "unknown flags are always refused",
 }
-NOT_YET_FLAGS = {
-    "avg_buff_size",
-}
 HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
 SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 HELP_WIDTH = 100
@@ -749,8 +742,6 @@ def _closest(name: str, names: Iterable[str], dashes: str = "", quote: str = "")
 def _unknown_flag(name: str) -> UsageError:
     if name in REPLACED_FLAGS:
         return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
-    if name in NOT_YET_FLAGS:
-        return UsageError(f"--{name} is not available yet in this version.")
     return UsageError(f"--{name} is no known flag{_closest(name, (*OPTIONS, 'flagfile'), dashes='--')}")
 
 
@@ -780,7 +771,7 @@ def help_text() -> str:
             rule, default = item.metadata["rule"], item.default
             name = f"--[no]{item.name}" if rule.kind is bool else f"--{item.name}"
             shown = "unset" if default is None else default if isinstance(default, str) else json.dumps(default)
-            sentence = item.metadata["help"] + (f" One of {', '.join(rule.choices)}." if len(rule.choices) > 1 else "")
+            sentence = item.metadata["help"] + (f" One of {', '.join(rule.choices)}." if rule.choices else "")
             lines.append(f"  {name}  (default: {shown})")
             lines += textwrap.wrap(sentence, HELP_WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
     return "\n".join(lines)

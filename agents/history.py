@@ -42,6 +42,11 @@ class History:
         points = np.array(known, dtype=np.float64).reshape(-1, 2)
         return Curve(points[:, 0], points[:, 1])
 
+    @property
+    def return_window(self) -> int:
+        """Games that `return_mean` is the mean of; older runs do not say it."""
+        return int(self.options.get("avg_buff_size", 100))
+
     def names(self) -> list[str]:
         """The flat names of all figures that any report or evaluation has."""
         evaluated = (name for row in self._evaluated for name in row if name.startswith(EVALUATED))

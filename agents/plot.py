@@ -25,8 +25,7 @@ X_AXES = {  # field of a report, what a unit of the axis is, in those of the fie
     "hours": ("seconds", 3600, "hours"),
 }
 FORMATS = ("png", "svg", "pdf")
-METRIC = "return_mean_100"
-METRIC_NAMES = {METRIC: "mean return of the last 100 games"}
+METRIC = "return_mean"
 LETTER = 0.071  # inches that one of a label takes
 
 
@@ -75,7 +74,7 @@ def compare(
         count_axes(axes, 6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
         axes.set_xlabel(X_AXES[x][2], fontsize=9, color=FAINT_INK)
-    panels[0].set_ylabel(METRIC_NAMES.get(metric, metric), fontsize=9, color=FAINT_INK)
+    panels[0].set_ylabel(_metric_name(metric, histories), fontsize=9, color=FAINT_INK)
     if any(colours):
         lines = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
         labels = [_wrapped(label, figure.get_figwidth()) for label in lines]
@@ -85,6 +84,13 @@ def compare(
         )  # fmt: skip
     _write(output, as_bytes(figure, output.suffix.removeprefix(".")))
     return groups
+
+
+def _metric_name(metric: str, histories: Sequence[History]) -> str:
+    windows = {history.return_window for history in histories}
+    if metric != METRIC or len(windows) > 1:
+        return metric
+    return f"mean return of the last {windows.pop()} games"
 
 
 def _wrapped(label: str, width: float) -> str:

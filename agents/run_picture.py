@@ -30,7 +30,6 @@ from agents.figure import (
 from agents.history import Curve, History, Series
 
 COLUMNS = 4
-GAMES_SMOOTHED = 100
 
 
 class Panel(NamedTuple):
@@ -129,8 +128,8 @@ def _draw_return(axes: Axes, history: History) -> None:
     points = thinned(games)
     size = float(np.clip(20_000 / len(points.x), 3, 25))
     axes.scatter(points.x, points.y, s=size, color=COLOURS[5], alpha=0.45, linewidths=0, label="each game")
-    means = smoothed(games.y, GAMES_SMOOTHED)
-    label = f"mean of the last {GAMES_SMOOTHED} games"
+    means = smoothed(games.y, history.return_window)
+    label = f"mean of the last {history.return_window} games"
     axes.plot(games.x, means, color=COLOURS[0], linewidth=2.2, label=label)
     tested = history.curve("eval_return_mean")
     if len(tested.x):

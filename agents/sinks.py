@@ -13,6 +13,7 @@ JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, J
 Report: TypeAlias = dict[str, JsonValue]
 
 EPISODES_FLUSH_SECONDS = 1.0
+RENAMED = {"return_mean_100": "return_mean"}  # figures of older runs
 
 
 class Episode(NamedTuple):
@@ -184,9 +185,10 @@ class _LineFile:
 
 
 def read_metrics(path: Path) -> list[Report]:
-    """The reports in a metrics file. What follows the last line's end was torn by a kill and is left out.
+    """The reports in a metrics file, under the names of today.
 
-    Any other line that is not a JSON object raises ValueError: no run of ours writes one, so the file is damaged.
+    What follows the last line's end was torn by a kill and is left out. Any other line that is not a JSON object raises
+    ValueError: no run of ours writes one, so the file is damaged.
     """
     reports: list[Report] = []
     *lines, _torn = path.read_bytes().split(b"\n")
@@ -198,6 +200,9 @@ def read_metrics(path: Path) -> list[Report]:
         if not isinstance(report, dict):
             raise ValueError(f"{path}, line {number} is not a report: {line[:80]!r}")
         reports.append(report)
+        for older, name in RENAMED.items():
+            if older in report:
+                report[name] = report.pop(older)
     return reports
 
 

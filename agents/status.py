@@ -38,7 +38,8 @@ class Status:
     seconds: float
     steps_per_second: float
     episodes: int
-    return_mean_100: float | None
+    return_mean: float | None
+    return_window: int  # games that it is the mean of, at most
     return_last: float | None
     return_max: float | None
     policy_loss: float | None
@@ -122,7 +123,7 @@ def plain_line(status: Status) -> str:
         (f"time {duration(status.seconds)}", 11),
         (f"left {duration(status.seconds_left)}", 11),
         (f"games {count(status.episodes)}", 12),
-        (f"return {score(status.return_mean_100)}", 14),
+        (f"return {score(status.return_mean)}", 14),
         (f"best {score(status.return_max)}", 12),
         (f"filled {status.filled:.0%}", 14) if status.filling else (f"entropy {decimal(status.entropy)}", 14),
         (f"wait {status.learner_wait_fraction:.0%}", 9),
@@ -195,7 +196,7 @@ def _rows(status: Status) -> list[tuple[str, list[Cell]]]:
         Cell(duration(status.seconds_left), "left"),
     ]
     returns = [
-        Cell(score(status.return_mean_100), "mean 100"),
+        Cell(score(status.return_mean), f"mean {status.return_window}"),
         Cell(score(status.return_last), "last"),
         Cell(score(status.return_max), "best"),
         Cell(count(status.episodes), "games"),

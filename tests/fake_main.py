@@ -21,7 +21,7 @@ folder = place / f"Game_{len(list(place.glob('Game_*'))) + 1}"
 
 
 def end_at(agent_steps: int, word: str) -> None:
-    report = {"agent_steps": agent_steps, "seconds": 2.0, "return_mean_100": -float(flags["seed"]), "return_max": 7.0}
+    report = {"agent_steps": agent_steps, "seconds": 2.0, "return_mean": -float(flags["seed"]), "return_max": 7.0}
     (folder / "metrics.jsonl").write_text(json.dumps(report) + "\n")
     (folder / "checkpoints" / "checkpoint_0000000001.pt").write_bytes(b"weights")
     print(f"{word} at {agent_steps} agent steps", flush=True)

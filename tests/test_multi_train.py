@@ -194,7 +194,7 @@ def test_one_that_fails_does_not_stop_the_rest(tmp_path: Path, capsys: pytest.Ca
     assert [row["status"] for row in table.values()] == ["failed", "failed", "done", "done"]
     good = table["good_seed2"]
     assert (good["differs"], good["seed"], good["agent_steps"]) == ("gamma=0.7", "2", "1000")
-    assert (good["return_mean_100"], good["return_max"], good["steps_per_second"]) == ("-2.0", "7.0", "500.0")
+    assert (good["return_mean"], good["return_max"], good["steps_per_second"]) == ("-2.0", "7.0", "500.0")
     assert Path(good["folder"]) == folder / "good_seed2" / "Game_1"
     state = json.loads((folder / "sweep.json").read_text())["runs"]["bad_seed1"]
     assert (state["exit_code"], state["last_lines"]) == (3, ["done 0.0%  steps 0", "the last words"])
@@ -333,10 +333,8 @@ def test_a_real_run_is_cut_and_gone_on_with(tmp_path: Path) -> None:
 
 def test_the_picture_that_cannot_be_drawn_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_summary, "ROOT", tmp_path)
-    assert (
-        sweep_summary.draw_curves([{"return_mean_100": None}], tmp_path / "x.png") == "there are no curves to draw yet"
-    )
-    sentence = sweep_summary.draw_curves([{"return_mean_100": 1.0, "folder": tmp_path}], tmp_path / "x.png")
+    assert sweep_summary.draw_curves([{"return_mean": None}], tmp_path / "x.png") == "there are no curves to draw yet"
+    sentence = sweep_summary.draw_curves([{"return_mean": 1.0, "folder": tmp_path}], tmp_path / "x.png")
     assert sentence.startswith("the curves could not be drawn: ") and "\n" not in sentence
 
 

@@ -109,6 +109,7 @@ OTHER_VALUES: dict[str, Any] = {
     "save_replay": True,
     "save_replay_minutes": 2.0,
     "report_period": 500,
+    "avg_buff_size": 30,
     "console": "plain",
     "console_period": 1.5,
     "curves": False,

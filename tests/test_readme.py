@@ -11,7 +11,7 @@ from agents import curves_sink
 from agents.sinks import read_metrics
 from multi_train import OWN_FLAGS as SWEEP_FLAGS
 from multi_train import SWEEP
-from option_flags import OPTIONS, Config, UsageError, given_flags, parse
+from option_flags import OPTIONS, Config, given_flags, parse
 from tests.catch import make_catch
 from workers.sweep import KEYS, plan_sweep, read_sweep
 from workers.training import train
@@ -64,19 +64,10 @@ def test_the_first_command_is_the_defaults() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
-    before_coming = (ROOT / document).read_text(encoding="utf-8").split("\n## Coming\n")[0]
-    for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", before_coming))):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text))):
         others = {*SWEEP_FLAGS, "help", "flagfile", "extra-index-url", "x", "metric", "smooth", "output", "logdir"}
         assert name in {*OPTIONS, *(f"no{option}" for option in OPTIONS), *others}, name
-
-
-def test_what_is_coming_is_refused_by_name() -> None:
-    coming = README.split("\n## Coming\n")[1]
-    words = re.findall(r"`(--[^`]+)`", coming)
-    assert words
-    for word in words:
-        with pytest.raises(UsageError, match="not available yet"):
-            parse([word if "=" in word else f"{word}=1"])
 
 
 def test_every_module_is_in_the_map_and_nothing_else() -> None:

@@ -14,8 +14,7 @@ from replay.mix import Batch
 from replay.trajectory import Rows, UnrollSpec
 from workers.draw_sums import DrawSums
 
-RETURN_WINDOW = 100  # games in `return_mean_100`
-GAMES_TO_JUDGE = 20  # games that a best policy must have behind it
+GAMES_TO_JUDGE = 20  # games that a best policy must have behind it, or all of a smaller window
 SHORTEST_SPAN = 0.5  # seconds that a speed is taken over
 STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")
 
@@ -23,7 +22,14 @@ STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")
 class Progress:
     """Counters over the run, and sums over the stretch since the last report."""
 
-    def __init__(self, spec: UnrollSpec, environments_per_worker: int, skipped_frames: int, max_steps: int) -> None:
+    def __init__(
+        self,
+        spec: UnrollSpec,
+        environments_per_worker: int,
+        skipped_frames: int,
+        max_steps: int,
+        return_window: int,
+    ) -> None:
         self._spec = spec
         self._environments_per_worker = environments_per_worker
         self._skipped_frames = skipped_frames
@@ -32,7 +38,8 @@ class Progress:
         self.agent_steps = 0
         self.updates = 0
         self.episodes = 0
-        self.recent_returns: deque[float] = deque(maxlen=RETURN_WINDOW)
+        self.return_window = return_window  # games that `return_mean` is the mean of
+        self.recent_returns: deque[float] = deque(maxlen=return_window)
         self.return_max: float | None = None
         self._recent_speed: deque[tuple[float, int]] = deque(maxlen=40)
         self.best_return_mean: float | None = None
@@ -84,7 +91,7 @@ class Progress:
     def judge(self) -> bool:
         """Whether the policy of now has the highest mean return so far; needs enough games to say so."""
         mean = self.return_mean
-        if mean is None or len(self.recent_returns) < GAMES_TO_JUDGE:
+        if mean is None or len(self.recent_returns) < min(GAMES_TO_JUDGE, self.return_window):
             return False
         if self.best_return_mean is not None and mean <= self.best_return_mean:
             return False
@@ -209,7 +216,7 @@ class Progress:
             "steps_per_second": speed,
             "frames_per_second": speed * self._skipped_frames,
             "episodes": self.episodes,
-            "return_mean_100": self.return_mean,
+            "return_mean": self.return_mean,
             "return_max": self.return_max,
             "policy_lag_mean": lag_mean,
             "policy_lag_max": lag_max,

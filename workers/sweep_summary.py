@@ -15,10 +15,10 @@ from workers.sweep_files import last_report
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = (
-    *("name", "differs", "seed", "status", "agent_steps", "return_mean_100", "return_max", "steps_per_second"),
+    *("name", "differs", "seed", "status", "agent_steps", "return_mean", "return_max", "steps_per_second"),
     "folder",
 )
-HEADINGS = ("run", "differs in", "seed", "status", "steps", "mean 100", "best", "steps/s", "folder")
+HEADINGS = ("run", "differs in", "seed", "status", "steps", "mean return", "best", "steps/s", "folder")
 LEFT = {"name", "differs", "status", "folder"}  # columns of words
 
 
@@ -32,7 +32,7 @@ def summarise(sweep: Sweep, folder: Path, states: Mapping[str, Mapping[str, Any]
         newest = last_report(folder / run.name)
         if newest is not None:
             row["folder"], report = newest
-            row |= {name: report.get(name) for name in ("agent_steps", "return_mean_100", "return_max")}
+            row |= {name: report.get(name) for name in ("agent_steps", "return_mean", "return_max")}
             row["steps_per_second"] = round(row["agent_steps"] / max(float(str(report["seconds"])), 1e-9), 1)
         rows.append(row)
     return rows
@@ -60,14 +60,14 @@ def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return NOTHING_YET
-    if name in ("return_mean_100", "return_max"):
+    if name in ("return_mean", "return_max"):
         return score(value)
     return count(value) if name in ("agent_steps", "steps_per_second") else str(value)
 
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], picture: Path) -> str:
     """Draw the curves of all runs that have any; one sentence about it."""
-    folders = [str(row["folder"]) for row in rows if row["return_mean_100"] is not None]
+    folders = [str(row["folder"]) for row in rows if row["return_mean"] is not None]
     if not folders:
         return "there are no curves to draw yet"
     command = [sys.executable, "-m", "agents.plot", *folders, "--output", str(picture)]

@@ -67,7 +67,13 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         weights = SharedWeights(weight_count(network))
         outbox = make_outbox(network, weights, at_once=config.run.reproducible)
         mix = cleanup.enter_context(closing(make_mix(config, spec, resume, learner)))
-        progress = Progress(spec, environments, config.environment.skipped_frames, config.run.environment_max_steps)
+        progress = Progress(
+            spec,
+            environments,
+            config.environment.skipped_frames,
+            config.run.environment_max_steps,
+            config.report.avg_buff_size,
+        )
         resume.restore(learner, mix, progress)
         outbox.post(learner.updates)
         outbox.deliver(wait=True)

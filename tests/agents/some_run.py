@@ -33,7 +33,7 @@ def report(at: int, mean: float) -> dict[str, Any]:
         "seconds": at / 500,
         "agent_steps": at,
         "frames": 4 * at,
-        "return_mean_100": mean if at > 1000 else None,
+        "return_mean": mean if at > 1000 else None,
         "policy_loss": 0.01,
         "value_loss": 0.5,
         "proximal_loss": 0.0,

@@ -24,7 +24,8 @@ STATUS = Status(
     seconds=1531.0,
     steps_per_second=2700.0,
     episodes=1234,
-    return_mean_100=14.5,
+    return_mean=14.5,
+    return_window=100,
     return_last=18.0,
     return_max=21.0,
     policy_loss=-0.0123,
@@ -50,7 +51,7 @@ STARTING = dataclasses.replace(STATUS, agent_steps=0, frames=0, workers_alive=1,
 FILLING = dataclasses.replace(
     STATUS,
     updates=0,
-    return_mean_100=None,
+    return_mean=None,
     return_last=None,
     return_max=None,
     policy_loss=None,
@@ -298,7 +299,7 @@ def test_plain_line_is_pairs_of_key_and_value() -> None:
 def test_plain_keys_stay_in_their_columns() -> None:
     small = dataclasses.replace(FILLING, agent_steps=7, frames=28, seconds=1.0, episodes=0, steps_per_second=3.0)
     large = dataclasses.replace(
-        STATUS, agent_steps=99_999, frames=399_996, return_mean_100=-999.9, return_max=-999.9, steps_per_second=99_999.0
+        STATUS, agent_steps=99_999, frames=399_996, return_mean=-999.9, return_max=-999.9, steps_per_second=99_999.0
     )
     for key in ("steps", "frames", "speed", "time", "left", "games", "return", "best", "wait", "workers"):
         columns = {plain_line(status).index(f"  {key} ") for status in (small, STATUS, large)}
@@ -358,7 +359,7 @@ def test_extreme_numbers_are_shown_and_not_raised() -> None:
         agent_steps=5,
         seconds=math.inf,
         steps_per_second=5e-324,
-        return_mean_100=math.nan,
+        return_mean=math.nan,
         policy_loss=math.nan,
         value_loss=math.inf,
         learning_rate=math.nan,

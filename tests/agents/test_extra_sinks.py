@@ -258,7 +258,7 @@ def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
                 pictures.append((value.tag, event.step, value.tensor.string_val[2]))
             elif value.metadata.plugin_data.plugin_name == "scalars":
                 scalars.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
-    assert scalars["games/return_mean_100"] == [(2000, 2.0), (3000, 3.0)]
+    assert scalars["games/return_mean"] == [(2000, 2.0), (3000, 3.0)]
     assert [step for step, _ in scalars["time_shares/wait"]] == [1000, 2000, 3000]
     ((tag, step, content),) = pictures
     assert (tag, step) == ("videos/best", 2000)

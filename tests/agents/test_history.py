@@ -16,7 +16,7 @@ def test_a_run_alone(tmp_path: Path) -> None:
     history = read_history(write_run(tmp_path / "run"))
     assert history.options["seed"] == 1
     assert history.curve("entropy").x.tolist() == list(range(1000, 21_000, 1000))
-    assert history.curve("return_mean_100").y.tolist() == list(range(2, 21)), "the first report has none"
+    assert history.curve("return_mean").y.tolist() == list(range(2, 21)), "the first report has none"
     assert history.curve("time_shares/wait", "frames").x[0] == 4000
     assert history.curve("no_such_field").x.size == 0
     assert history.games.x[0] == 993 and history.games.y[-1] == 20
@@ -33,7 +33,7 @@ def test_a_parent_counts_up_to_its_checkpoint(tmp_path: Path) -> None:
     )
     history = read_history(second)
     assert history.curve("entropy").x.tolist() == list(range(1000, 31_000, 1000))
-    returns = dict(zip(*history.curve("return_mean_100"), strict=True))
+    returns = dict(zip(*history.curve("return_mean"), strict=True))
     assert returns[12_000] == 12 and returns[13_000] == 63
     assert history.games.x.tolist() == [at - 7 for at in range(1000, 31_000, 1000)]
     # From a checkpoint that the second had carried over from the first, before it had steps of its own.

@@ -147,7 +147,9 @@ def test_a_mistake_is_one_sentence(
     assert not list(tmp_path.glob("*.png"))
 
 
-def test_long_names_of_configurations_stay_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The pages that are drawn."""
     pages: list[Figure] = []
 
     def seen(figure: Figure, form: str) -> bytes:
@@ -155,6 +157,20 @@ def test_long_names_of_configurations_stay_on_the_page(tmp_path: Path, monkeypat
         return as_bytes(figure, form)
 
     monkeypatch.setattr(plot, "as_bytes", seen)
+    return pages
+
+
+def test_the_axis_says_how_many_games_a_mean_is_of(tmp_path: Path, pages: list[Figure]) -> None:
+    usual, short = (
+        read_history(folder) for folder in (write_run(tmp_path / "a"), write_run(tmp_path / "b", avg_buff_size=30))
+    )
+    for histories in ([usual], [short], [usual, short]):
+        plot.compare(histories, tmp_path / "curves.png")
+    names = [page.axes[0].get_ylabel() for page in pages]
+    assert names == ["mean return of the last 100 games", "mean return of the last 30 games", "return_mean"]
+
+
+def test_long_names_of_configurations_stay_on_the_page(tmp_path: Path, pages: list[Figure]) -> None:
     plain = write_run(tmp_path / "plain")
     other = write_run(
         tmp_path / "other",

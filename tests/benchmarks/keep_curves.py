@@ -1,6 +1,6 @@
 """Keeps the curves of runs in small form, for the documentation: one folder a run, which agents.plot can read.
 
-    python -m tests.benchmarks.keep_curves results/<run> docs/data/<name> [--figures=return_mean_100,kl_fresh]
+    python -m tests.benchmarks.keep_curves results/<run> docs/data/<name> [--figures=return_mean,kl_fresh]
 
 Of the configuration, what names a place on the machine is left out, and the steps after which the run was to end, lest
 runs that differ in them are no seeds of one configuration any more; of the metrics, all but some figures.
@@ -15,7 +15,7 @@ from agents.history import read_history
 from agents.sinks import flat_numbers
 
 ALWAYS = ("agent_steps", "frames", "seconds", "updates", "episodes")
-FIGURES = "return_mean_100,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
+FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
 PLACES = ("results_dir", "load_model_url")
 ENDS = ("environment_max_steps",)  # which a reader sees
 MACHINE = ("device", "precision", "worker_count", "learner_threads", "cores", "python", "torch")

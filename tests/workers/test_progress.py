@@ -13,10 +13,14 @@ from workers.progress import Progress
 SPEC = UnrollSpec(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 
 
+def make_progress(return_window: int = 100) -> Progress:
+    return Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000, return_window=return_window)
+
+
 def test_a_speed_is_told_once_there_is_time_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    progress = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    progress = make_progress()
     speeds = []
     for now, steps in ((3.0, 0), (5.0, 0), (5.005, 320), (5.5, 320), (6.0, 1320), (7.0, 2320), (9.0, 2320)):  # noqa: B007
         progress.agent_steps = steps
@@ -27,9 +31,9 @@ def test_a_speed_is_told_once_there_is_time_behind_it(monkeypatch: pytest.Monkey
 def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
     """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
     batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
-    first = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    first = make_progress()
     first.updated(batch, {"total_loss": torch.tensor(2.0)})
-    going_on = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    going_on = make_progress()
     going_on.load_state_dict(first.state_dict())
     going_on.updated(batch, {"total_loss": torch.tensor(4.0)})
     assert going_on.latest() == {"total_loss": 3.0}
@@ -39,9 +43,9 @@ def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
 
 def test_a_run_of_a_version_with_other_figures_goes_on() -> None:
     batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
-    first = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    first = make_progress()
     first.updated(batch, {"total_loss": torch.tensor(2.0)})
-    going_on = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    going_on = make_progress()
     going_on.load_state_dict(first.state_dict())
     going_on.updated(batch, {"total_loss": torch.tensor(4.0), "new_loss": torch.tensor(1.0)})
     assert going_on.latest() == {"total_loss": 4.0, "new_loss": 1.0}
@@ -51,7 +55,23 @@ def test_a_run_of_a_version_with_other_figures_goes_on() -> None:
 def test_lags_are_those_of_fresh_unrolls() -> None:
     rows = np.zeros((3, SPEC.nbytes), np.uint8)
     SPEC.array(rows, "weight_version")[:] = [1, 2, 3]
-    progress = Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000)
+    progress = make_progress()
     progress.updates = 5
     progress.updated(Batch(torch.from_numpy(rows), np.array([True, False, True])), {"total_loss": torch.tensor(0.0)})
     assert progress.lag() == (3.0, 4)
+
+
+def test_the_mean_is_that_of_the_latest_games() -> None:
+    progress = make_progress(return_window=3)
+    judged = []
+    for game_return in (1.0, 9.0, 2.0, 4.0):
+        row = np.zeros(SPEC.nbytes, np.uint8)
+        SPEC.array(row, "game_lengths")[5], SPEC.array(row, "game_returns")[5] = 50, game_return
+        progress.received(row)
+        judged.append(progress.judge())
+    assert progress.return_mean == 5.0
+    assert judged == [False, False, True, True], "a window smaller than what a best policy needs is enough, once full"
+    larger, smaller = make_progress(return_window=4), make_progress(return_window=2)
+    for going_on, mean in ((larger, 5.0), (smaller, 3.0)):
+        going_on.load_state_dict(progress.state_dict())
+        assert going_on.return_mean == mean

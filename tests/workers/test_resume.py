@@ -367,7 +367,7 @@ def test_counters_schedule_and_best_go_on_without_a_jump(tmp_path: Path) -> None
     assert after["return_max"] == before["return_max"] == 1
     played = [float(line.split(",")[1]) for line in games(first, second)[: int(after["episodes"])]]
     assert saved.content["progress"]["recent_returns"] == played[300:400]
-    assert after["return_mean_100"] == pytest.approx(sum(played[-100:]) / 100)
+    assert after["return_mean"] == pytest.approx(sum(played[-100:]) / 100)
     middle = (before["updates"] + after["updates"] - 1) / 2
     assert after["learning_rate"] == pytest.approx(OptimizerOptions().lr * (1 - middle / 500))
 
