@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agents.checkpoint import BEST, BEST_EVAL, Checkpoint, checkpoint_name, link, write_checkpoint
+from agents.checkpoint import BEST, BEST_EVAL, OWN_FLAGS, Checkpoint, checkpoint_name, link, write_checkpoint
 from agents.learner import Learner
 from agents.run_folder import remove_abandoned
 from agents.tensor_file import DamagedFileError, read_tensor_file
@@ -30,6 +30,7 @@ class Resume:
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
         if parent is not None:
+            self._look_at_options(parent, config)
             self._look_at_replays(parent, config, spec)
             self._look_at_in_flight(parent, config, worker_count)
 
@@ -85,6 +86,12 @@ class Resume:
     def put_back_unrolls(self, pool: WorkerPool) -> None:
         if self._in_flight is not None and len(self._in_flight["unrolls"]):
             pool.put_back(self._in_flight["unrolls"].numpy())
+
+    def _look_at_options(self, parent: Checkpoint, config: Config) -> None:
+        known = {*parent.options, *OWN_FLAGS}
+        newer = [f"--{name}={value}" for name, value in config.flags().items() if name not in known]
+        if newer:
+            self._notes.append(f"options that its version did not have are now {' '.join(newer)}")
 
     def _look_at_replays(self, parent: Checkpoint, config: Config, spec: UnrollSpec) -> None:
         files = sorted(parent.path.parent.glob("replays_*.bin"))

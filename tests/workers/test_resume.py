@@ -405,6 +405,19 @@ def test_a_run_goes_on_with_other_replays(tmp_path: Path) -> None:
     assert list(reports(second)[0]["replays"]) == ["0_queue"]
 
 
+def test_options_that_an_older_version_did_not_have_are_named(
+    tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = copy_of(saved_run, tmp_path)
+    checkpoint = find_checkpoint(str(older))
+    del checkpoint.content["options"]["proximal_loss_weight"], checkpoint.content["options"]["avg_buff_size"]
+    write_checkpoint(checkpoint.path, checkpoint.content)
+    for parent in (older, saved_run):
+        go_on(parent, make_catch, environment_max_steps=1_200, avg_buff_size=30, console="plain")
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if "did not have" in line]
+    assert said == "options that its version did not have are now --proximal_loss_weight=0.05 --avg_buff_size=30"
+
+
 def test_a_child_names_its_parent_and_the_step(saved_run: Path) -> None:
     first = saved_run
     saved = find_checkpoint(str(first))
