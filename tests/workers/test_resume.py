@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import psutil
 import pytest
 import torch
 
 from agents import checkpoint as checkpoint_files
 from agents.checkpoint import BEST, Checkpoint, find_checkpoint, read_checkpoint, replay_name, write_checkpoint
+from agents.history import read_history
 from agents.sinks import read_metrics
 from agents.tensor_file import read_tensor_file
 from option_flags import Config, EnvironmentOptions, OptimizerOptions, UsageError, parse
@@ -37,6 +39,7 @@ from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
 
 ROOT = Path(__file__).resolve().parents[2]
+OLDER_RUNS = ROOT / "tests" / "older_runs"
 # What two equal runs may differ in.
 OF_THE_MACHINE = {
     *("time", "seconds", "steps_per_second", "frames_per_second", "learner_wait_fraction", "time_shares"),
@@ -403,6 +406,22 @@ def test_a_run_goes_on_with_other_replays(tmp_path: Path) -> None:
     first = catch_run(tmp_path, environment_max_steps=1_000, save_replay=True, frames_stacked=2)
     second = go_on(first, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
     assert list(reports(second)[0]["replays"]) == ["0_queue"]
+
+
+@pytest.mark.parametrize("archive", sorted(OLDER_RUNS.iterdir()), ids=lambda path: path.stem)
+def test_a_run_that_an_older_version_left_goes_on(
+    tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catch with an LSTM and saved replays, 1,500 steps; its weights were set to 0 afterwards, to take little room."""
+    shutil.unpack_archive(archive, tmp_path)
+    older = tmp_path / "run"
+    child = go_on(older, make_catch, environment_max_steps=2_500, results_dir=str(tmp_path), console="plain")
+    assert "the replays fill anew" not in capsys.readouterr().out
+    history = read_history(child)
+    steps, means = history.curve("return_mean")
+    assert steps[0] < 600 and steps[-1] == 2_500 and (np.diff(steps) > 0).all() and (np.diff(steps) < 600).all()
+    assert len(means) == len(history.reports)
+    assert find_checkpoint(str(child)).updates > find_checkpoint(str(older)).updates
 
 
 def test_options_that_an_older_version_did_not_have_are_named(
