@@ -396,7 +396,7 @@ class OptimizerOptions(Options):
     adam_beta2: float = option(0.999, FRACTION_BELOW_ONE, "Adam: decay of the mean square.")
     adam_eps: float = option(1e-5, above(0), "Adam: added to the divisor.")
     gradient_clip_by_norm_threshold: float = option(0.5, at_least(0), "Longest gradient; 0 leaves it as it is.")
-    lr_scheduler_steps: int = option(0, whole(0), "Updates until lr_end_value; 0 is the run's planned updates.")
+    lr_scheduler_steps: int = option(0, whole(0), "Updates until lr_end_value; 0 is all that the run plans.")
     lr_end_value: float = option(0.0, at_least(0), "Learning rate at the end of the schedule.")
     lr_power: float = option(1.0, above(0), "Exponent of the decay; 1 is a straight line.")
 

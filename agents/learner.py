@@ -103,8 +103,9 @@ class Learner:
         """Go on from there, under the options that this learner was made with."""
         self.updates = state["updates"]
         self.network.load_saved(state["network"])
-        if state["optimizer"]["param_groups"][0].keys() != self._optimizer.state_dict()["param_groups"][0].keys():
-            return  # another --optimizer begins afresh
+        wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["optimizer"]["param_groups"][0]
+        if wanted.keys() != saved.keys() or (wanted.get("momentum") and not saved["momentum"]):
+            return  # another --optimizer, or one that remembers more, begins afresh
         options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(state["optimizer"])
         for group, own in zip(self._optimizer.param_groups, options, strict=True):

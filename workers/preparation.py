@@ -49,14 +49,10 @@ class Machine:
         }
 
 
-def settle_lineage(config: Config) -> tuple[Config, int, int]:
-    """The first run of a lineage fixes its seed and the updates of its schedule for all that go on from it.
-
-    Returns the configuration with both in it, the seed, and the updates.
-    """
+def settle_seed(config: Config) -> tuple[Config, int]:
+    """The configuration with a seed in it, and the seed; it is drawn once for all runs of a lineage."""
     seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
-    schedule_updates = config.optimizer.lr_scheduler_steps or config.planned_updates
-    return config.replace_flags(seed=seed, lr_scheduler_steps=schedule_updates), seed, schedule_updates
+    return config.replace_flags(seed=seed), seed
 
 
 def prepare_machine(config: Config) -> Machine:
@@ -113,7 +109,9 @@ def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
         ) from None
 
 
-def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec, memory: ReplayMemory) -> list[str]:
+def header(
+    config: Config, folder: Path, machine: Machine, spec: UnrollSpec, memory: ReplayMemory, planned_updates: int
+) -> list[str]:
     """What a run says of itself before it starts."""
     precision = str(machine.precision).removeprefix("torch.")
     shares = [
@@ -126,7 +124,7 @@ def header(config: Config, folder: Path, machine: Machine, spec: UnrollSpec, mem
         f"learner on {machine.device} in {precision} with {machine.learner_threads} thread(s); "
         f"{machine.worker_count} workers × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {spec.unroll_length} steps: {' + '.join(shares)}; "
-        f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {config.planned_updates:,} updates planned",
+        f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {planned_updates:,} updates planned",
         *memory.described(),
         *(["no videos: --render in training films evaluations, and needs --eval_period"] if films_nothing else []),
     ]

@@ -23,13 +23,14 @@ class Resume:
         self._parent = parent
         self._config = config
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
-        # The first run of a lineage fixes the horizon of what changes over a run.
-        self.planned_updates = config.planned_updates if parent is None else int(parent.content["planned_updates"])
+        self.planned_updates, self.schedule_updates = plan_updates(parent, config)
         self._queues_too = False
         self._in_flight: dict[str, Any] | None = None
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
         if parent is not None:
+            environment = asdict(config.environment).items()
+            self._same_environment = all(parent.options.get(name, value) == value for name, value in environment)
             self._look_at_options(parent, config)
             self._look_at_replays(parent, config, spec)
             self._look_at_in_flight(parent, config, worker_count)
@@ -101,6 +102,9 @@ class Resume:
             return
         wanted, saved = config.flags(), {"use_replay_compression": False, **parent.options}
         same = all(saved[name] == wanted[name] for name in ("replay_parameters", "use_replay_compression"))
+        if not self._same_environment:
+            self._notes.append("the replays fill anew: the saved ones are of other options of the environment")
+            return
         try:
             replays = read_tensor_file(fitting[-1])
         except (DamagedFileError, OSError) as error:
@@ -122,10 +126,28 @@ class Resume:
             in_flight is not None
             and len(in_flight["snapshots"]) == worker_count
             and len(in_flight["snapshots"][0]["seats"]) == config.workers.envs_per_worker
-            and all(parent.options.get(name) == value for name, value in asdict(config.environment).items())
+            and self._same_environment
         )
         if config.run.reproducible and same_workers and self._queues_too:
             self._in_flight = in_flight
             self._notes.append("the games go on exactly where they stopped")
         else:
             self._notes.append("new games begin")
+
+
+def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
+    """The updates over which λ of the replays falls, and those over which the learning rate does.
+
+    The first run of a lineage settles them, whatever becomes of its batches later; a run that is to be longer or
+    shorter than its parent settles them anew, or it would go on at a learning rate of nothing.
+    """
+    chosen = config.optimizer.lr_scheduler_steps
+    if parent is None:
+        return config.planned_updates, chosen or config.planned_updates
+    planned = int(parent.content["planned_updates"])
+    if chosen == planned:
+        chosen = 0  # older versions wrote down as chosen what they had planned
+    if config.run.environment_max_steps != parent.options["environment_max_steps"]:
+        steps_left = config.run.environment_max_steps - parent.agent_steps
+        planned = parent.updates + max(1, steps_left // config.agent_steps_per_update)
+    return planned, chosen or planned

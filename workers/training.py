@@ -22,7 +22,7 @@ from workers.evaluator import Evaluator, PeriodicEvaluator
 from workers.hardware import Hardware
 from workers.memory import plan_memory
 from workers.pool import WorkerPool
-from workers.preparation import describe_unrolls, header, make_run_folder, prepare_machine, settle_lineage, summary
+from workers.preparation import describe_unrolls, header, make_run_folder, prepare_machine, settle_seed, summary
 from workers.progress import Progress
 from workers.replays import make_mix
 from workers.reporter import Reporter
@@ -46,7 +46,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
     if parent is not None:
         check_resumable(config, parent)
     check_sinks(config.report)
-    config, seed, schedule_updates = settle_lineage(config)
+    config, seed = settle_seed(config)
     torch.manual_seed(seed)
     machine = prepare_machine(config)
     slot_count = 1 if config.run.reproducible else config.workers.slots_per_worker
@@ -61,9 +61,9 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         folder = make_run_folder(config, machine, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         sink = cleanup.enter_context(closing(make_sinks(config, folder, console.message)))
-        console.start([*header(config, folder, machine, spec, memory), *resume.notes()])
+        console.start([*header(config, folder, machine, spec, memory, resume.planned_updates), *resume.notes()])
 
-        learner = Learner(network, spec, config.loss, config.optimizer, schedule_updates, machine.device)
+        learner = Learner(network, spec, config.loss, config.optimizer, resume.schedule_updates, machine.device)
         weights = SharedWeights(weight_count(network))
         outbox = make_outbox(network, weights, at_once=config.run.reproducible)
         mix = cleanup.enter_context(closing(make_mix(config, spec, resume, learner)))
@@ -94,7 +94,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             sink,
             console,
             period=config.report.report_period,
-            planned_updates=config.planned_updates,
+            planned_updates=resume.planned_updates,
             fills=config.replay.fills,
         )
         saver = Saver(

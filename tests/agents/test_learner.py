@@ -476,6 +476,23 @@ def test_equal_beginnings_have_equal_ends() -> None:
     assert torch.equal(*ends)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({}, {"rmsprop_momentum": 0.9}), ({"rmsprop_momentum": 0.9}, {}), ({}, {"optimizer": "adam"}), ({}, {"lr": 1e-2})],
+)
+def test_an_optimizer_goes_on_with_other_options(before: dict[str, Any], after: dict[str, Any]) -> None:
+    first, second = make_learner(None, OptimizerOptions(**before)), make_learner(None, OptimizerOptions(**after))
+    batch = make_batch([True] * 2)
+    first.update(batch)
+    second.load_state_dict(first.state_dict())
+    weights = weights_of(second)
+    second.update(batch)
+    assert second.updates == 2
+    assert all(
+        np.isfinite(new).all() and (new != old).any() for new, old in zip(weights_of(second), weights, strict=True)
+    )
+
+
 def test_a_batch_of_one_state_is_learned_from() -> None:
     spec = dataclasses.replace(SPEC, unroll_length=1)
     learner = make_learner(spec=spec)

@@ -46,3 +46,23 @@ def restored(newest: NewestStates, spec: UnrollSpec) -> NewestStates:
 def test_nothing_seen_yet_can_be_saved_too() -> None:
     spec = UnrollSpec(2, 2, (1, 2, 3), 2)
     assert restored(NewestStates(spec), spec).state_dict()["environments"] == []
+
+
+def test_environments_of_which_nothing_comes_any_more_are_forgotten() -> None:
+    """A run went on with two of four environments: the others do not say for ever where the agents are."""
+    spec = UnrollSpec(2, 1, (1, 2, 3), 2)
+    newest = NewestStates(spec)
+
+    def play(environments: list[int], rounds: int) -> None:
+        for environment in environments * rounds:
+            row = np.zeros(spec.nbytes, np.uint8)
+            spec.array(row, "environment_id")[...] = environment
+            newest.note(row)
+
+    play([0, 1, 2, 3], rounds=30)
+    assert len(newest.stacks()) == 4
+    newest = restored(newest, spec)
+    play([0, 2], rounds=3)
+    assert len(newest.stacks()) == 4, "a worker that is slow is not forgotten"
+    play([0, 2], rounds=30)
+    assert newest.state_dict()["environments"] == [0, 2]

@@ -32,6 +32,7 @@ from workers import saver, training
 from workers.draw_sums import SECONDS
 from workers.messages import WorkersFailedError
 from workers.progress import Progress
+from workers.resume import plan_updates
 from workers.showing import MakeWatchedEnvironment
 from workers.training import train
 from wrappers.atari import make_atari
@@ -267,19 +268,32 @@ ALL_FOUR = json.dumps(
 )
 
 
+def ending_at(steps: int) -> Callable[..., Progress]:
+    """In place of Progress: ends a run there, as an interruption does, whatever it has planned."""
+
+    def make(*arguments: Any) -> Progress:
+        progress = Progress(*arguments)
+        progress.max_steps = steps
+        return progress
+
+    return make
+
+
 @pytest.mark.parametrize("caching", [False, True])
 def test_a_ranking_run_in_parts_is_the_whole_run_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caching: bool
 ) -> None:
-    """All first runs plan alike here, as those do that are interrupted; λ falls over the updates that they plan."""
+    """λ falls over the updates that the first run plans, also where it is interrupted."""
     monkeypatch.setattr(Config, "planned_updates", 300)
     flags = {"replay_parameters": ALL_FOUR, "reproducible": True, "caching": caching, "cache_output_buffer_size": 2}
     more: dict[str, Any] = {**flags, "r_f_steps": 5, "frames_stacked": 2, "report_period": 130}
     whole = catch_run(tmp_path, environment_max_steps=900, **more)
-    part = catch_run(tmp_path, environment_max_steps=455, **more)
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "Progress", ending_at(455))
+        part = catch_run(tmp_path, environment_max_steps=900, **more)
     with monkeypatch.context() as patched:
         patched.setattr(Config, "planned_updates", 1_000)
-        rest = go_on(part, make_catch, environment_max_steps=900)
+        rest = go_on(part, make_catch)
     assert find_checkpoint(str(whole)).updates > 60
     assert_same_run(whole, part, rest)
     for name, figures in reports(rest)[-1]["replays"].items():
@@ -391,14 +405,43 @@ def test_a_best_policy_that_is_not_beaten_is_carried_over(tmp_path: Path, saved_
     assert find_checkpoint(str(second)).content["progress"]["best_return_mean"] == 5.0
 
 
-def test_the_first_run_settles_the_schedule_and_the_seed(tmp_path: Path) -> None:
-    first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0, seed=None)
-    settled = find_checkpoint(str(first)).options
-    assert settled["lr_scheduler_steps"] == (1_000 // 10 - 4) // 4, "a tenth of the replay is filled first"
-    assert settled["seed"] is not None
-    second = find_checkpoint(str(go_on(first, make_catch, environment_max_steps=2_000)))
-    assert {name for name in settled if settled[name] != second.options[name]} == {"environment_max_steps"}
-    assert second.content["planned_updates"] == settled["lr_scheduler_steps"], "λ of the replays falls over these, too"
+def test_the_first_run_settles_the_schedule_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted run goes on along them, with batches of another size, too."""
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "Progress", ending_at(500))
+        first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0, seed=None)
+    settled = find_checkpoint(str(first))
+    assert settled.options["seed"] is not None
+    assert settled.content["planned_updates"] == (1_000 // 10 - 4) // 4, "a tenth of the replay is filled first"
+    second = find_checkpoint(str(go_on(first, make_catch, batch_size=4)))
+    assert {name for name, value in settled.options.items() if value != second.options[name]} == {"batch_size"}
+    assert second.content["planned_updates"] == settled.content["planned_updates"]
+
+
+def test_a_run_that_is_made_longer_goes_on_learning(tmp_path: Path) -> None:
+    """Its learning rate had come to nothing, and begins to fall anew from where a longer run would be."""
+    first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0)
+    assert reports(first)[-1]["learning_rate"] < OptimizerOptions().lr / 5
+    second = go_on(first, make_catch, environment_max_steps=2_000)
+    before, after = find_checkpoint(str(first)), find_checkpoint(str(second))
+    assert after.content["planned_updates"] == before.updates + 1_000 // (4 * 10)
+    half = OptimizerOptions().lr / 2
+    rates = [report["learning_rate"] for report in reports(second)]
+    assert half / 2 < rates[0] < half and rates[-1] < rates[0]
+    assert after.updates == pytest.approx(after.content["planned_updates"], abs=1)
+
+
+@pytest.mark.parametrize("wrote_down", [False, True])
+def test_a_schedule_that_was_chosen_stays(wrote_down: bool, saved_run: Path) -> None:
+    """Older versions wrote down as chosen what they had planned."""
+    parent = find_checkpoint(str(saved_run))
+    planned = int(parent.content["planned_updates"])
+    config = Config.from_flags({**parent.options, "lr_scheduler_steps": planned if wrote_down else 500})
+    assert plan_updates(parent, config) == (planned, planned if wrote_down else 500)
+    longer = config.replace_flags(environment_max_steps=10_000)
+    planned_anew, schedule = plan_updates(parent, longer)
+    assert planned_anew > 4 * planned
+    assert schedule == (planned_anew if wrote_down else 500)
 
 
 def test_a_run_goes_on_with_other_replays(tmp_path: Path) -> None:
@@ -484,6 +527,11 @@ def test_replays_saved_raw_fill_anew_where_they_are_to_be_compressed(
     assert "the replays fill anew: the saved ones were of another shape or kind" in out
     assert "compressed\n" in out
     assert reports(second)[-1]["replays"]["1_standard"]["size"] == 20
+
+
+def test_replays_of_another_reward_fill_anew(saved_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    go_on(saved_run, make_catch, environment_max_steps=1_200, console="plain", reward_clipping_method="none")
+    assert "the replays fill anew: the saved ones are of other options of the environment" in capsys.readouterr().out
 
 
 def test_saved_replays_do_for_batches_of_another_size(saved_run: Path) -> None:
