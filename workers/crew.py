@@ -36,8 +36,7 @@ def make_pool(
 
     def make_worker(index: int, incarnation: int) -> Worker:
         life = (resume.count, incarnation)
-        snapshot = resume.snapshot(index) if incarnation == 0 else None
-        return Worker(config, make_environment, seed, index, life, spec, dtype, slots, weights, times, memory, snapshot)
+        return Worker(config, make_environment, seed, index, life, spec, dtype, slots, weights, times, memory)
 
     return WorkerPool(
         make_worker,

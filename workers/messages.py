@@ -12,7 +12,6 @@ _SLOT = struct.Struct("<cI")
 _ANSWER = struct.Struct("<cIq")
 _FILLED, _FREE, _ERROR, _SNAPSHOT, _GAME, _RESULT = b"F", b"E", b"!", b"S", b"G", b"R"
 _QUESTION, _ANSWERED, _WORKER, _ALIVE = b"Q", b"A", b"W", b"L"
-SNAPSHOT_REQUEST = -1  # where a worker expects the index of a free slot
 _LONGEST_TRACEBACK = 12_000  # bytes; connections write up to 16 KiB in one piece
 
 
@@ -45,7 +44,11 @@ def send_snapshot_request(connection: Connection) -> None:
 
 
 def send_snapshot(connection: Connection, snapshot: dict[str, Any]) -> None:
-    """Worker → learner: all that the worker needs to go on elsewhere, in plain values."""
+    """Worker → learner: all that the worker needs to go on elsewhere, in plain values. Learner → worker: go on there.
+
+    It is too long for what a process is started with: the learner would wait for ever for one that dies while it
+    starts. Through the pipe, it hears of that.
+    """
     connection.send_bytes(_SNAPSHOT + pickle.dumps(snapshot))
 
 
@@ -55,16 +58,27 @@ def receive_snapshot(connection: Connection) -> dict[str, Any]:
     return snapshot
 
 
-def receive_slot(connection: Connection) -> int:
-    """The slot of the next message, or SNAPSHOT_REQUEST: the learner's wish, or an answer that came too late.
+def receive_slot(connection: Connection) -> int | None:
+    """The slot that a worker has filled; None for a snapshot that came too late.
 
-    WorkerError if the worker failed, EOFError when the other side is gone.
+    WorkerError if the worker failed, EOFError when it is gone.
     """
     message = _receive(connection)
+    return None if message[:1] == _SNAPSHOT else _slot(message)
+
+
+def receive_order(connection: Connection) -> int | dict[str, Any] | None:
+    """What a worker is to do next: the slot to fill, a snapshot to go on from, or None: send one.
+
+    EOFError when the learner is gone.
+    """
+    message = _receive(connection)
+    if message == _SNAPSHOT:
+        return None
     if message[:1] == _SNAPSHOT:
-        return SNAPSHOT_REQUEST
-    slot: int = _SLOT.unpack(message)[1]
-    return slot
+        snapshot: dict[str, Any] = pickle.loads(message[1:])
+        return snapshot
+    return _slot(message)
 
 
 def send_question(connection: Connection, group: int) -> None:
@@ -139,6 +153,11 @@ def send_result(connection: Connection, result: Any) -> None:
 def receive_result(connection: Connection) -> Any:
     """WorkerError if the child failed, EOFError when it is gone."""
     return pickle.loads(_receive(connection)[1:])
+
+
+def _slot(message: bytes) -> int:
+    slot: int = _SLOT.unpack(message)[1]
+    return slot
 
 
 def _receive(connection: Connection) -> bytes:

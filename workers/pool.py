@@ -14,12 +14,12 @@ import torch
 from replay.trajectory import Rows
 from workers.inference_server import InferenceServer, introduce
 from workers.messages import (
-    SNAPSHOT_REQUEST,
     WorkerError,
     receive_alive,
     receive_slot,
     receive_snapshot,
     send_free,
+    send_snapshot,
     send_snapshot_request,
 )
 from workers.process_entry import start_process
@@ -63,6 +63,7 @@ class WorkerPool:
         self._round: dict[int, int] = {}  # lockstep: place → the slot it has filled in this round
         self._round_open = False
         self._sources: dict[Any, Place] = {}  # pipes and process sentinels to wait for
+        self._heard_at = time.monotonic()
         try:
             for place in self._all_places:
                 self._start(place)
@@ -105,6 +106,10 @@ class WorkerPool:
             if source in self._sources:  # a worker found dead a moment ago has no sources any more
                 self._listen(self._sources[source])
         now = time.monotonic()
+        away, self._heard_at = now - self._heard_at - timeout, now
+        if away > self._silence_limit / 2:  # the learner was stopped, perhaps all of the run: nobody else is to blame
+            for place in self._all_places:
+                place.last_sign = now
         for place in self._all_places:
             if place.process is None:
                 if now >= place.start_at and (place in self._server_places or self._is_served):
@@ -158,8 +163,15 @@ class WorkerPool:
         empty = np.empty((0, self._rows.shape[-1]), np.uint8)
         return {"snapshots": snapshots, "unrolls": torch.from_numpy(np.stack(rows) if rows else empty)}
 
-    def put_back(self, unrolls: Rows) -> None:
-        """Lockstep only, before the first `wait`: the unrolls `[n, nbytes]` of `in_flight`, delivered as they were."""
+    def put_back(self, in_flight: dict[str, Any]) -> None:
+        """Lockstep only, before the first `wait`: the workers go on, and the unrolls are delivered, as they were."""
+        for place, snapshot in zip(self._places, in_flight["snapshots"], strict=True):
+            assert place.connection is not None
+            with suppress(BrokenPipeError, ConnectionResetError):  # has just died; the next `wait` will see it
+                send_snapshot(place.connection, snapshot)
+        unrolls = in_flight["unrolls"].numpy()
+        if not len(unrolls):
+            return
         first = len(self._places) * self._environments - len(unrolls)
         place_index, self._taken = divmod(first, self._environments)
         self._rows.reshape(-1, self._rows.shape[-1])[first:] = unrolls
@@ -201,7 +213,7 @@ class WorkerPool:
                     self._sign_of_life(place, receive_alive(place.connection))
                     continue
                 slot = receive_slot(place.connection)
-                if slot != SNAPSHOT_REQUEST:
+                if slot is not None:
                     self._filled(place, slot)
         except WorkerError as error:
             self._lose(place, f"failed:\n{error}")

@@ -77,16 +77,10 @@ class Resume:
             mix.load_state_dict(self._replays["mix"], queues_too=self._queues_too)
             self._replays = None
 
-    def snapshot(self, worker: int) -> dict[str, Any] | None:
-        """Where a worker goes on; None for new games."""
-        if self._in_flight is None:
-            return None
-        snapshot: dict[str, Any] = self._in_flight["snapshots"][worker]
-        return snapshot
-
-    def put_back_unrolls(self, pool: WorkerPool) -> None:
-        if self._in_flight is not None and len(self._in_flight["unrolls"]):
-            pool.put_back(self._in_flight["unrolls"].numpy())
+    def put_back(self, pool: WorkerPool) -> None:
+        """What lay between the workers and the learner, where the games go on exactly."""
+        if self._in_flight is not None:
+            pool.put_back(self._in_flight)
 
     def _look_at_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}

@@ -84,7 +84,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 make_pool(config, make_environment, seed, spec, machine, slots, weights, times, resume, console.message)
             )
         )
-        resume.put_back_unrolls(pool)
+        resume.put_back(pool)
         hardware = Hardware(times, pool, GpuGauge(machine.device))
         reporter = Reporter(
             progress,

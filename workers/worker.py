@@ -16,7 +16,7 @@ from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
 from workers.deciding import Decider, LocalDecider, NewestWeights
 from workers.inference_memory import InferenceMemory
-from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_filled, send_snapshot
+from workers.messages import receive_order, send_filled, send_snapshot
 from workers.remote_decider import RemoteDecider
 from workers.rollout import Rollout, Seat
 from workers.shared_weights import SharedWeights
@@ -41,24 +41,23 @@ class Worker:
     weights: SharedWeights
     times: WorkerTimes
     inference: InferenceMemory | None = None  # where to ask for actions, instead of choosing them here
-    snapshot: dict[str, Any] | None = None  # where to go on from, instead of new games
 
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         settle_on_one_core()
         clock = WorkerClock(self.times.seconds[self.index])
         rollout = Rollout(self._seats(), self._decider(server), self.spec, clock)
-        if self.snapshot is not None:
-            rollout.restore(self.snapshot)
         while True:
-            slot = receive_slot(connection)
-            if slot == SNAPSHOT_REQUEST:
+            order = receive_order(connection)
+            if order is None:
                 send_snapshot(connection, rollout.snapshot())
-                continue
-            clock.lap(WAITING)
-            rollout.collect(self.slots.rows[self.index, slot])
-            send_filled(connection, slot)
-            clock.lap(REST)
-            clock.share()
+            elif isinstance(order, dict):
+                rollout.restore(order)
+            else:
+                clock.lap(WAITING)
+                rollout.collect(self.slots.rows[self.index, order])
+                send_filled(connection, order)
+                clock.lap(REST)
+                clock.share()
 
     def _decider(self, server: Connection | None) -> Decider:
         """A copy of the policy, or the inference server where there is one."""

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_filled
+from workers.messages import receive_order, send_filled
 from workers.shared_memory import SharedBlock
 from workers.slots import Slots
 
@@ -25,8 +25,8 @@ class RecordedWorker:
         recorded = self.recording.rows[0, 0]
         delivered = self.delivered.bytes.view(np.int64)
         while True:
-            slot = receive_slot(connection)
-            assert slot != SNAPSHOT_REQUEST, "nobody saves such a run"
+            slot = receive_order(connection)
+            assert isinstance(slot, int), "nobody saves such a run, or goes on with one"
             self.slots.rows[self.index, slot] = recorded
             delivered[self.index] += 1
             send_filled(connection, slot)

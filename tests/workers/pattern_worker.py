@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.messages import SNAPSHOT_REQUEST, receive_slot, send_alive, send_filled, send_snapshot
+from workers.messages import receive_order, send_alive, send_filled, send_snapshot
 from workers.slots import Slots
 
 ROW_BYTES = 64 * 1024
@@ -30,19 +30,22 @@ class PatternWorker:
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         count = 0
         while True:
-            slot = receive_slot(connection)
-            if slot == SNAPSHOT_REQUEST:
+            order = receive_order(connection)
+            if order is None:
                 time.sleep(self.pause)
                 send_snapshot(connection, {"index": self.index, "count": count})
+                continue
+            if isinstance(order, dict):
+                count = order["count"]
                 continue
             if count == self.raise_after:
                 raise ValueError(f"worker {self.index} has had enough")
             if count == self.stop_after:
                 os.kill(os.getpid(), signal.SIGSTOP)
             time.sleep(self.pause)
-            for environment, row in enumerate(self.slots.rows[self.index, slot]):
+            for environment, row in enumerate(self.slots.rows[self.index, order]):
                 write_pattern(row, self.index, self.incarnation, count, environment)
-            send_filled(connection, slot)
+            send_filled(connection, order)
             count += 1
 
 

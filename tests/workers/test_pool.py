@@ -9,6 +9,7 @@ from typing import cast
 
 import psutil
 import pytest
+import torch
 
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer, read_pattern
 from workers.inference_server import InferenceServer
@@ -154,6 +155,22 @@ def test_a_stopped_worker_is_killed_before_its_place_is_given_away(make_pool: Ma
     assert take(pool, 2)[0][:2] == (0, 1)
 
 
+def test_time_in_which_the_learner_itself_was_stopped_does_not_count(make_pool: MakePool) -> None:
+    """As after CTRL+Z and `fg`, or where the whole container was frozen."""
+    pool, announced = make_pool(workers=1)
+    take(pool, 4)
+    os.kill(pool.process_ids()[0], signal.SIGSTOP)
+    pool.wait(0.0)
+    take(pool, len(pool._delivered) * 2)
+    pool._silence_limit = 1.0
+    time.sleep(2.0)
+    pool.wait(0.0)
+    pool._silence_limit = 60.0
+    os.kill(pool.process_ids()[0], signal.SIGCONT)
+    assert {incarnation for _, incarnation, _, _ in take(pool, 8)} == {0}
+    assert not announced
+
+
 def test_lockstep_takes_rounds_in_the_order_of_the_places(make_pool: MakePool) -> None:
     pool, _ = make_pool(workers=3, slots=1, environments=2, lockstep=True)
     expected = [(w, 0, count, e) for count in range(10) for w in range(3) for e in range(2)]
@@ -184,11 +201,21 @@ def test_what_is_in_flight_can_be_put_back(make_pool: MakePool) -> None:
     assert in_flight is not None
     assert in_flight["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 2}]
     other, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True)
-    other.put_back(in_flight["unrolls"].numpy())
+    other.put_back(in_flight)
     put_back = take(other, 4)
     assert put_back == take(pool, 4)
     assert taken + put_back == [(w, 0, count, e) for count in range(2) for w in range(2) for e in range(3)]
-    assert take(other, 1) == [(0, 0, 0, 0)], "then its own workers play"
+    assert take(other, 1) == [(0, 0, 2, 0)], "then its own workers go on"
+
+
+def test_a_worker_that_dies_before_it_can_go_on_is_replaced(make_pool: MakePool) -> None:
+    """What it is to go on from is more than a pipe holds, and nobody reads it any more."""
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
+    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    snapshot = {"count": 5, "screens": bytes(1_000_000)}
+    pool.put_back({"snapshots": [snapshot, snapshot], "unrolls": torch.empty((0, ROW_BYTES), dtype=torch.uint8)})
+    assert take(pool, 4) == [(0, 1, 0, 0), (1, 0, 5, 0), (0, 1, 1, 0), (1, 0, 6, 0)]
+    assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
 
 
 def test_a_snapshot_that_comes_too_late_does_no_harm(make_pool: MakePool) -> None:
