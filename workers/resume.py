@@ -1,12 +1,24 @@
 """Going on where another run stopped: exactly where everything was saved, with new games otherwise."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agents.checkpoint import BEST, BEST_EVAL, OWN_FLAGS, Checkpoint, checkpoint_name, link, write_checkpoint
+from agents.checkpoint import (
+    BEST,
+    BEST_EVAL,
+    OWN_FLAGS,
+    Checkpoint,
+    UnusableError,
+    checkpoint_name,
+    link,
+    read_checkpoint,
+    write_checkpoint,
+)
 from agents.learner import Learner
 from agents.run_folder import remove_abandoned
+from agents.sinks import read_metrics
 from agents.tensor_file import DamagedFileError, read_tensor_file
 from option_flags import Config
 from replay.mix import Mix
@@ -71,11 +83,22 @@ class Resume:
             return
         learner.load_state_dict(self._parent.content["learner"])
         progress.load_state_dict(self._parent.content["progress"])
+        self._restore_best(self._parent, progress)
         if self._parent.options["replay_parameters"] != self._config.replay.replay_parameters:
             progress.draw_sums = DrawSums()  # those of the stretch under way are of other replays
         if self._replays is not None:
             mix.load_state_dict(self._replays["mix"], queues_too=self._queues_too)
             self._replays = None
+
+    def _restore_best(self, parent: Checkpoint, progress: Progress) -> None:
+        """The scores of the best policies that were carried over, which may be newer than the checkpoint."""
+        folder, evaluations = parent.path.parent, parent.run_folder / "evaluations.jsonl"
+        if (folder / BEST).exists():
+            with suppress(UnusableError):
+                progress.best_return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
+        if (folder / BEST_EVAL).exists() and evaluations.exists():
+            means = [progress.best_eval_mean, *(row["best_eval_return_mean"] for row in read_metrics(evaluations))]
+            progress.best_eval_mean = max((mean for mean in means if isinstance(mean, int | float)), default=None)
 
     def put_back(self, pool: WorkerPool) -> None:
         """What lay between the workers and the learner, where the games go on exactly."""

@@ -42,12 +42,12 @@ class Saver:
         self.seconds = 0.0
         self._tried_updates = self.learner.updates
         self._first_steps = self.progress.agent_steps
-        self._saved_at = self._replays_saved_at = time.monotonic()
+        self._saved_at = self._replays_tried_at = time.monotonic()
 
     def tick(self) -> None:
         """Called in every turn of the training loop; saves when it is time, or when a signal asks for it."""
         options, now = self.config.checkpoint, time.monotonic()
-        replays_due = self.config.saves_replays and now - self._replays_saved_at > 60 * options.save_replay_minutes
+        replays_due = self.config.saves_replays and now - self._replays_tried_at > 60 * options.save_replay_minutes
         period_over = self.learner.updates - self._tried_updates >= options.save_model_period
         if self.stop.save_now or replays_due or period_over or now - self._saved_at > 60 * options.save_model_minutes:
             self.save(with_replays=self.config.saves_replays and (self.stop.save_now or replays_due))
@@ -59,9 +59,13 @@ class Saver:
             return  # the parent's, carried over into this run, says all that there is to say
         begun = time.monotonic()
         self._tried_updates = self.learner.updates
+        if with_replays:
+            self._replays_tried_at = begun
         try:
-            self._write(with_replays)
+            self._write(self._in_flight() if with_replays and self.config.run.reproducible else None)
             self.saved_updates = self.learner.updates
+            if with_replays:
+                self._write_replays()
         except OSError as error:
             self.announce(
                 f"no checkpoint could be written ({error.strerror}); the last whole one stays, training goes on"
@@ -70,8 +74,7 @@ class Saver:
             self._saved_at = time.monotonic()
             self.seconds += self._saved_at - begun
 
-    def _write(self, with_replays: bool) -> None:
-        in_flight = self._in_flight() if with_replays and self.config.run.reproducible else None
+    def _write(self, in_flight: dict[str, Any] | None) -> None:
         best_before = self.progress.best_return_mean
         is_best = self.progress.judge()
         path = self.folder / files.checkpoint_name(self.learner.updates)
@@ -93,8 +96,6 @@ class Saver:
             self.progress.best_return_mean = best_before  # what could not be kept is not the one to beat
             raise
         files.keep_newest(self.folder, self.config.checkpoint.keep_checkpoints)
-        if with_replays:
-            self._write_replays()
 
     def _in_flight(self) -> dict[str, Any] | None:
         """The environments and the unrolls not yet taken; None where a worker does not come to rest."""
@@ -108,7 +109,6 @@ class Saver:
 
     def _write_replays(self) -> None:
         begun = time.monotonic()
-        self._replays_saved_at = begun
         path = self.folder / files.replay_name(self.learner.updates)
         state = {
             "unroll": self.spec.fingerprint,
@@ -122,6 +122,9 @@ class Saver:
             size = write_tensor_file(path, state, lambda: self.stop.hurried)
         except GivenUpError:
             self.announce("the replays are left out; the checkpoint is whole without them")
+            return
+        except OSError as error:
+            self.announce(f"the replays could not be written ({error.strerror}); the checkpoint is whole without them")
             return
         for older in self.folder.glob("replays_*.bin"):
             if older != path:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from agents.checkpoint import FOLDER, read_checkpoint
+from agents.checkpoint import FOLDER, find_checkpoint, read_checkpoint
 from option_flags import Config, EnvironmentOptions
 from tests.catch import make_catch
 from tests.processes import spawned
@@ -56,6 +56,21 @@ def test_evaluations_of_a_reproducible_run_are_its_own(tmp_path: Path) -> None:
     ends = [read_checkpoint(next((f / FOLDER).glob("checkpoint_0000000050.pt"))) for f in (folder, without)]
     weights = [end.content["learner"]["network"] for end in ends]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), "training took no notice"
+
+
+def test_the_best_evaluated_policy_is_the_one_to_beat_after_a_kill(tmp_path: Path) -> None:
+    """The newest checkpoint was written when the evaluation began, and knows nothing of how it ended."""
+    first = run(tmp_path, reproducible=True)
+    curve = first / "evaluations.jsonl"
+    lines = [{**line, "best_eval_return_mean": 5.0} for line in evaluations(first)]
+    curve.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    best = (first / FOLDER / "best_eval.pt").read_bytes()
+    parent = find_checkpoint(str(first))
+    parent.content["progress"]["best_eval_mean"] = None
+    own = {"op_mode": "train_w_load", "load_model_url": str(first), "environment_max_steps": 3000}
+    second = train(Config.from_flags({**parent.options, **own}), make_catch, parent)
+    assert evaluations(second)[-1]["best_eval_return_mean"] == 5.0
+    assert (second / FOLDER / "best_eval.pt").read_bytes() == best
 
 
 def test_each_evaluation_has_a_film_of_its_median_game(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -33,7 +34,9 @@ from workers.draw_sums import SECONDS
 from workers.messages import WorkersFailedError
 from workers.progress import Progress
 from workers.resume import plan_updates
+from workers.saver import Saver
 from workers.showing import MakeWatchedEnvironment
+from workers.stop_request import StopRequest
 from workers.training import train
 from wrappers.atari import make_atari
 from wrappers.frame_stack import FrameStack
@@ -395,11 +398,14 @@ def test_counters_schedule_and_best_go_on_without_a_jump(tmp_path: Path) -> None
 
 
 def test_a_best_policy_that_is_not_beaten_is_carried_over(tmp_path: Path, saved_run: Path) -> None:
+    """It may be newer than the checkpoint: the score to beat is its own."""
     first = copy_of(saved_run, tmp_path)
-    saved = find_checkpoint(str(first))
+    best_path = first / "checkpoints" / BEST
+    saved = read_checkpoint(best_path)
     unbeatable = {**saved.content["progress"], "best_return_mean": 5.0}
-    write_checkpoint(saved.path, {**saved.content, "progress": unbeatable})
-    best = (first / "checkpoints" / BEST).read_bytes()
+    best_path.unlink()  # or it would be written through to the newest checkpoint, which is the same file
+    write_checkpoint(best_path, {**saved.content, "progress": unbeatable})
+    best = best_path.read_bytes()
     second = go_on(first, make_catch, environment_max_steps=2_000)
     assert (second / "checkpoints" / BEST).read_bytes() == best
     assert find_checkpoint(str(second)).content["progress"]["best_return_mean"] == 5.0
@@ -632,6 +638,43 @@ def test_a_best_policy_that_could_not_be_saved_is_not_the_one_to_beat(
     folder = catch_run(tmp_path, environment_max_steps=2_000, save_model_period=15)
     assert refused == 2
     assert read_checkpoint(folder / "checkpoints" / BEST).content["progress"]["best_return_mean"] == 0.25
+
+
+def test_replays_that_could_not_be_saved_cost_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk may have room for the one and not for the others."""
+
+    def write(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(saver, "write_tensor_file", write)
+    folder = catch_run(tmp_path, environment_max_steps=1_000, save_replay=True, console="plain")
+    out = capsys.readouterr().out
+    assert "the replays could not be written (No space left on device); the checkpoint is whole without them" in out
+    assert "no checkpoint could be written" not in out and "go on with: " in out.splitlines()[-1]
+    assert find_checkpoint(str(folder)).agent_steps == 1_000
+
+
+def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, tries = 0.0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def write(self: Saver, in_flight: object) -> None:
+        tries.append(now)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Saver, "_write", write)
+    config = Config.from_flags({"save_replay": True, "save_replay_minutes": 1.0, "save_model_minutes": 10.0})
+    learner, progress = SimpleNamespace(updates=5), SimpleNamespace(agent_steps=100)
+    nothing: Any = None
+    failing = Saver(
+        *(tmp_path, config, nothing, 0, 10, cast(Any, learner), nothing, cast(Any, progress), nothing),
+        *(StopRequest(), lambda line: None),
+    )
+    for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
+        failing.tick()
+    assert tries == [60.5, 121.0, 181.5]
 
 
 def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
