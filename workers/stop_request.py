@@ -1,10 +1,12 @@
 """CTRL+C, SIGTERM, a closed terminal and SIGUSR1, as wishes that the training loop grants between two updates."""
 
 import signal
+import time
 from types import FrameType, TracebackType
 from typing import Any
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ONE_WISH_SECONDS = 0.5  # a closed terminal sends SIGHUP twice, once by way of the shell; some programs do with SIGTERM
 
 
 class StopRequest:
@@ -14,6 +16,7 @@ class StopRequest:
         self.requested = False
         self.hurried = False
         self.save_now = False
+        self._requested_at = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -32,7 +35,8 @@ class StopRequest:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR1:
             self.save_now = True
-        elif self.requested:
-            self.hurried = True
-        else:
+        elif not self.requested:
             self.requested = True
+            self._requested_at = time.monotonic()
+        elif time.monotonic() - self._requested_at > ONE_WISH_SECONDS:
+            self.hurried = True
