@@ -5,6 +5,7 @@ a run; all share `flags`. Any flag of main.py on the command line beats the swee
 that was interrupted.
 """
 
+import difflib
 import os
 import shlex
 import signal
@@ -60,7 +61,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, leave)
 
 from agents.console import make_console
-from option_flags import HelpRequested, UsageError, given_flags, help_text, whole
+from option_flags import OPTIONS, HelpRequested, UsageError, given_flags, help_text, whole
 from workers.stop_request import StopRequest
 from workers.sweep import Sweep, plan_sweep, read_sweep
 from workers.sweep_files import try_lock
@@ -95,8 +96,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM) -> int:
         tell(f"{len(sweep.runs)} runs, {jobs} at once, in {folder}")
         SweepRunner(sweep, folder, state, jobs, program, stop, tell).run()
         rows = summarise(sweep, folder, state.runs)
-        write_csv(rows, folder / "summary.csv")
-        tell("\n".join(["", *table_lines(rows), "", f"the table is in {folder / 'summary.csv'}"]))
+        tell("\n".join(["", *table_lines(rows), "", write_csv(rows, folder / "summary.csv")]))
         if not stop.requested:
             tell(draw_curves(rows, folder / "curves.png"))
         unfinished = [row["status"] for row in rows if row["status"] != "done"]
@@ -115,6 +115,9 @@ def split_flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         name, equals, value = word.partition("=")
         name = name.lstrip("-").replace("-", "_") if word.startswith("-") else ""
         if name not in own:
+            close = difflib.get_close_matches(name, own, n=1, cutoff=0.8)
+            if close and name not in OPTIONS:
+                raise UsageError(f"--{name} is no known flag; did you mean --{close[0]}?")
             left.append(word)
             continue
         if name in given:

@@ -537,23 +537,29 @@ OPTIONS: dict[str, dataclasses.Field[Any]] = {item.name: item for topic in TOPIC
 # --- Replays ----------------------------------------------------------------------------------------------------------
 
 
-def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
-    """Reads --replay_parameters key by key; a UsageError says which entry and which key is wrong."""
-    flag = "--replay_parameters"
+def once_each(subject: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """For `json.loads`, which would silently take the last of two values for one key."""
 
-    def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def entry_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         entry: dict[str, Any] = {}
         for key, value in pairs:
             if key in entry:
-                raise UsageError(f"{flag} has the key {_shown(key)} twice in one entry; give it once.")
+                raise UsageError(f"{subject} has the key {_shown(key)} twice in one entry; give it once.")
             entry[key] = value
         return entry
+
+    return entry_of
+
+
+def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
+    """Reads --replay_parameters key by key; a UsageError says which entry and which key is wrong."""
+    flag = "--replay_parameters"
 
     def no_constant(name: str) -> None:
         raise UsageError(f"{flag} must hold finite numbers, not {name}.")
 
     try:
-        entries = json.loads(text, object_pairs_hook=without_duplicates, parse_constant=no_constant)
+        entries = json.loads(text, object_pairs_hook=once_each(flag), parse_constant=no_constant)
     except json.JSONDecodeError as error:
         raise UsageError(f"{flag} must be valid JSON; at character {error.pos + 1}: {error.msg.lower()}.") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, or brackets thousands deep

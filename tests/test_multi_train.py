@@ -1,6 +1,7 @@
 """Sweeps: what they are made of, and what becomes of their runs, with a small script in place of main.py."""
 
 import csv
+import errno
 import json
 import os
 import signal
@@ -16,7 +17,8 @@ import pytest
 
 import multi_train
 from option_flags import UsageError, given_flags
-from workers import sweep_summary
+from tests.fake_main import write_checkpoint
+from workers import sweep_runner, sweep_summary
 from workers.sweep import plan_sweep
 from workers.sweep_job import Job, flag_words
 
@@ -142,6 +144,7 @@ def test_the_example_is_four_replays_with_two_seeds() -> None:
         ({"seeds": [1, 1]}, [], "are the same"),
         ({"runs": [{"lr": 1e-3}, {"lr": 1e-3}]}, [], "have one name"),
         ({"runs": {"a b": {}, "a-b": {"lr": 1e-3}}}, [], "would be called a-b"),
+        ({"grid": {"lr": [1e-3, 1e-4, 1e-3]}}, [], '"grid" has 0.001 twice for lr; give it once.'),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_starts(
@@ -167,6 +170,8 @@ def test_what_is_wrong_is_said_before_anything_starts(
         (["--sweep=nowhere.json"], "--sweep=nowhere.json cannot be read"),
         (["--sweep=README.md"], "must be a JSON file"),
         (["--batch_sise=3"], "did you mean --batch_size"),
+        (["--sweepdir=here"], "--sweepdir is no known flag; did you mean --sweep_dir?"),
+        (["--job=2"], "--job is no known flag; did you mean --jobs?"),
     ],
 )
 def test_wrong_flags_are_refused(capsys: pytest.CaptureFixture[str], words: list[str], sentence: str) -> None:
@@ -224,6 +229,46 @@ def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path, capsys: pytes
 
     assert multi_train.main([*words[:-1], "--environment_max_steps=3000"], FAKE) == 0
     assert starts(c)[-1] == ["train_w_load", str(c / "Game_1")], "more steps go on with what was done"
+
+
+def test_how_far_a_run_is_is_what_it_can_go_on_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Killed between its last report and its last checkpoint, it goes on; between the last checkpoint and the last
+    report, it is done."""
+    folder = tmp_path / "sweep"
+    words = command(folder, {"runs": {"reported": {"gamma": 0.7}, "saved": {"gamma": 0.8}}})
+    assert multi_train.main(words, FAKE) == 0
+    reported, saved = (folder / name / "Game_1" for name in ("reported_seed1", "saved_seed1"))
+    for run, steps in ((reported, 1000), (saved, 600)):
+        report = {"agent_steps": steps, "seconds": 2.0, "return_mean": 1.0, "return_max": 7.0}
+        (run / "metrics.jsonl").write_text(json.dumps(report) + "\n")
+        write_checkpoint(run / "checkpoints" / "checkpoint_0000000001.pt", 1600 - steps)
+    assert multi_train.main(words, FAKE) == 0
+    assert "reported_seed1  goes on at 600 agent steps" in capsys.readouterr().out
+    assert [len(starts(run.parent)) for run in (reported, saved)] == [2, 1]
+
+
+def test_a_full_disk_does_not_end_a_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sweep"
+    words = command(folder, {"runs": {"a": {"gamma": 0.7}, "b": {"gamma": 0.8}}})
+    start = Job.start
+
+    def no_room(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def start_or_not(job: Job, flags: dict[str, Any]) -> bool:
+        monkeypatch.setattr(sweep_runner, "write_json", no_room)
+        monkeypatch.setattr(sweep_summary, "write_atomically", no_room)
+        if job.place.name == "a_seed1":
+            no_room()
+        return start(job, flags)
+
+    monkeypatch.setattr(Job, "start", start_or_not)
+    assert multi_train.main(words, FAKE) == 1
+    out = capsys.readouterr().out
+    assert "a_seed1  could not be started (No space left on device)" in out and "b_seed1  is done" in out
+    assert "the table could not be written (No space left on device)" in out
 
 
 def test_a_killed_run_is_told_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,6 +331,9 @@ def test_other_flags_need_another_folder(tmp_path: Path, capsys: pytest.CaptureF
     assert multi_train.main(words, FAKE) == 0
     assert multi_train.main([*words, "--lr=0.1"], FAKE) == 2
     assert "holds the run a_seed1 with another --lr" in capsys.readouterr().err
+    other = command(tmp_path / "other", {"runs": {"b": {"gamma": 0.7}}})
+    assert multi_train.main([other[0], *words[1:]], FAKE) == 2
+    assert "holds other runs (a_seed1, ...) and none of this sweep" in capsys.readouterr().err
     (folder / "sweep.json").write_text("[]")
     assert multi_train.main(words, FAKE) == 2
     assert "a sweep.json that is not ours" in capsys.readouterr().err

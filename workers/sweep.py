@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from option_flags import Config, UsageError
+from option_flags import Config, UsageError, once_each
 from wrappers.atari import check_atari
 
 KEYS = {
@@ -51,7 +51,7 @@ class Sweep:
 def read_sweep(path: str) -> object:
     """What a JSON file says; `plan_sweep` checks it."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=once_each(f"--sweep={path}"))
     except OSError as error:
         raise UsageError(f"--sweep={path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
@@ -111,6 +111,10 @@ def _checked(definition: object) -> dict[str, Any]:
     for key, wanted in KEYS.items():
         if not fine[key]:
             raise UsageError(f'the sweep\'s "{key}" must be {wanted}.')
+    for name, values in grid.items():
+        for value, other in itertools.combinations(values, 2):
+            if value == other:
+                raise UsageError(f'the sweep\'s "grid" has {json.dumps(value)} twice for {name}; give it once.')
     for name in [*described["flags"], *(name for group in groups for name in group), *grid]:
         reason = {**OWN_FLAGS, "seed": 'the sweep\'s "seeds" lists them'}.get(name)
         if reason:

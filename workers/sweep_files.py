@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from agents.run_folder import CHECKPOINTS
 from agents.sinks import Report, read_metrics
+from option_flags import UsageError
 
 LAST_LINES = 5
 
@@ -30,9 +31,16 @@ def last_report(place: Path) -> tuple[Path, Report] | None:
 
 
 def agent_steps(place: Path) -> int:
-    """How far the run has come."""
-    newest = last_report(place)
-    return int(str(newest[1]["agent_steps"])) if newest else 0
+    """How far the run has come by its newest checkpoint; a report may be older, or of steps that a kill has undone."""
+    from agents.checkpoint import find_checkpoint  # noqa: PLC0415  # only now: torch takes seconds to load
+
+    folder = resumable(place)
+    if folder is None:
+        return 0
+    try:
+        return find_checkpoint(str(folder)).agent_steps
+    except UsageError:
+        return 0  # main.py will say what is wrong with it
 
 
 def resumable(place: Path) -> Path | None:

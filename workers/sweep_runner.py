@@ -5,6 +5,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ class SweepState:
         self.runs: dict[str, dict[str, Any]] = {}
         if self._path.exists():
             self._read(folder)
+        if self.runs and not self.runs.keys() & {run.name for run in sweep.runs}:
+            raise UsageError(
+                f"--sweep_dir={folder} holds other runs ({next(iter(self.runs))}, ...) and none of this sweep; another "
+                "--sweep_dir, or another name for this sweep, would be right."
+            )
         for run in sweep.runs:
             flags = json.loads(json.dumps(run.flags))
             entry = self.runs.setdefault(run.name, {"flags": flags, "status": "waiting"})
@@ -51,7 +57,8 @@ class SweepState:
 
     def set(self, name: str, status: str, exit_code: int | None = None, lines: Sequence[str] = ()) -> None:
         self.runs[name] |= {"status": status, "exit_code": exit_code, "last_lines": list(lines)}
-        self.write()
+        with suppress(OSError):  # a full disk; the files of the runs say how far they are
+            self.write()
 
     def write(self) -> None:
         write_json(self._path, {"runs": self.runs})
@@ -87,7 +94,13 @@ class SweepRunner:
         while (waiting and not self._stop.requested) or self._active:
             self._pass_signals_on()
             while waiting and len(self._active) < self._jobs and not self._stop.requested:
-                self._start(waiting.popleft())
+                run = waiting.popleft()
+                try:
+                    self._start(run)
+                except OSError as error:
+                    self._active.pop(run.name, None)
+                    self._state.set(run.name, "failed", None, [str(error)])
+                    self._say(run, f"could not be started ({error.strerror})")
             for run, job in list(self._active.values()):
                 ended = job.ended  # asked first: what it said last is then in the log
                 self._forward(run, job)

@@ -38,12 +38,17 @@ def summarise(sweep: Sweep, folder: Path, states: Mapping[str, Mapping[str, Any]
     return rows
 
 
-def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
+    """Write them as a table; one sentence about it."""
     text = io.StringIO()
     table = csv.DictWriter(text, COLUMNS)
     table.writeheader()
     table.writerows(rows)
-    write_atomically(path, text.getvalue().encode())
+    try:
+        write_atomically(path, text.getvalue().encode())
+    except OSError as error:
+        return f"the table could not be written ({error.strerror})"
+    return f"the table is in {path}"
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
