@@ -103,6 +103,13 @@ FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda
 FRACTION_ABOVE_ZERO = Rule(float, "be a number above 0 and at most 1", lambda v: 0 < v <= 1)
 
 
+RESOLUTION = Rule(
+    str,
+    'be "height,width", such as 84,84, neither above 512',
+    lambda v: re.fullmatch("[1-9][0-9]{0,2},[1-9][0-9]{0,2}", v) is not None and max(map(int, v.split(","))) <= 512,
+)
+
+
 def option(default: Any, rule: Rule, sentence: str) -> Any:
     return field(default=default, metadata={"rule": rule, "help": sentence})
 
@@ -173,11 +180,11 @@ class EnvironmentOptions(Options):
         "PongNoFrameskip-v4", matching(r"\w[\w/:.-]*", "be an id such as PongNoFrameskip-v4"), "Game to play."
     )
     skipped_frames: int = option(4, whole(1), "Game frames that one agent step repeats its action for.")
-    frames_stacked: int = option(4, whole(1), "Latest frames that the policy sees at once.")
+    frames_stacked: int = option(4, whole(1, 64), "Latest frames that the policy sees at once.")
     grayscaling_frames: bool = option(True, ON_OFF, "Show frames in gray instead of in colour.")
     frame_scale_resolution: str = option(
         "84,84",
-        matching(r"[1-9][0-9]{0,3},[1-9][0-9]{0,3}", 'be "height,width", such as 84,84'),
+        RESOLUTION,
         'Size that frames are scaled to, as "height,width".',
     )
     noop_threshold: int = option(30, whole(0), "Most no-op frames at the start of a game; 0 starts without any.")
@@ -345,7 +352,7 @@ class NetworkOptions(Options):
 
     network: str = option("nature", one_of("nature", "impala_shallow", "impala_deep", "conv3"), "Shape of the network.")
     use_lstm: bool = option(False, ON_OFF, "Put an LSTM between the convolutions and the heads.")
-    lstm_size: int = option(256, whole(1), "Units of the LSTM.")
+    lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.")
     feature_out_layer_size: int = option(
         64, whole(1, 4096), "Numbers that attentive and elite replay compare states by: a projection of the last layer."
     )
@@ -561,7 +568,10 @@ def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
     try:
         entries = json.loads(text, object_pairs_hook=once_each(flag), parse_constant=no_constant)
     except json.JSONDecodeError as error:
-        raise UsageError(f"{flag} must be valid JSON; at character {error.pos + 1}: {error.msg.lower()}.") from None
+        hint = "in a shell it stands in single quotes, in a flagfile in none"
+        raise UsageError(
+            f"{flag} must be valid JSON, not {_shown(text)}; {hint}; at character {error.pos + 1}: {error.msg.lower()}."
+        ) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, or brackets thousands deep
         raise UsageError(f"{flag} must be a JSON list of replays, not {_shown(text)}.") from None
     if not isinstance(entries, list) or not entries:
@@ -631,6 +641,16 @@ REPLACED_FLAGS = {
     "multiprocessing_backend": "workers are always spawned processes",
     "learner_thread_count": "there is one learner; --learner_threads sets its CPU threads",
     "undefok": "unknown flags are always refused",
+}
+NAMES_ELSEWHERE = {
+    "entropy": "entropy_loss_weight",
+    "entropy_coef": "entropy_loss_weight",
+    "learning_rate": "lr",
+    "num_envs": "envs_per_worker",
+    "num_workers": "worker_count",
+    "total_steps": "environment_max_steps",
+    "total_timesteps": "environment_max_steps",
+    "unroll_length": "r_f_steps",
 }
 HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
 SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -736,6 +756,8 @@ def _read_flagfile(path: str) -> dict[str, Any]:
         raise UsageError(f"--flagfile={path}: {error}") from None
     if "flagfile" in given:
         raise UsageError(f"--flagfile={path}: a flagfile must not name another one; give --flagfile once.")
+    for name, value in given.items():
+        OPTIONS[name].metadata["rule"].checked(f"--flagfile={path}: --{name}", value)
     return given
 
 
@@ -748,10 +770,16 @@ def _closest(name: str, names: Iterable[str], dashes: str = "", quote: str = "")
 def _unknown_flag(name: str) -> UsageError:
     if name in REPLACED_FLAGS:
         return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
+    if name.startswith("no_") and _is_switch(name[3:]):
+        return UsageError(f"--{name} is no known flag; did you mean --no{name[3:]}?")
+    if name in NAMES_ELSEWHERE:
+        return UsageError(f"--{name} is no known flag; did you mean --{NAMES_ELSEWHERE[name]}?")
     return UsageError(f"--{name} is no known flag{_closest(name, (*OPTIONS, 'flagfile'), dashes='--')}")
 
 
 def _stray_word(words: Sequence[str], stray: str) -> UsageError:
+    if any(word.startswith("--replay_parameters=[") and not word.endswith("]") for word in words):
+        return UsageError(f"{_shown(stray)} belongs to no flag; the JSON of --replay_parameters needs single quotes.")
     for before, word in itertools.pairwise(words):
         if word == stray and word.lower() in SWITCH_WORDS and _is_switch(before.removeprefix("--")):
             return UsageError(f"{before} {word} must be one word; write {before}={word}.")

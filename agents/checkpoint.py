@@ -88,12 +88,14 @@ def find_checkpoint(url: str) -> Checkpoint:
     place = Path(url)
     try:
         is_folder, is_there = place.is_dir(), place.exists()
+        folder = place / FOLDER if is_folder and (place / FOLDER).is_dir() else place
+        if is_folder:
+            next(folder.iterdir(), None)  # glob takes a folder that cannot be read for an empty one
     except OSError as error:
         raise UsageError(
             f"--load_model_url={url} cannot be read ({error.strerror}); a run folder or a checkpoint would be right."
         ) from None
     if is_folder:
-        folder = place / FOLDER if (place / FOLDER).is_dir() else place
         candidates = newest_first(folder)
         if not candidates:
             raise UsageError(

@@ -1,5 +1,6 @@
 """The newest report at http://<host>:<port>/metrics, in the text format that Prometheus reads."""
 
+import errno
 import re
 import socket
 import threading
@@ -41,14 +42,14 @@ def check_address(host: str, port: int) -> None:
     """Raise UsageError where nothing can listen there."""
     try:
         _Server(host, port).server_close()
-    except socket.gaierror:
+    except OSError as error:
+        if not isinstance(error, socket.gaierror) and error.errno != errno.EADDRNOTAVAIL:
+            raise UsageError(
+                f"--metrics_port={port} at --metrics_host={host} cannot be opened ({error.strerror}); "
+                "a port that is free would be right."
+            ) from None
         raise UsageError(
             f"--metrics_host={host} is no address of this machine; 127.0.0.1, or 0.0.0.0 for all, would be right."
-        ) from None
-    except OSError as error:
-        raise UsageError(
-            f"--metrics_port={port} at --metrics_host={host} cannot be opened ({error.strerror}); "
-            "a port that is free would be right."
         ) from None
 
 

@@ -30,6 +30,7 @@ from option_flags import (
     split_by_ratio,
 )
 
+QUOTES = "in a shell it stands in single quotes, in a flagfile in none"
 # A valid value other than the default, for every option: a new option must come with one.
 OTHER_VALUES: dict[str, Any] = {
     "op_mode": "train_w_load",
@@ -358,9 +359,14 @@ Q, S = '"type": "queue"', '"type": "standard"'
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "must be valid JSON; at character 1: expecting value."),
-        ("[{]", "must be valid JSON; at character 3: expecting property name enclosed in double quotes."),
-        ("[", "must be valid JSON; at character 2: expecting value."),
+        ("", f'must be valid JSON, not ""; {QUOTES}; at character 1: expecting value.'),
+        ("'[]'", f"must be valid JSON, not \"'[]'\"; {QUOTES}; at character 1: expecting value."),
+        (
+            "[{]",
+            f'must be valid JSON, not "[{{]"; {QUOTES}; at character 3: expecting property name enclosed in '
+            "double quotes.",
+        ),
+        ("[", f'must be valid JSON, not "["; {QUOTES}; at character 2: expecting value.'),
         ("[]", "must be a JSON list of at least one replay, not []."),
         ("{}", "must be a JSON list of at least one replay, not {}."),
         ("null", "must be a JSON list of at least one replay, not null."),
@@ -719,6 +725,16 @@ def test_what_is_no_whole_number_of_at_least_one(text: str) -> None:
         (["--batch=2"], "--batch is no known flag; did you mean --batch_size?"),
         (["--flag-file=x"], "--flag_file is no known flag; did you mean --flagfile?"),
         (["--zzzzzz=2", "stray"], "--zzzzzz is no known flag."),
+        (["--no-use-lstm"], "--no_use_lstm is no known flag; did you mean --nouse_lstm?"),
+        (["--learning_rate=1"], "--learning_rate is no known flag; did you mean --lr?"),
+        (
+            ["--replay_parameters=[{type:", "queue,", "capacity:", "1}]"],
+            '"queue," belongs to no flag; the JSON of --replay_parameters needs single quotes.',
+        ),
+        (
+            ["--frame_scale_resolution=84,513"],
+            '--frame_scale_resolution must be "height,width", such as 84,84, neither above 512, not "84,513".',
+        ),
         (["--nolr"], "--nolr is no known flag; did you mean --lr?"),
         (["--render", "True"], "--render True must be one word; write --render=True."),
         (["--flagfile=a", "--flagfile=b"], "--flagfile is given twice; give it once."),
@@ -799,6 +815,7 @@ def test_flagfile_lines(tmp_path: Path) -> None:
         ("--learning_rate_=1", "--learning_rate_ is no known flag"),
         ("batch_size=3", '"batch_size=3" belongs to no flag'),
         ("--use_lstm True", "--use_lstm True must be one word; write --use_lstm=True."),
+        ("--lr=1e-4 # slow", '--lr must be a number above 0, not "1e-4 # slow".'),
         ("--flagfile=other", "a flagfile must not name another one; give --flagfile once."),
     ],
 )

@@ -14,6 +14,7 @@ from workers.worker import MakeEnvironment
 
 PART_OF_FREE = 0.9  # the rest is for networks, activations and whatever else the machine does
 SAMPLED_STEPS = 300
+COMPRESSED_TO = 0.02  # of the raw size, in games that compress well
 # A policy that has learned gets to see fuller screens than the random one that the sample is played with, and memory
 # that is freed and taken again in other sizes has gaps.
 SAFETY = 1.5
@@ -56,12 +57,16 @@ class ReplayMemory:
         if self.compressed:
             each += f" ({self.in_others:,} of them compressed to about {self.kept_nbytes / 1024:,.0f} KiB)"
         size = self.kept_nbytes if self.in_others else self.nbytes
-        fitting = max(0, int((PART_OF_FREE * free - self.in_passing * self.nbytes) / size))
-        remedy = ", or --use_replay_compression," if self.in_others and not self.compressed else ""
+        fitting = int((PART_OF_FREE * free - self.in_passing * self.nbytes) / size)
+        if fitting > 0:
+            remedy = f"capacities that add up to less than {fitting:,}"
+            if not self.compressed and self.needed - (1 - COMPRESSED_TO) * self.in_others * self.nbytes < free:
+                remedy += ", or --use_replay_compression,"
+        else:
+            remedy = "a smaller --batch_size, --r_f_steps, --worker_count, --envs_per_worker or --slots_per_worker"
         raise UsageError(
             f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls {each}, {_shown(self.needed)} "
-            f"in all, but {_shown(free)} of memory are free; capacities that add up to less than {fitting:,}{remedy} "
-            "would be right."
+            f"in all, but {_shown(free)} of memory are free; {remedy} would be right."
         )
 
 

@@ -1,6 +1,7 @@
 """How an Atari environment is put together."""
 
 import difflib
+import re
 
 import ale_py
 import gymnasium
@@ -74,8 +75,8 @@ def check_atari(options: EnvironmentOptions) -> None:
     known = atari_ids()
     if options.env in known:
         return
-    # Compared without the common ending, which would make all ids look alike.
-    name = options.env.removesuffix(ID_ENDING).lower()
+    # Compared without what ids of other kinds begin and end with, too, which would make all look alike.
+    name = re.sub(r"^ale/|(noframeskip|deterministic)?(-ram)?(-?v\d+)?$", "", options.env.lower())
     games = {game.removesuffix(ID_ENDING).lower(): game for game in known}
     closest = [games[match] for match in difflib.get_close_matches(name, games, n=3)]
     hint = f"the closest: {', '.join(closest)}" if closest else "such as PongNoFrameskip-v4"

@@ -1,6 +1,7 @@
+import errno
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,22 @@ def test_a_best_policy_kept_alone_is_found(tmp_path: Path) -> None:
 def test_a_place_without_a_checkpoint_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty" / FOLDER).mkdir(parents=True)
     assert "a run folder or a checkpoint would be right" in sentence(tmp_path / name)
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """root can read everything, hence the pretence."""
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    iterdir = Path.iterdir
+
+    def forbidden(path: Path) -> Iterator[Path]:
+        if path == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", forbidden)
+    for url in (tmp_path, folder):
+        assert sentence(url).startswith(f"--load_model_url={url} cannot be read (Permission denied); ")
 
 
 def test_a_checkpoint_cut_off_anywhere_is_refused_and_the_whole_one_beside_it_named(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_the_example_of_the_docs_plays_a_game(
     assert all("differs from the network by" in line for line in lines)
 
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
-    monkeypatch.chdir(tmp_path / "run" / "export")
+    block = block.replace("results/<run>", str(tmp_path / "run"))
     monkeypatch.syspath_prepend(str(ROOT))
     exec(compile(block, "docs/export.md", "exec"), {})
     assert re.fullmatch(r"return -?\d+\n", capsys.readouterr().out)

@@ -1,6 +1,7 @@
 """Sinks that are asked for: what they are given, what they say when they cannot work, and that no run ends for them."""
 
 import io
+import re
 import socket
 import subprocess
 import sys
@@ -72,8 +73,9 @@ def test_a_taken_port_and_a_wrong_host_are_sentences() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* would be right\.$"):
             check_sinks(config(metrics_port=port).report)
-    with pytest.raises(UsageError, match=r"--metrics_host=no\.such\.host\.invalid "):
-        check_sinks(config(metrics_port=free_port(), metrics_host="no.such.host.invalid").report)
+    for host in ("no.such.host.invalid", "192.0.2.1"):  # the second is an address of nobody, for documentation
+        with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is no address of this machine"):
+            check_sinks(config(metrics_port=free_port(), metrics_host=host).report)
 
 
 def test_the_files_of_a_run_are_always_written(tmp_path: Path) -> None:

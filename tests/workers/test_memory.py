@@ -103,3 +103,11 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(
         assert part in sentence, sentence
     monkeypatch.setattr(memory, "usable_memory", lambda: 100 * GIB)
     plan.check()
+
+
+def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
+    config = config_of(100)
+    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, unrolls_in_slots=20_000)
+    with pytest.raises(UsageError, match="; a smaller --batch_size, --r_f_steps, --worker_count, .* would be right"):
+        plan.check()

@@ -47,6 +47,8 @@ def test_the_screen_can_be_watched() -> None:
     [
         ("PongngNoFrameskip-v4", "PongNoFrameskip-v4"),
         ("SpaceinvaderNoFrameskip-v4", "SpaceInvadersNoFrameskip-v4"),
+        ("ALE/Breakout-v5", "the closest: BreakoutNoFrameskip-v4)"),
+        ("PongDeterministic-v4", "PongNoFrameskip-v4"),
         ("XyzzyxyzzyNoFrameskip-v4", "such as PongNoFrameskip-v4"),
     ],
 )
