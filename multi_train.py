@@ -72,7 +72,7 @@ PROGRAM = Path(__file__).resolve().with_name("main.py")
 OWN_FLAGS = {
     "sweep": "JSON file with the sweep, in place of the one in multi_train.py.",
     "sweep_dir": "Folder of the sweep and its runs; results/sweep_<name> unless given.",
-    "jobs": "Runs at once; 1 unless given. --worker_count then says how many cores each takes.",
+    "jobs": "Runs at once; 1 unless given. --worker_count and --learner_threads then say how many cores each takes.",
 }
 
 

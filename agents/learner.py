@@ -65,8 +65,8 @@ class Learner:
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         self._optimizer.step()
         self.updates += 1
-        first_states = unrolls.inputs.observations[0]  # with time, these are enough
-        self.network.watch(first_states, max(1 / self.updates, SLOWEST_BACKGROUND))
+        # The background follows what is seen; in time, the first states of the unrolls say enough of it.
+        self.network.watch(unrolls.inputs.observations[0], max(1 / self.updates, SLOWEST_BACKGROUND))
         return report
 
     @property

@@ -179,14 +179,14 @@ def training_loop(
             room = mix.missing() if lockstep else mix.room()
             for unroll in source.take(min(room, progress.unrolls_left)):
                 mix.add(unroll)
-                reporter.received(unroll)
+                reporter.received(unroll)  # and counted: so the run comes to its end
         if mix.ready():
             with progress.stage("mix"):
                 batch = mix.mix(learner.updates)
             with progress.stage("update"):
                 learned = learner.update(batch)
             with progress.stage("publish"):
-                outbox.post(learner.updates)
+                outbox.post(learner.updates)  # of the network that has just learned
             reporter.updated(batch, learned)
         with progress.stage("save"):
             saver.tick()
