@@ -47,8 +47,8 @@ class Rollout:
     """E environments stepped side by side, in the groups that are decided together.
 
     What a decision depends on (observations, previous actions and rewards, LSTM state, uniform numbers) is written
-    straight into `decider.questions`; to ask is to say that it stands there. While one group is stepped, the others wait
-    for their answers, if they are not there yet.
+    straight into `decider.questions`; to ask is to say that it stands there. While one group is stepped, the others
+    wait for their answers, if they are not there yet.
     """
 
     def __init__(
