@@ -39,7 +39,10 @@ class Checkpoint:
     @property
     def options(self) -> dict[str, Any]:
         """The flags that a resumed run starts from."""
-        return {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
+        options = {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
+        if options.get("lr_scheduler_steps") == self.content.get("planned_updates"):
+            options["lr_scheduler_steps"] = 0  # older versions wrote down as chosen what they had planned
+        return options
 
     @property
     def played_options(self) -> dict[str, Any]:

@@ -162,8 +162,6 @@ def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
     if parent is None:
         return config.planned_updates, chosen or config.planned_updates
     planned = int(parent.content["planned_updates"])
-    if chosen == planned:
-        chosen = 0  # older versions wrote down as chosen what they had planned
     if config.run.environment_max_steps != parent.options["environment_max_steps"]:
         steps_left = config.run.environment_max_steps - parent.agent_steps
         planned = parent.updates + max(1, steps_left // config.agent_steps_per_update)

@@ -3,7 +3,8 @@
     python -m tests.benchmarks.keep_curves results/<run> docs/data/<name> [--figures=return_mean,kl_fresh]
 
 Of the configuration, what names a place on the machine is left out, and the steps after which the run was to end, lest
-runs that differ in them are no seeds of one configuration any more; of the metrics, all but some figures.
+runs that differ in them are no seeds of one configuration any more, while the length of its schedule is written down;
+of the metrics, all but some figures.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from typing import Any
 
 from agents.history import read_history
 from agents.sinks import flat_numbers
+from option_flags import Config
 
 ALWAYS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
@@ -26,6 +28,8 @@ def keep(run: Path, place: Path, figures: list[str]) -> None:
     history = read_history(run)
     config: dict[str, Any] = json.loads((run / "config.json").read_text(encoding="utf-8"))
     options = {name: value for name, value in config["options"].items() if name not in PLACES + ENDS}
+    if not options["lr_scheduler_steps"]:
+        options["lr_scheduler_steps"] = Config.from_flags(config["options"]).planned_updates
     machine = {name: value for name, value in config.get("machine", {}).items() if name in MACHINE}
     place.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"options": options, "machine": machine}, indent=1)

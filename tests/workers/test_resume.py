@@ -442,7 +442,8 @@ def test_a_schedule_that_was_chosen_stays(wrote_down: bool, saved_run: Path) -> 
     """Older versions wrote down as chosen what they had planned."""
     parent = find_checkpoint(str(saved_run))
     planned = int(parent.content["planned_updates"])
-    config = Config.from_flags({**parent.options, "lr_scheduler_steps": planned if wrote_down else 500})
+    parent.content["options"] = {**parent.options, "lr_scheduler_steps": planned if wrote_down else 500}
+    config = Config.from_flags(parent.options)
     assert plan_updates(parent, config) == (planned, planned if wrote_down else 500)
     longer = config.replace_flags(environment_max_steps=10_000)
     planned_anew, schedule = plan_updates(parent, longer)
