@@ -20,7 +20,8 @@ from agents.network import ActorCritic, flat_weights, make_network, weight_count
 from option_flags import Config
 from replay.trajectory import UnrollSpec
 from tests.catch import CELL, CELLS, make_catch
-from tests.workers.test_resume import assert_same_run, catch_run, go_on
+from tests.workers.catch_runs import catch_run, go_on
+from tests.workers.test_resume import assert_same_run
 from tests.workers.test_rollout import seat
 from tests.workers.test_training import catch_config
 from workers.crew import make_pool

@@ -1,6 +1,5 @@
 """A run that stopped and went on is the run that never stopped: bit for bit where that is asked for."""
 
-import errno
 import json
 import os
 import shlex
@@ -13,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -22,21 +20,17 @@ import psutil
 import pytest
 import torch
 
-from agents import checkpoint as checkpoint_files
 from agents.checkpoint import BEST, Checkpoint, find_checkpoint, read_checkpoint, replay_name, write_checkpoint
 from agents.history import read_history
-from agents.sinks import read_metrics
 from agents.tensor_file import read_tensor_file
 from option_flags import Config, EnvironmentOptions, OptimizerOptions, UsageError, parse
 from tests.catch import Catch, Picture, make_catch
+from tests.workers.catch_runs import CATCH, MIXED, QUEUE, catch_run, go_on, reports
 from workers import saver, training
 from workers.draw_sums import SECONDS
 from workers.messages import WorkersFailedError
 from workers.progress import Progress
 from workers.resume import plan_updates
-from workers.saver import Saver
-from workers.showing import MakeWatchedEnvironment
-from workers.stop_request import StopRequest
 from workers.training import train
 from wrappers.atari import make_atari
 from wrappers.frame_stack import FrameStack
@@ -50,10 +44,6 @@ OF_THE_MACHINE = {
     *("replay_time_shares", "memory_learner_mb", "memory_workers_mb"),
     *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
 }
-QUEUE = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
-MIXED = (
-    '[{"type": "queue", "capacity": 3, "sample_ratio": 0.5}, {"type": "standard", "capacity": 40, "sample_ratio": 0.5}]'
-)
 NO_QUEUE = '[{"type": "standard", "capacity": 40, "sample_ratio": 1.0}]'
 TWO_STANDARDS = (
     '[{"type": "queue", "capacity": 3, "sample_ratio": 0.5},'
@@ -72,17 +62,6 @@ SMALL: dict[str, Any] = {
     "console": "off",
     "curves": False,
 }
-
-
-def go_on(folder: Path, make_environment: MakeWatchedEnvironment, **flags: Any) -> Path:
-    """As main.py does it: the command line beats the checkpoint."""
-    parent = find_checkpoint(str(folder))
-    own = {"op_mode": "train_w_load", "load_model_url": str(folder)}
-    return train(Config.from_flags({**parent.options, **own, **flags}), make_environment, parent)
-
-
-def reports(folder: Path) -> list[dict[str, Any]]:
-    return [dict(report) for report in read_metrics(folder / "metrics.jsonl")]
 
 
 def comparable_reports(*folders: Path) -> list[dict[str, Any]]:
@@ -247,17 +226,6 @@ def test_interrupted_by_signals_to_all_processes_it_goes_on_exactly(
     assert "the games go on exactly where they stopped" in capsys.readouterr().out
     whole = train(Config.from_flags({**flags, "console": "off", "environment_max_steps": steps}), make_atari)
     assert_same_run(whole, first, second, third)
-
-
-CATCH: dict[str, Any] = {
-    **{"seed": 1, "worker_count": 1, "envs_per_worker": 8, "r_f_steps": 10, "batch_size": 8, "frames_stacked": 1},
-    **{"report_period": 400, "precision": "float32", "console": "off", "curves": False},
-    **{"replay_parameters": MIXED, "lr_scheduler_steps": 500},
-}
-
-
-def catch_run(results: Path, **flags: Any) -> Path:
-    return train(Config.from_flags({**CATCH, "results_dir": str(results), **flags}), make_catch)
 
 
 ALL_FOUR = json.dumps(
@@ -619,63 +587,6 @@ def test_a_run_whose_workers_fail_for_good_saves_what_it_has(
     # Each environment played two unrolls; what a batch had no room for yet when the news came is not received.
     assert find_checkpoint(str(folder)).agent_steps in ({160} if reproducible else range(80, 161, 10))
     assert reports(folder) or reproducible
-
-
-def test_a_best_policy_that_could_not_be_saved_is_not_the_one_to_beat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first checkpoints meet a full disk, and the policy gets no better after it: the best is the best saved."""
-    real, refused = checkpoint_files.write_checkpoint, 0
-
-    def write(path: Path, content: dict[str, Any]) -> None:
-        nonlocal refused
-        if refused < 2:
-            refused += 1
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(path, content)
-
-    monkeypatch.setattr(checkpoint_files, "write_checkpoint", write)
-    monkeypatch.setattr(Progress, "return_mean", 0.25)
-    folder = catch_run(tmp_path, environment_max_steps=2_000, save_model_period=15)
-    assert refused == 2
-    assert read_checkpoint(folder / "checkpoints" / BEST).content["progress"]["best_return_mean"] == 0.25
-
-
-def test_replays_that_could_not_be_saved_cost_no_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A disk may have room for the one and not for the others."""
-
-    def write(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(saver, "write_tensor_file", write)
-    folder = catch_run(tmp_path, environment_max_steps=1_000, save_replay=True, console="plain")
-    out = capsys.readouterr().out
-    assert "the replays could not be written (No space left on device); the checkpoint is whole without them" in out
-    assert "no checkpoint could be written" not in out and "go on with: " in out.splitlines()[-1]
-    assert find_checkpoint(str(folder)).agent_steps == 1_000
-
-
-def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, tries = 0.0, []
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-
-    def write(self: Saver, in_flight: object) -> None:
-        tries.append(now)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Saver, "_write", write)
-    config = Config.from_flags({"save_replay": True, "save_replay_minutes": 1.0, "save_model_minutes": 10.0})
-    learner, progress = SimpleNamespace(updates=5), SimpleNamespace(agent_steps=100)
-    nothing: Any = None
-    failing = Saver(
-        *(tmp_path, config, nothing, 0, 10, cast(Any, learner), nothing, cast(Any, progress), nothing),
-        *(StopRequest(), lambda line: None),
-    )
-    for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
-        failing.tick()
-    assert tries == [60.5, 121.0, 181.5]
 
 
 def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
