@@ -95,8 +95,13 @@ def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
     folder = None
     try:
         folder = create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())
-        lineage = {"options": config.flags(), "machine": machine.described(), "parent": resume.described()}
-        write_json(folder / "config.json", lineage)
+        described = {
+            "options": config.flags(),
+            "machine": machine.described(),
+            "planned_updates": resume.planned_updates,
+            "parent": resume.described(),
+        }
+        write_json(folder / "config.json", described)
         (folder / FOLDER).mkdir()
         resume.carry_over(folder / FOLDER)
         return folder

@@ -14,7 +14,6 @@ from typing import Any
 
 from agents.history import read_history
 from agents.sinks import flat_numbers
-from option_flags import Config
 
 ALWAYS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
@@ -29,7 +28,7 @@ def keep(run: Path, place: Path, figures: list[str]) -> None:
     config: dict[str, Any] = json.loads((run / "config.json").read_text(encoding="utf-8"))
     options = {name: value for name, value in config["options"].items() if name not in PLACES + ENDS}
     if not options["lr_scheduler_steps"]:
-        options["lr_scheduler_steps"] = Config.from_flags(config["options"]).planned_updates
+        options["lr_scheduler_steps"] = config["planned_updates"]
     machine = {name: value for name, value in config.get("machine", {}).items() if name in MACHINE}
     place.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"options": options, "machine": machine}, indent=1)

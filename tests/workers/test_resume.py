@@ -390,6 +390,8 @@ def test_the_first_run_settles_the_schedule_and_the_seed(tmp_path: Path, monkeyp
     second = find_checkpoint(str(go_on(first, make_catch, batch_size=4)))
     assert {name for name, value in settled.options.items() if value != second.options[name]} == {"batch_size"}
     assert second.content["planned_updates"] == settled.content["planned_updates"]
+    config = json.loads((second.run_folder / "config.json").read_text())
+    assert config["planned_updates"] == settled.content["planned_updates"]
 
 
 def test_a_run_that_is_made_longer_goes_on_learning(tmp_path: Path) -> None:
