@@ -22,6 +22,7 @@ import psutil
 from agents.checkpoint import FOLDER, find_checkpoint, read_checkpoint
 from agents.sinks import read_metrics
 from agents.tensor_file import read_tensor_file
+from workers.stop_request import ONE_WISH_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 GONE_SECONDS = 5.0  # from a signal to the end of all processes, without the time that the replays take
@@ -153,8 +154,9 @@ def terminate(run: Run, rng: random.Random) -> Ending:
 
 def interrupt_twice(run: Run, rng: random.Random) -> Ending:
     run.signal_group(signal.SIGINT)
-    time.sleep(rng.choice([0.0, rng.uniform(0, 0.2), rng.uniform(0, 2)]))
-    only_replays_left = REPLAYS_BEGUN in run.output
+    pause = rng.choice([0.0, rng.uniform(0, 0.2), rng.uniform(0, 2)])
+    time.sleep(pause)
+    only_replays_left = REPLAYS_BEGUN in run.output and pause > ONE_WISH_SECONDS
     if run.members():
         run.signal_group(signal.SIGINT)
     return Ending(0, HURRIED_SECONDS if only_replays_left else GONE_SECONDS)
