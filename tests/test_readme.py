@@ -111,13 +111,16 @@ def test_ci_runs_the_two_lines_of_the_quick_start() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document: str) -> None:
-    text = (ROOT / document).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        if target.startswith("#"):
-            headings = {line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line[:1] == "#"}
-            assert target[1:] in headings
-        elif "://" not in target:
-            assert ((ROOT / document).parent / target).exists(), target
+    here = ROOT / document
+    for target in re.findall(r"\]\(([^)]+)\)", here.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, heading = target.partition("#")
+        place = here.parent / path if path else here
+        assert place.exists(), target
+        if heading:
+            lines = place.read_text(encoding="utf-8").splitlines()
+            assert heading in {line.lstrip("# ").lower().replace(" ", "-") for line in lines if line[:1] == "#"}, target
 
 
 @pytest.mark.parametrize("path", ["requirements.txt", "tests/requirements.txt"])
