@@ -49,7 +49,7 @@ class Progress:
         self._learned: torch.Tensor | None
         self._learned_names: tuple[str, ...]
         self._lags: list[int]
-        self._begin_stretch()
+        self.begin_stretch()
 
     def state_dict(self) -> dict[str, Any]:
         """The stretch under way included, so that a resumed run reports it as if nothing had happened."""
@@ -79,7 +79,7 @@ class Progress:
         self.recent_returns.extend(state["recent_returns"])
         self.return_max, self.best_return_mean = state["return_max"], state["best_return_mean"]
         self.best_eval_mean = state.get("best_eval_mean")  # not in checkpoints from before there were evaluations
-        self._begin_stretch()
+        self.begin_stretch()
         self.stretch_steps = state["stretch_steps"]
         self._stretch_begun = state["seconds"] - state["stretch_seconds"]
         self._stage_seconds |= state["stage_seconds"]
@@ -98,7 +98,8 @@ class Progress:
         self.best_return_mean = mean
         return True
 
-    def _begin_stretch(self) -> None:
+    def begin_stretch(self) -> None:
+        """From here on, sums are those of the next report."""
         self._stretch_begun, self.stretch_steps = self.seconds, self.agent_steps
         self._stage_seconds = dict.fromkeys(STAGES, 0.0)
         self._learned = None
@@ -224,5 +225,5 @@ class Progress:
             "time_shares": {name: value / stretch_seconds for name, value in self._stage_seconds.items()},
         }
         figures |= self.latest()
-        self._begin_stretch()
+        self.begin_stretch()
         return figures

@@ -83,12 +83,20 @@ class Resume:
             return
         learner.load_state_dict(self._parent.content["learner"])
         progress.load_state_dict(self._parent.content["progress"])
+        if not self._config.run.reproducible and self._is_reported(self._parent):
+            progress.begin_stretch()
         self._restore_best(self._parent, progress)
         if self._parent.options["replay_parameters"] != self._config.replay.replay_parameters:
             progress.draw_sums = DrawSums()  # those of the stretch under way are of other replays
         if self._replays is not None:
             mix.load_state_dict(self._replays["mix"], queues_too=self._queues_too)
             self._replays = None
+
+    def _is_reported(self, parent: Checkpoint) -> bool:
+        """Whether the parent's last report was made after its last checkpoint, as by all that are not killed."""
+        metrics = parent.run_folder / "metrics.jsonl"
+        reports = read_metrics(metrics) if metrics.exists() else []
+        return bool(reports) and reports[-1]["agent_steps"] == parent.agent_steps
 
     def _restore_best(self, parent: Checkpoint, progress: Progress) -> None:
         """The scores of the best policies that were carried over, which may be newer than the checkpoint."""
@@ -115,7 +123,8 @@ class Resume:
         files = sorted(parent.path.parent.glob("replays_*.bin"))
         fitting = [path for path in files if path.name <= parent.replay_path.name]
         if not fitting:
-            self._notes.append("no saved replays: they fill anew")
+            if config.replay.fill:
+                self._notes.append("no saved replays: they fill anew")
             return
         wanted, saved = config.flags(), {"use_replay_compression": False, **parent.options}
         same = all(saved[name] == wanted[name] for name in ("replay_parameters", "use_replay_compression"))

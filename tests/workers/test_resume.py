@@ -401,9 +401,10 @@ def test_a_run_that_is_made_longer_goes_on_learning(tmp_path: Path) -> None:
     second = go_on(first, make_catch, environment_max_steps=2_000)
     before, after = find_checkpoint(str(first)), find_checkpoint(str(second))
     assert after.content["planned_updates"] == before.updates + 1_000 // (4 * 10)
-    half = OptimizerOptions().lr / 2
-    rates = [report["learning_rate"] for report in reports(second)]
-    assert half / 2 < rates[0] < half and rates[-1] < rates[0]
+    first_report = reports(second)[0]
+    middle = (before.updates + first_report["updates"] - 1) / 2
+    rate = OptimizerOptions().lr * (1 - middle / after.content["planned_updates"])
+    assert first_report["learning_rate"] == pytest.approx(rate), "of its own updates, not of those reported before"
     assert after.updates == pytest.approx(after.content["planned_updates"], abs=1)
 
 
