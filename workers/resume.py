@@ -18,7 +18,7 @@ from agents.checkpoint import (
 )
 from agents.learner import Learner
 from agents.run_folder import remove_abandoned
-from agents.sinks import read_metrics
+from agents.sinks import Report, read_metrics
 from agents.tensor_file import DamagedFileError, read_tensor_file
 from option_flags import Config
 from replay.mix import Mix
@@ -94,18 +94,17 @@ class Resume:
 
     def _is_reported(self, parent: Checkpoint) -> bool:
         """Whether the parent's last report was made after its last checkpoint, as by all that are not killed."""
-        metrics = parent.run_folder / "metrics.jsonl"
-        reports = read_metrics(metrics) if metrics.exists() else []
-        return bool(reports) and reports[-1]["agent_steps"] == parent.agent_steps
+        reports = _readable(parent.run_folder / "metrics.jsonl")
+        return bool(reports) and reports[-1].get("agent_steps") == parent.agent_steps
 
     def _restore_best(self, parent: Checkpoint, progress: Progress) -> None:
         """The scores of the best policies that were carried over, which may be newer than the checkpoint."""
-        folder, evaluations = parent.path.parent, parent.run_folder / "evaluations.jsonl"
+        folder, evaluations = parent.path.parent, _readable(parent.run_folder / "evaluations.jsonl")
         if (folder / BEST).exists():
             with suppress(UnusableError):
                 progress.best_return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
-        if (folder / BEST_EVAL).exists() and evaluations.exists():
-            means = [progress.best_eval_mean, *(row["best_eval_return_mean"] for row in read_metrics(evaluations))]
+        if (folder / BEST_EVAL).exists():
+            means = [progress.best_eval_mean, *(row.get("best_eval_return_mean") for row in evaluations)]
             progress.best_eval_mean = max((mean for mean in means if isinstance(mean, int | float)), default=None)
 
     def put_back(self, pool: WorkerPool) -> None:
@@ -159,6 +158,14 @@ class Resume:
             self._notes.append("the games go on exactly where they stopped")
         else:
             self._notes.append("new games begin")
+
+
+def _readable(metrics: Path) -> list[Report]:
+    """The reports of a file; none where it is missing or damaged, without which a run can go on."""
+    try:
+        return read_metrics(metrics)
+    except (OSError, ValueError):
+        return []
 
 
 def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:

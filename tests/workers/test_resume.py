@@ -445,6 +445,16 @@ def test_a_run_that_an_older_version_left_goes_on(
     assert find_checkpoint(str(child)).updates > find_checkpoint(str(older)).updates
 
 
+@pytest.mark.parametrize("content", [None, b"", b"{}\n", b"\xff\0\n{}\n"])
+def test_a_run_goes_on_without_its_curves(tmp_path: Path, saved_run: Path, content: bytes | None) -> None:
+    parent = copy_of(saved_run, tmp_path)
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        (parent / name).unlink(missing_ok=True)
+        if content is not None:
+            (parent / name).write_bytes(content)
+    assert find_checkpoint(str(go_on(parent, make_catch, environment_max_steps=1_200))).agent_steps == 1_200
+
+
 def test_options_that_an_older_version_did_not_have_are_named(
     tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
