@@ -5,7 +5,6 @@ a run; all share `flags`. Any flag of main.py on the command line beats the swee
 that was interrupted.
 """
 
-import difflib
 import os
 import shlex
 import signal
@@ -61,7 +60,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, leave)
 
 from agents.console import make_console
-from option_flags import OPTIONS, HelpRequested, UsageError, given_flags, help_text, whole
+from option_flags import HelpRequested, UsageError, given_flags, help_text, whole
 from workers.stop_request import StopRequest
 from workers.sweep import Sweep, plan_sweep, read_sweep
 from workers.sweep_files import try_lock
@@ -80,7 +79,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM) -> int:
     """Flags → all configurations → runs → a table and a picture; returns the exit code."""
     try:
         own, flags = split_flags(arguments)
-        given = given_flags(flags)
+        given = given_flags(flags, others=OWN_FLAGS)
         jobs: int = whole(1).checked("--jobs", int(own["jobs"]) if own["jobs"].isdecimal() else own["jobs"])
         sweep = plan_sweep(read_sweep(own["sweep"]) if own["sweep"] else SWEEP, given)
         folder = Path(own["sweep_dir"] or f"results/sweep_{sweep.name}").absolute()
@@ -115,9 +114,6 @@ def split_flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         name, equals, value = word.partition("=")
         name = name.lstrip("-").replace("-", "_") if word.startswith("-") else ""
         if name not in own:
-            close = difflib.get_close_matches(name, own, n=1, cutoff=0.8)
-            if close and name not in OPTIONS:
-                raise UsageError(f"--{name} is no known flag; did you mean --{close[0]}?")
             left.append(word)
             continue
         if name in given:

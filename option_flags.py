@@ -666,12 +666,15 @@ def parse(argv: Sequence[str], base: Mapping[str, Any] = MappingProxyType({})) -
     return Config.from_flags({**base, **given_flags(argv)})
 
 
-def given_flags(argv: Sequence[str]) -> dict[str, Any]:
-    """What the command line and its flagfile say, converted but not yet checked."""
+def given_flags(argv: Sequence[str], others: Iterable[str] = ()) -> dict[str, Any]:
+    """What the command line and its flagfile say, converted but not yet checked.
+
+    `others` are flags that the program has read already: a word that is none of ours may have been meant for them.
+    """
     words = [_normal(word) for word in argv]
     if HELP_WORDS.intersection(words):
         raise HelpRequested
-    given = _read_words(words)
+    given = _read_words(words, others)
     path = given.pop("flagfile", None)
     from_file = {} if path is None else _read_flagfile(path)
     return {**from_file, **given}
@@ -706,7 +709,7 @@ def _is_switch(name: str) -> bool:
     return name in OPTIONS and OPTIONS[name].metadata["rule"].kind is bool
 
 
-def _read_words(words: Sequence[str]) -> dict[str, Any]:
+def _read_words(words: Sequence[str], others: Iterable[str] = ()) -> dict[str, Any]:
     """The given flags by name, with values converted but not yet checked."""
     if any(word.partition("=")[0] == "--undefok" for word in words):  # absl would let unknown flags pass
         raise _unknown_flag("undefok")
@@ -714,7 +717,7 @@ def _read_words(words: Sequence[str]) -> dict[str, Any]:
     try:
         stray = known(["", *words])[1:]
     except flags.UnrecognizedFlagError as error:
-        raise _unknown_flag(error.flagname) from None
+        raise _unknown_flag(error.flagname, others) from None
     except flags.Error:  # all that is left: the words end where a value should follow
         raise UsageError(f"{words[-1]} needs a value: {words[-1]}=...") from None
     except ValueError as error:  # --noname=value; absl's sentence begins with the word
@@ -767,14 +770,14 @@ def _closest(name: str, names: Iterable[str], dashes: str = "", quote: str = "")
     return f"; did you mean {quote}{dashes}{matches[0]}{quote}?" if matches else "."
 
 
-def _unknown_flag(name: str) -> UsageError:
+def _unknown_flag(name: str, others: Iterable[str] = ()) -> UsageError:
     if name in REPLACED_FLAGS:
         return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
     if name.startswith("no_") and _is_switch(name[3:]):
         return UsageError(f"--{name} is no known flag; did you mean --no{name[3:]}?")
     if name in NAMES_ELSEWHERE:
         return UsageError(f"--{name} is no known flag; did you mean --{NAMES_ELSEWHERE[name]}?")
-    return UsageError(f"--{name} is no known flag{_closest(name, (*OPTIONS, 'flagfile'), dashes='--')}")
+    return UsageError(f"--{name} is no known flag{_closest(name, (*OPTIONS, 'flagfile', *others), dashes='--')}")
 
 
 def _stray_word(words: Sequence[str], stray: str) -> UsageError:

@@ -20,7 +20,7 @@ from agents.learner import Learner
 from agents.run_folder import remove_abandoned
 from agents.sinks import Report, read_metrics
 from agents.tensor_file import DamagedFileError, read_tensor_file
-from option_flags import Config
+from option_flags import OPTIONS, Config
 from replay.mix import Mix
 from replay.trajectory import UnrollSpec
 from workers.draw_sums import DrawSums
@@ -41,8 +41,10 @@ class Resume:
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
         if parent is not None:
-            environment = asdict(config.environment).items()
-            self._same_environment = all(parent.options.get(name, value) == value for name, value in environment)
+            self._same_environment = all(
+                parent.options.get(name, OPTIONS[name].default) == value  # what an older version did not know
+                for name, value in asdict(config.environment).items()
+            )
             self._look_at_options(parent, config)
             self._look_at_replays(parent, config, spec)
             self._look_at_in_flight(parent, config, worker_count)

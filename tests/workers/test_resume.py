@@ -29,8 +29,9 @@ from tests.workers.catch_runs import CATCH, MIXED, QUEUE, catch_run, go_on, repo
 from workers import saver, training
 from workers.draw_sums import SECONDS
 from workers.messages import WorkersFailedError
+from workers.preparation import describe_unrolls
 from workers.progress import Progress
-from workers.resume import plan_updates
+from workers.resume import Resume, plan_updates
 from workers.training import train
 from wrappers.atari import make_atari
 from wrappers.frame_stack import FrameStack
@@ -520,6 +521,16 @@ def test_replays_saved_raw_fill_anew_where_they_are_to_be_compressed(
 def test_replays_of_another_reward_fill_anew(saved_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     go_on(saved_run, make_catch, environment_max_steps=1_200, console="plain", reward_clipping_method="none")
     assert "the replays fill anew: the saved ones are of other options of the environment" in capsys.readouterr().out
+
+
+def test_an_environment_s_option_that_an_older_version_did_not_have_was_at_its_default(saved_run: Path) -> None:
+    parent = find_checkpoint(str(saved_run))
+    clipping = parent.content["options"].pop("reward_clipping_method")
+    spec = describe_unrolls(Config.from_flags(parent.options), make_catch)
+    for value in (clipping, "none"):
+        config = Config.from_flags({**parent.options, "reward_clipping_method": value})
+        anew = any("other options of the environment" in note for note in Resume(parent, config, spec, 1).notes())
+        assert anew == (value == "none")
 
 
 def test_saved_replays_do_for_batches_of_another_size(saved_run: Path) -> None:
