@@ -154,7 +154,7 @@ class RunOptions(Options):
     device: str = option(
         "auto",
         matching(r"auto|cpu|cuda(:[0-9]{1,3})?|mps", "be one of auto, cpu, cuda, cuda:N, mps"),
-        "Where the learner computes: auto (an accelerator where there is one), cpu, cuda, cuda:N or mps.",
+        "Where the learner computes: auto (cuda where there is one, else cpu), cpu, cuda, cuda:N or mps.",
     )
     precision: str = option(
         "auto", one_of("auto", "float32", "bfloat16"), "Numbers inside the network; auto is bfloat16 where it is fast."
