@@ -24,6 +24,9 @@ from workers.resume import Resume
 from workers.saver import Saver
 from workers.worker import MakeEnvironment
 
+OLD = 40  # updates; what is known of learning is known of 7
+KEEPS_THEM_FRESH = "a larger --batch_size or fewer --envs_per_worker would keep them fresh"
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -123,6 +126,8 @@ def header(
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
     environments = machine.worker_count * config.workers.envs_per_worker
+    waiting = environments * config.workers.slots_per_worker  # unrolls that may be played before one is learned from
+    age = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
     films_nothing = config.test.render and not config.test.eval_period
     return [
         f"{config.environment.env}, {spec.action_count} actions, seed {config.run.seed}, results in {folder}",
@@ -131,6 +136,7 @@ def header(
         f"batch of {config.replay.batch_size} unrolls × {spec.unroll_length} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {planned_updates:,} updates planned",
         *memory.described(),
+        *([f"unrolls may be {age} updates old when they are learned from; {KEEPS_THEM_FRESH}"] if age >= OLD else []),
         *(["no videos: --render in training films evaluations, and needs --eval_period"] if films_nothing else []),
     ]
 

@@ -1,14 +1,22 @@
 """What a run settles before it begins."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from agents import device as devices
 from option_flags import Config
+from tests.catch import make_catch
 from workers import preparation
-from workers.preparation import prepare_machine
+from workers.memory import ReplayMemory
+from workers.preparation import KEEPS_THEM_FRESH, Machine, describe_unrolls, header, prepare_machine
+
+HALF_REPLAYED = (
+    '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, {"type": "standard", "capacity": 9, "sample_ratio": 0.5}]'
+)
 
 
 @pytest.fixture
@@ -29,3 +37,26 @@ def test_workers_compute_as_suits_the_cpu_whatever_suits_the_gpu(
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     machine = prepare_machine(Config().replace_flags(precision=asked))
     assert (machine.precision, machine.worker_precision) == (torch.bfloat16, workers)
+
+
+@pytest.mark.parametrize(
+    ("workers", "flags", "age"),
+    [
+        (2, {}, None),
+        (64, {}, 256),
+        (64, {"batch_size": 256}, None),
+        (64, {"reproducible": True}, None),  # where workers and learner take turns
+        (8, {"replay_parameters": HALF_REPLAYED}, 64),
+    ],
+)
+def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
+    workers: int, flags: dict[str, Any], age: int | None
+) -> None:
+    config = Config().replace_flags(seed=1, **flags)
+    machine = Machine(torch.device("cpu"), torch.float32, torch.float32, workers, learner_threads=1)
+    spec = describe_unrolls(config, make_catch)
+    lines = header(config, Path("results/run"), machine, spec, ReplayMemory(1, 0, 0, 1, 1, False), 100)
+    said = [line for line in lines if "updates old" in line]
+    assert said == (
+        [] if age is None else [f"unrolls may be {age} updates old when they are learned from; {KEEPS_THEM_FRESH}"]
+    )
