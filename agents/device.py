@@ -8,17 +8,21 @@ import torch
 
 from option_flags import UsageError
 
+CONTAINER = Path("/sys/fs/cgroup")  # where Linux says what a container may use
+
 
 def choose_device(name: str) -> torch.device:
     """The device of `--device`; `auto` is CUDA where there is one, else the CPU."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        found = torch.cuda.device_count()
-        raise UsageError(
-            f"--device={name} is not on this machine, which has {found} CUDA device(s); auto takes what is there."
-        )
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)  # some of torch's functions refuse one without a number
+        if device.index >= torch.cuda.device_count():
+            found = torch.cuda.device_count()
+            raise UsageError(
+                f"--device={name} is not on this machine, which has {found} CUDA device(s); auto takes what is there."
+            )
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise UsageError("--device=mps is not on this machine; auto takes what is there.")
     return device
@@ -27,12 +31,23 @@ def choose_device(name: str) -> torch.device:
 def prepare_torch(device: torch.device, repeatable: bool) -> None:
     """Set torch up for work on a device; with `repeatable`, for the same bits every time."""
     if repeatable:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts, which is later
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA starts, which is later
     torch.use_deterministic_algorithms(repeatable)
     torch.backends.cudnn.benchmark = not repeatable
     torch.backends.cudnn.allow_tf32 = False  # what is asked for in float32 is computed in float32
     if device.type == "cuda":
         torch.cuda.set_device(device)  # events and streams without a name of their own are this one's
+
+
+def size_computed(count: int, device: torch.device) -> int:
+    """How many to compute where `count` are asked for: a GPU prepares itself anew for each size that it meets.
+
+    So it meets few, four between one power of two and the next.
+    """
+    if device.type == "cpu":
+        return count
+    step = max(1, (1 << (count - 1).bit_length()) // 8)
+    return -(-count // step) * step
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
@@ -54,7 +69,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 def usable_cores() -> int:
     """Cores this process may use: its affinity, and the quota of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota_file = Path("/sys/fs/cgroup/cpu.max")
+    quota_file = CONTAINER / "cpu.max"
     if quota_file.exists():
         quota, period = quota_file.read_text().split()
         if quota != "max":
@@ -65,10 +80,18 @@ def usable_cores() -> int:
 def usable_memory() -> int:
     """Bytes of memory free for this process: the machine's, and the limit of its container."""
     free = psutil.virtual_memory().available
-    limit_file, used_file = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    limit_file, used_file = CONTAINER / "memory.max", CONTAINER / "memory.current"
     if limit_file.exists() and used_file.exists() and (limit := limit_file.read_text().strip()) != "max":
-        free = min(free, int(limit) - int(used_file.read_text()))
+        free = min(free, int(limit) - int(used_file.read_text()) + _file_cache())
     return free
+
+
+def _file_cache() -> int:
+    """Bytes of files that the container keeps in memory; they count as used, and make room for whoever needs it."""
+    statistics = CONTAINER / "memory.stat"
+    lines = statistics.read_text().splitlines() if statistics.exists() else []
+    figures = dict(line.split() for line in lines)
+    return sum(int(figures.get(name, 0)) for name in ("active_file", "inactive_file"))
 
 
 def learner_threads(device: torch.device) -> int:

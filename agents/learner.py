@@ -92,6 +92,10 @@ class Learner:
         steps = float(self._optimizer.state[first].get("step", 0)) + 1
         return math.sqrt(1 - self._options.rmsprop_alpha**steps)
 
+    def is_finite(self) -> bool:
+        """Whether all weights are numbers; a GPU is waited for."""
+        return all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters())
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "updates": self.updates,

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from agents.device import size_computed
 from agents.distances import cosine_distance, ln_norm
 from agents.distribution import kl_divergence
 from agents.network import ActorCritic
@@ -33,17 +34,21 @@ class Ranking:
         """How far the present network's view of each unroll is from its acting policy's: `[m, nbytes]` → `[m]`."""
         fields = self._on_device(rows)
         stored = fields["behaviour_logits" if self._by_policy else "features"][:, self._states].float()
-        return as_numbers(self._distance(self._seen(fields), stored).mean(1))
+        return as_numbers(self._distance(self._seen(fields), stored).mean(1))[: len(rows)]
 
     @torch.no_grad()
     def nearness(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
         """How far each unroll is from the nearest of the newest states: `[m, nbytes]`, `[E, S*C, H, W]` → `[m]`."""
         seen = self._seen(self._on_device(rows))  # [m, k, D]
         now = self._embedded(torch.from_numpy(newest).to(seen.device))  # [E, D]
-        return as_numbers(self._distance(now[:, None, None], seen).mean(-1).amin(0))
+        return as_numbers(self._distance(now[:, None, None], seen).mean(-1).amin(0))[: len(rows)]
 
     def _on_device(self, rows: Rows) -> dict[str, torch.Tensor]:
-        return self._spec.tensors(torch.from_numpy(rows).to(self._network.projection.device))
+        """The fields of the unrolls, and of empty ones behind them where the device would rather compute more."""
+        device = self._network.projection.device
+        empty = size_computed(len(rows), device) - len(rows)
+        here = torch.from_numpy(rows).to(device)
+        return self._spec.tensors(torch.nn.functional.pad(here, (0, 0, 0, empty)) if empty else here)
 
     def _seen(self, fields: dict[str, torch.Tensor]) -> torch.Tensor:
         """The ranked states as the present network sees them: `[m, k, D]`."""

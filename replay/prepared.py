@@ -11,13 +11,15 @@ from replay.mix import Batch, BatchMix, ReplayDraw
 from replay.protocol import Drawn, Replay
 from replay.trajectory import Rows
 
+CPU = torch.device("cpu")
+
 
 class PreparedMix:
     """A mix of which `ahead` batches are always drawn before they are needed.
 
     So every draw lags by that number of updates, whatever the time that anything takes. `look` copies what the ranking
     of candidates needs of the learner, and returns the updates made so far; `upload` takes a batch to the learner's
-    device. Only one thread touches the replays at a time: whoever wants to waits for the preparation under way.
+    `device`. Only one thread touches the replays at a time: whoever wants to waits for the preparation under way.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class PreparedMix:
         ahead: int,
         look: Callable[[], int],
         upload: Callable[[torch.Tensor], torch.Tensor | None],
+        device: torch.device = CPU,
     ) -> None:
         self._mix = mix
         self._ahead = ahead
@@ -34,8 +37,7 @@ class PreparedMix:
         # One is learned from, and one more than `ahead` may stand ready.
         self._buffers = deque(mix.buffer() for _ in range(ahead + 2))
         self._prepared: deque[Future[Batch]] = deque()
-        # Denormal numbers are a setting of each thread; the learner's own is made in the same way.
-        self._background = ThreadPoolExecutor(1, initializer=torch.set_flush_denormal, initargs=(True,))
+        self._background = ThreadPoolExecutor(1, initializer=_settle_thread, initargs=(device,))
 
     @property
     def replays(self) -> Sequence[Replay]:
@@ -98,3 +100,10 @@ class PreparedMix:
     def _prepare(self, buffer: torch.Tensor, updates: int) -> Batch:
         batch = self._mix.mix_into(buffer, updates)
         return batch._replace(uploaded=self._upload(buffer))
+
+
+def _settle_thread(device: torch.device) -> None:
+    """Settings that torch keeps for each thread, as the learner's own has them."""
+    torch.set_flush_denormal(True)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)

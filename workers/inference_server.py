@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.device import prepare_torch
+from agents.device import prepare_torch, size_computed
 from agents.network import make_network, weight_count
 from agents.system_settings import settle_on_one_core
 from option_flags import NetworkOptions
@@ -43,7 +43,7 @@ class BatchedPolicy:
         self._actor = actor
         self._memory = memory
         self._device = device
-        most = _padded(memory.most_rows_at_once)
+        most = size_computed(memory.most_rows_at_once, device)
         self._questions = torch.zeros(
             most, memory.question_layout.nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
         )
@@ -63,8 +63,7 @@ class BatchedPolicy:
 
     def _decide(self, count: int) -> torch.Tensor:
         """The answers to the first questions that lie here: rows `[count, nbytes]` on the CPU."""
-        # A GPU prepares itself anew for each size of batch that it meets, so it meets few.
-        size = count if self._device.type == "cpu" else _padded(count)
+        size = size_computed(count, self._device)
         here = self._questions[:size]
         asked = self._memory.question_layout.tensors(here.to(self._device, non_blocking=True))
         uniforms = self._memory.question_layout.tensors(here)["uniform"]
@@ -78,11 +77,6 @@ class BatchedPolicy:
         rows = self._answers[:count].cpu()
         self._memory.answer_layout.tensors(rows)["action"].copy_(decision.actions[:count])
         return rows
-
-
-def _padded(count: int) -> int:
-    """The next power of two."""
-    return 1 << (count - 1).bit_length()
 
 
 @dataclass(frozen=True)

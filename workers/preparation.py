@@ -4,6 +4,7 @@ import platform
 import secrets
 import shlex
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,13 +54,20 @@ class Machine:
 
 
 def settle_seed(config: Config) -> tuple[Config, int]:
-    """The configuration with a seed in it, and the seed; it is drawn once for all runs of a lineage."""
+    """The configuration with a seed in it, and the seed, for torch's own numbers, too.
+
+    It is drawn once for all runs of a lineage.
+    """
     seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
+    torch.manual_seed(seed)
     return config.replace_flags(seed=seed), seed
 
 
 def prepare_machine(config: Config) -> Machine:
     """Choose what the flags leave open, and set torch up for it."""
+    if sys.platform == "darwin" and config.workers.inference == "learner":
+        # There, a pipe's receiver confirms it in the pipe that it came through, among the server's signs of life.
+        raise UsageError("--inference=learner does not work on macOS; --inference=worker would be right.")
     device = choose_device(config.run.device)
     threads = config.run.learner_threads or learner_threads(device)
     torch.set_num_threads(threads)

@@ -20,6 +20,7 @@ from replay.queue import QueueReplay
 from replay.standard import StandardReplay
 from replay.storage import CompressedStorage, RawStorage, Storage
 from replay.trajectory import UnrollSpec
+from workers.random_streams import stream_of
 from workers.resume import Resume
 
 
@@ -28,7 +29,7 @@ def make_mix(config: Config, spec: UnrollSpec, resume: Resume, learner: Learner)
     ahead = config.replay.batches_ahead
     # In the background candidates are ranked by a copy, which no update changes on the way.
     network = deepcopy(learner.network) if ahead else learner.network
-    seed = np.random.SeedSequence((config.run.seed or 0, resume.count))
+    seed = stream_of("replays", config.run.seed or 0, resume.count)
     replays = make_replays(config.replay, spec, seed, network, resume.planned_updates)
     mix = BatchMix(replays, spec, pin_memory=learner.device.type == "cuda")
     if not ahead:
@@ -40,7 +41,7 @@ def make_mix(config: Config, spec: UnrollSpec, resume: Resume, learner: Learner)
             network.load_state_dict(learner.network.state_dict())
         return learner.updates
 
-    return PreparedMix(mix, ahead, look, uploader(learner.device))
+    return PreparedMix(mix, ahead, look, uploader(learner.device), learner.device)
 
 
 def uploader(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor | None]:

@@ -4,8 +4,6 @@ import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import torch
-
 from agents.checkpoint import FOLDER as CHECKPOINTS
 from agents.checkpoint import Checkpoint, check_resumable
 from agents.console import make_console
@@ -47,7 +45,6 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         check_resumable(config, parent)
     check_sinks(config.report)
     config, seed = settle_seed(config)
-    torch.manual_seed(seed)
     machine = prepare_machine(config)
     slot_count = 1 if config.run.reproducible else config.workers.slots_per_worker
     environments = config.workers.envs_per_worker
@@ -129,13 +126,15 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             )
         )
         try:
-            training_loop(
-                pool, mix, learner, outbox, progress, reporter, saver, evaluator, stop, config.run.reproducible
-            )
+            try:
+                training_loop(
+                    pool, mix, learner, outbox, progress, reporter, saver, evaluator, stop, config.run.reproducible
+                )
+            finally:
+                saver.save(with_replays=config.saves_replays)
             evaluator.finish_games()
         finally:
             evaluator.give_up_games()
-            saver.save(with_replays=config.saves_replays)
             # A reproducible run that goes on later reports the stretch under way then, as if it had never been cut.
             if not (config.run.reproducible and progress.unrolls_left):
                 reporter.report()

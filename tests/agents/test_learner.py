@@ -530,3 +530,28 @@ def test_an_actor_decides_exactly_as_the_learner_would(name: str, dtype: torch.d
     assert torch.equal(decision.logits, output.logits[0])
     assert torch.equal(decision.values, output.values[0])
     assert decision.logits.std() > 0.01
+
+
+@pytest.mark.parametrize("spec", [SPEC, LSTM_SPEC], ids=["feed-forward", "LSTM"])
+def test_an_update_leaves_nothing_on_the_cpu(monkeypatch: pytest.MonkeyPatch, spec: UnrollSpec) -> None:
+    """On a device that computes nothing, but refuses as a GPU does what is not on it."""
+    elsewhere, real = torch.device("meta"), torch.autocast
+    monkeypatch.setattr(torch, "autocast", lambda _, *others, **named: real("cpu", *others, **named))
+    options = NetworkOptions(network="impala_shallow", use_lstm=bool(spec.lstm_size), lstm_size=6)
+    network = make_network(options, spec, torch.float32)
+    learner = Learner(network, spec, ALL_TERMS, OptimizerOptions(), 100, elsewhere)
+    for _ in range(2):
+        report = learner.update(make_batch([True, True, False, False], spec))
+        assert {figure.device for figure in report.values()} == {elsewhere}
+    assert flat_weights(network).device == elsewhere
+    with pytest.raises(RuntimeError, match="device"):
+        torch.zeros(3) + torch.zeros(3, device=elsewhere)
+
+
+@pytest.mark.parametrize("damage", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_no_numbers_are_noticed(damage: float) -> None:
+    learner = make_learner()
+    assert learner.is_finite()
+    with torch.no_grad():
+        list(learner.network.parameters())[-1][-1] = damage
+    assert not learner.is_finite()

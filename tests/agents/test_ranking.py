@@ -182,3 +182,16 @@ def test_evenly_spaced_states_lie_in_the_middles_of_equal_parts(count: int, step
         middle = (i + 0.5) * steps / taken
         assert i * steps / taken <= state + 0.5 <= (i + 1) * steps / taken or taken == steps
         assert state <= middle < state + 1
+
+
+@every_distance
+def test_a_device_that_would_rather_compute_more_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, distance: dict[str, Any]
+) -> None:
+    network, rows = network_of(), unrolls(5)
+    newest = np.random.default_rng(3).integers(0, 256, (2, 2, 20, 20), dtype=np.uint8)
+    ranking = ranking_of(network, distance)
+    asked = ranking.drift(rows), ranking.nearness(rows, newest)
+    monkeypatch.setattr("agents.ranking.size_computed", lambda count, device: count + 3)
+    for few, more in zip(asked, (ranking.drift(rows), ranking.nearness(rows, newest)), strict=True):
+        np.testing.assert_allclose(more, few, rtol=1e-4, atol=1e-6)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.device import choose_device, choose_precision
+from agents.device import choose_device, choose_precision, prepare_torch
 from agents.learner import Learner
 from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network, weight_count
 from option_flags import Config
@@ -43,7 +43,10 @@ class Bench:
 
     @cached_property
     def device(self) -> torch.device:
-        return choose_device(self.config.run.device)
+        """Prepared as a run prepares it."""
+        device = choose_device(self.config.run.device)
+        prepare_torch(device, repeatable=False)
+        return device
 
     @cached_property
     def precision(self) -> torch.dtype:

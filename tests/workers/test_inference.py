@@ -130,8 +130,13 @@ def test_the_same_groups_get_the_same_answers_to_the_last_bit(lstm_size: int, ti
 
 
 @pytest.mark.parametrize("lstm_size", [0, 8])
-def test_other_groups_change_rounding_errors_only(lstm_size: int) -> None:
-    """Two workers' questions together in a batch, or not, as it happens; a local copy decides for all at once."""
+@pytest.mark.parametrize("more", [0, 3])
+def test_other_groups_change_rounding_errors_only(monkeypatch: pytest.MonkeyPatch, lstm_size: int, more: int) -> None:
+    """Two workers' questions together in a batch, or not, as it happens; a local copy decides for all at once.
+
+    With more in the batch than is asked, as a GPU has it.
+    """
+    monkeypatch.setattr("workers.inference_server.size_computed", lambda count, device: count + more)
     with desk(lstm_size, workers=2) as served:
         found: dict[int, dict[str, Any]] = {}
 

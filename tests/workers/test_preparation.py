@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.cuda._utils import _get_device_index
 
 from agents import device as devices
-from option_flags import Config
+from option_flags import Config, UsageError
 from tests.catch import make_catch
-from workers import preparation
 from workers.memory import ReplayMemory
 from workers.preparation import KEEPS_THEM_FRESH, Machine, describe_unrolls, header, prepare_machine
 
@@ -33,9 +33,12 @@ def test_workers_compute_as_suits_the_cpu_whatever_suits_the_gpu(
     monkeypatch: pytest.MonkeyPatch, asked: str, workers: torch.dtype
 ) -> None:
     monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: device.type == "cuda")
-    monkeypatch.setattr(preparation, "choose_device", lambda name: torch.device("cuda"))
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    made_present: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: made_present.append(_get_device_index(device)))
     machine = prepare_machine(Config().replace_flags(precision=asked))
+    assert (machine.device, made_present) == (torch.device("cuda:0"), [0])
     assert (machine.precision, machine.worker_precision) == (torch.bfloat16, workers)
 
 
@@ -60,3 +63,9 @@ def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
     assert said == (
         [] if age is None else [f"unrolls may be {age} updates old when they are learned from; {KEEPS_THEM_FRESH}"]
     )
+
+
+def test_what_macos_cannot_do_is_refused_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(UsageError, match="--inference=learner does not work on macOS; --inference=worker would be"):
+        prepare_machine(Config().replace_flags(inference="learner"))
