@@ -4,18 +4,21 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.sinks import Report, flat_numbers, read_metrics
+from agents.sinks import each_report, flat_numbers
 from option_flags import UsageError
 
 Series: TypeAlias = NDArray[np.float64]
+Numbers: TypeAlias = dict[str, float]  # of one report, by flat names (`time_shares/update`)
 EVALUATED = "eval_"  # how the names of an evaluation's figures begin
+EVALUATED_MEAN = f"{EVALUATED}return_mean"
+FEW_REPORTS = 4000  # more than a picture has pixels; a long run has a hundred thousand, in gigabytes of memory
+BYTES_AT_ONCE = 16 * 1024 * 1024
 
 
 class Curve(NamedTuple):
@@ -31,13 +34,13 @@ class History:
 
     folder: Path
     options: Mapping[str, Any]  # of the last run
-    reports: Sequence[Report]
+    reports: Sequence[Numbers]
     games: Curve  # agent steps when each game ended, and its return
-    evaluations: Sequence[Report] = ()
+    evaluations: Sequence[Numbers] = ()
 
     def curve(self, name: str, x: str = "agent_steps") -> Curve:
         """A figure of the reports by its flat name (`time_shares/update`), against another; gaps are left out."""
-        rows = self._evaluated if name.startswith(EVALUATED) else self._numbers
+        rows = self.evaluations if name.startswith(EVALUATED) else self.reports
         known = [(row[x], row[name]) for row in rows if x in row and name in row]
         points = np.array(known, dtype=np.float64).reshape(-1, 2)
         return Curve(points[:, 0], points[:, 1])
@@ -49,18 +52,8 @@ class History:
 
     def names(self) -> list[str]:
         """The flat names of all figures that any report or evaluation has."""
-        evaluated = (name for row in self._evaluated for name in row if name.startswith(EVALUATED))
-        return list(dict.fromkeys([*(name for report in self._numbers for name in report), *evaluated]))
-
-    @cached_property
-    def _numbers(self) -> list[dict[str, float]]:
-        return [flat_numbers(report) for report in self.reports]
-
-    @cached_property
-    def _evaluated(self) -> list[dict[str, float]]:
-        """Without their seconds, which count from the start of each."""
-        rows = [flat_numbers(evaluation) for evaluation in self.evaluations]
-        return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+        evaluated = (name for row in self.evaluations for name in row if name.startswith(EVALUATED))
+        return list(dict.fromkeys([*(name for report in self.reports for name in report), *evaluated]))
 
 
 def read_history(folder: Path) -> History:
@@ -71,8 +64,8 @@ def read_history(folder: Path) -> History:
     config = _read_config(folder)
     if config is None:
         raise UsageError(f"{folder} is no folder of a run: it has no readable config.json.")
-    reports: list[Report] = []
-    evaluations: list[Report] = []
+    reports: list[Numbers] = []
+    evaluations: list[Numbers] = []
     games: list[Series] = []
     limit = math.inf
     seen: set[Path] = set()
@@ -82,9 +75,8 @@ def read_history(folder: Path) -> History:
         lineage = _read_config(place)
         if lineage is None:  # a parent that is gone, and with it the way to its own parent
             break
-        reports = [report for report in _reports(place / "metrics.jsonl") if _steps(report) <= limit] + reports
-        evaluated = _reports(place / "evaluations.jsonl")
-        evaluations = [evaluation for evaluation in evaluated if _steps(evaluation) <= limit] + evaluations
+        reports = _numbers(place / "metrics.jsonl", limit) + reports
+        evaluations = _numbers(place / "evaluations.jsonl", limit) + evaluations
         rows = _games(place / "episodes.csv")
         games.insert(0, rows[rows[:, 0] <= limit])
         place, limit = _parent(place, lineage, limit)
@@ -92,26 +84,40 @@ def read_history(folder: Path) -> History:
     return History(folder, config["options"], reports, Curve(played[:, 0], played[:, 1]), evaluations)
 
 
-def _reports(path: Path) -> list[Report]:
+def _numbers(path: Path, limit: float) -> list[Numbers]:
+    """What a file of reports says up to some steps; of very many reports some thousand, evenly spread, and the last."""
+    kept: list[Numbers] = []
+    every, last = 1, None
     try:
-        return read_metrics(path) if path.exists() else []
+        for index, report in enumerate(each_report(path) if path.exists() else ()):
+            numbers = flat_numbers(report)
+            if numbers.get("agent_steps", math.inf) > limit:
+                continue
+            last = numbers
+            if EVALUATED_MEAN in numbers:
+                numbers.pop("seconds", None)  # of an evaluation: they count from its own start
+            if index % every == 0:
+                kept.append(numbers)
+            if len(kept) == 2 * FEW_REPORTS:
+                every *= 2
+                kept = kept[::2]
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
-
-
-def _steps(report: Report) -> float:
-    steps = report.get("agent_steps")
-    return float(steps) if isinstance(steps, int | float) else math.inf
+    return kept if last is None or kept[-1] is last else [*kept, last]
 
 
 def _games(path: Path) -> Series:
     """`[N, 2]`: agent steps and return of each game; the last line may be torn by a kill."""
-    if not path.exists():
-        return np.empty((0, 2))
-    lines = path.read_bytes().split(b"\n")[1:-1]
-    return np.array([line.split(b",")[:2] for line in lines], dtype=np.float64).reshape(-1, 2)
+    parts = [np.empty((0, 2))]
+    if path.exists():
+        with path.open("rb") as file:
+            file.readline()  # the names
+            while lines := file.readlines(BYTES_AT_ONCE):
+                rows = [line.split(b",")[:2] for line in lines if line.endswith(b"\n")]
+                parts.append(np.array(rows, dtype=np.float64).reshape(-1, 2))
+    return np.concatenate(parts)
 
 
 def _read_config(folder: Path) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,7 @@ JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, J
 Report: TypeAlias = dict[str, JsonValue]
 
 EPISODES_FLUSH_SECONDS = 1.0
+TAIL_BYTES = 64 * 1024  # read at once from the end of a file; a report takes some three thousand
 RENAMED = {"return_mean_100": "return_mean"}  # figures of older runs
 
 
@@ -184,26 +186,48 @@ class _LineFile:
                 self._file.close()
 
 
-def read_metrics(path: Path) -> list[Report]:
-    """The reports in a metrics file, under the names of today.
+def each_report(path: Path) -> Iterator[Report]:
+    """The reports in a metrics file one after another, under the names of today.
 
     What follows the last line's end was torn by a kill and is left out. Any other line that is not a JSON object raises
     ValueError: no run of ours writes one, so the file is damaged.
     """
-    reports: list[Report] = []
-    *lines, _torn = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        try:
-            report = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number} is not JSON: {error}") from error
-        if not isinstance(report, dict):
-            raise ValueError(f"{path}, line {number} is not a report: {line[:80]!r}")
-        reports.append(report)
-        for older, name in RENAMED.items():
-            if older in report:
-                report[name] = report.pop(older)
-    return reports
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.endswith(b"\n"):
+                yield _report(line, f"{path}, line {number}")
+
+
+def read_metrics(path: Path) -> list[Report]:
+    """All of them; those of a long run take gigabytes."""
+    return list(each_report(path))
+
+
+def last_report(path: Path) -> Report | None:
+    """The newest report; the others are not looked at."""
+    with path.open("rb") as file:
+        left, tail = file.seek(0, os.SEEK_END), b""
+        # Enough for a whole line between two ends; at the head of the file its begin is as good.
+        while left and tail.count(b"\n") < 2:
+            size = min(left, TAIL_BYTES)
+            left -= size
+            file.seek(left)
+            tail = file.read(size) + tail
+    *lines, _torn = tail.split(b"\n")
+    return _report(lines[-1], f"{path}, its last line") if lines else None
+
+
+def _report(line: bytes, where: str) -> Report:
+    try:
+        report = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{where} is not JSON: {error}") from error
+    if not isinstance(report, dict):
+        raise ValueError(f"{where} is not a report: {line[:80]!r}")
+    for older, name in RENAMED.items():
+        if older in report:
+            report[name] = report.pop(older)
+    return report
 
 
 def json_safe(value: JsonValue) -> JsonValue:

@@ -18,7 +18,7 @@ from agents.checkpoint import (
 )
 from agents.learner import Learner
 from agents.run_folder import remove_abandoned
-from agents.sinks import Report, read_metrics
+from agents.sinks import Report, last_report, read_metrics
 from agents.tensor_file import DamagedFileError, read_tensor_file
 from option_flags import OPTIONS, Config
 from replay.mix import Mix
@@ -37,6 +37,7 @@ class Resume:
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
         self.planned_updates, self.schedule_updates = plan_updates(parent, config)
         self._queues_too = False
+        self._replay_file: Path | None = None  # to be had by who goes on from this run before it has saved its own
         self._in_flight: dict[str, Any] | None = None
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
@@ -53,7 +54,7 @@ class Resume:
         """The parent, for config.json: its curves count up to these steps."""
         if self._parent is None:
             return None
-        path, run = self._parent.path, self._parent.run_folder
+        path, run = self._parent.path.absolute(), self._parent.run_folder.absolute()
         steps, updates = self._parent.agent_steps, self._parent.updates
         return {"run": str(run), "checkpoint": str(path), "agent_steps": steps, "updates": updates}
 
@@ -72,8 +73,8 @@ class Resume:
             return
         path = self._parent.path
         remove_abandoned(path.parent)
-        if self._queues_too and self._config.saves_replays:
-            link(self._parent.replay_path, checkpoints / self._parent.replay_path.name)
+        if self._replay_file is not None and self._config.saves_replays:
+            link(self._replay_file, checkpoints / self._replay_file.name)
         content = {**self._parent.content, "options": self._config.flags(), "in_flight": self._in_flight}
         write_checkpoint(checkpoints / checkpoint_name(self._parent.updates), content)
         for best in (BEST, BEST_EVAL):  # last: a folder with nothing but the best would be gone on with from there
@@ -96,12 +97,15 @@ class Resume:
 
     def _is_reported(self, parent: Checkpoint) -> bool:
         """Whether the parent's last report was made after its last checkpoint, as by all that are not killed."""
-        reports = _readable(parent.run_folder / "metrics.jsonl")
-        return bool(reports) and reports[-1].get("agent_steps") == parent.agent_steps
+        try:
+            report = last_report(parent.run_folder / "metrics.jsonl")
+        except (OSError, ValueError):  # missing or damaged, without which a run can go on
+            return False
+        return report is not None and report.get("agent_steps") == parent.agent_steps
 
     def _restore_best(self, parent: Checkpoint, progress: Progress) -> None:
         """The scores of the best policies that were carried over, which may be newer than the checkpoint."""
-        folder, evaluations = parent.path.parent, _readable(parent.run_folder / "evaluations.jsonl")
+        folder, evaluations = parent.path.parent, _evaluations(parent.run_folder / "evaluations.jsonl")
         if (folder / BEST).exists():
             with suppress(UnusableError):
                 progress.best_return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
@@ -141,9 +145,12 @@ class Resume:
             self._notes.append("the replays fill anew: the saved ones were of another shape or kind")
             return
         self._replays = replays
+        self._replay_file = fitting[-1]
         if fitting[-1] == parent.replay_path and replays.get("agent_steps") == parent.agent_steps:
             # Queues have a size that goes with the batch's; the others have their own.
             self._queues_too = parent.options["batch_size"] == config.replay.batch_size
+            if not self._queues_too:
+                self._replay_file = None  # beside a checkpoint of the new size, its queues would be taken for fitting
         else:
             self._notes.append(f"replays are as old as {fitting[-1].name}")
 
@@ -162,10 +169,10 @@ class Resume:
             self._notes.append("new games begin")
 
 
-def _readable(metrics: Path) -> list[Report]:
-    """The reports of a file; none where it is missing or damaged, without which a run can go on."""
+def _evaluations(path: Path) -> list[Report]:
+    """None where the file is missing or damaged, without which a run can go on."""
     try:
-        return read_metrics(metrics)
+        return read_metrics(path)
     except (OSError, ValueError):
         return []
 

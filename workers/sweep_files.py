@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agents.run_folder import CHECKPOINTS
-from agents.sinks import Report, read_metrics
+from agents.sinks import Report
+from agents.sinks import last_report as newest
 from option_flags import UsageError
 
 LAST_LINES = 5
@@ -24,9 +25,9 @@ def last_report(place: Path) -> tuple[Path, Report] | None:
     """The newest line of metrics, and its folder."""
     for folder in run_folders(place):
         path = folder / "metrics.jsonl"
-        reports = read_metrics(path) if path.exists() else []
-        if reports:
-            return folder, reports[-1]
+        report = newest(path) if path.exists() else None
+        if report is not None:
+            return folder, report
     return None
 
 

@@ -4,8 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from agents import history as history_module
 from agents.history import read_history
 from agents.sinks import flat_numbers
 from option_flags import UsageError
@@ -114,3 +116,23 @@ def test_numbers_are_named_by_their_way_through_the_report() -> None:
         "plain/0": 1.0,
         "plain/1": 2.0,
     }
+
+
+def test_of_very_many_reports_some_are_kept_evenly_spread_and_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "FEW_REPORTS", 8)
+    for count in (15, 16, 17, 100, 1000):
+        folder = write_run(tmp_path / str(count), range(1000, 1000 * (count + 1), 1000))
+        steps = read_history(folder).curve("entropy").x
+        assert steps[0] == 1000 and steps[-1] == 1000 * count
+        assert len(steps) == count if count < 16 else 8 <= len(steps) <= 17
+        assert len(set(np.diff(steps)[:-1])) == 1
+
+
+def test_games_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read_history(write_run(tmp_path / "run")).games
+    monkeypatch.setattr(history_module, "BYTES_AT_ONCE", 40)
+    parts = read_history(tmp_path / "run").games
+    np.testing.assert_array_equal(parts.x, whole.x)
+    np.testing.assert_array_equal(parts.y, whole.y)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents import sinks
 from agents.sinks import (
     Episode,
     EpisodesCsvSink,
@@ -15,6 +16,7 @@ from agents.sinks import (
     Report,
     SinkList,
     json_safe,
+    last_report,
     read_metrics,
 )
 from tests.full_disk import files_limited_to
@@ -285,3 +287,22 @@ def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
         sink.write({"not": object()})  # type: ignore[dict-item]
     sink.close()
     assert not announced
+
+
+@pytest.mark.parametrize("size", [10, sinks.TAIL_BYTES - 8, 3 * sinks.TAIL_BYTES])
+@pytest.mark.parametrize("torn", [b"", b'{"update": 9', b"x" * 2 * sinks.TAIL_BYTES])
+def test_the_last_report_is_found_from_the_end(tmp_path: Path, size: int, torn: bytes) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(torn)
+    assert last_report(path) is None
+    lines = [json.dumps({"update": number, "return_mean_100": 0.5, "text": "x" * size}) + "\n" for number in range(5)]
+    for count in (1, 2, 5):
+        path.write_bytes("".join(lines[:count]).encode() + torn)
+        assert last_report(path) == read_metrics(path)[-1]
+
+
+def test_a_damaged_last_report_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1}\n{"upd\n')
+    with pytest.raises(ValueError, match="metrics.jsonl, its last line is not JSON"):
+        last_report(path)

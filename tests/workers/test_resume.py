@@ -507,6 +507,24 @@ def test_saved_replays_are_loaded(
     assert (reports(second)[-1]["updates"] > saved.updates) == loaded
 
 
+def test_saved_replays_outlive_two_kills(
+    tmp_path: Path, saved_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Replays are saved more rarely than checkpoints, so those that are loaded may be older; a kill comes before the
+    next are saved, and so does another.
+    """
+    run = copy_of(saved_run, tmp_path)
+    saved = find_checkpoint(str(run))
+    saved.replay_path.rename(saved.replay_path.with_name(replay_name(saved.updates - 1)))
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "training_loop", stop_at_once)
+        for _ in range(2):
+            run = go_on(run, make_catch, environment_max_steps=1_200)
+    last = go_on(run, make_catch, environment_max_steps=1_200, console="plain")
+    assert f"replays are as old as {replay_name(saved.updates - 1)}" in capsys.readouterr().out
+    assert reports(last)[-1]["replays"]["1_standard"]["size"] == 40
+
+
 def test_replays_saved_raw_fill_anew_where_they_are_to_be_compressed(
     saved_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
