@@ -19,7 +19,7 @@ if __name__ == "__main__":  # and not in the workers, which import this file, to
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "save now", while there is nothing to save
 
 from option_flags import HelpRequested, UsageError, given_flags, help_text, parse
-from workers.messages import WorkersFailedError
+from workers.messages import RunFailedError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     except UsageError as error:
         print(f"main.py: {error}", file=sys.stderr)
         return 2
-    except WorkersFailedError as error:
+    except RunFailedError as error:
         print(f"main.py: {error}", file=sys.stderr)
         return 1
     return 0

@@ -178,7 +178,7 @@ def link(source: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.tmp")
     temporary.unlink(missing_ok=True)
     try:
-        os.link(source, temporary)
+        os.link(source.resolve(), temporary)  # what a link leads to, which is not the same seen from elsewhere
     except OSError:
         shutil.copyfile(source, temporary)
     os.replace(temporary, target)

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 CHECKPOINTS = "checkpoints"  # the folder of them in a run's folder
 VIDEOS = "videos"  # likewise
+RANDOM_BYTES = 6  # in the name of a file that is being written
 
 
 def create_run_folder(results_dir: Path, env: str, now: float) -> Path:
@@ -42,7 +43,7 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) 
     while writing leaves its `.<name>.<random>.tmp`, which nothing reads, and `remove_abandoned` removes.
     """
     # Not tempfile.mkstemp: its files are readable by their owner only, and the rename would keep that.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(RANDOM_BYTES)}.tmp")
     try:
         with temporary.open("xb") as file:
             with suppress(OSError):  # some network file systems have no locks
@@ -63,7 +64,7 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) 
 
 def remove_abandoned(folder: Path) -> None:
     """Removes what killed writers left half-written, where it may; what a live process still writes stays."""
-    for path in folder.glob(".*.tmp"):
+    for path in folder.glob(f".*.{'[0-9a-f]' * 2 * RANDOM_BYTES}.tmp"):
         with suppress(OSError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()

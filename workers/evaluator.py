@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,7 +118,7 @@ class PeriodicEvaluator(Evaluator):
             self._evaluation.players.close()
             self._evaluation.weights.close()
             self._evaluation = None
-            self._checkpoint.unlink(missing_ok=True)
+            self._forget_checkpoint()
 
     def finish_film(self) -> None:
         while self._filming.under_way and not self._stop.requested:
@@ -147,18 +148,29 @@ class PeriodicEvaluator(Evaluator):
     def _checkpoint(self) -> Path:
         return self._saver.folder / UNDER_EVALUATION
 
+    def _forget_checkpoint(self) -> None:
+        with suppress(OSError):  # of a file system that has become read-only, say
+            self._checkpoint.unlink(missing_ok=True)
+
     def _begin(self) -> None:
         updates = self._learner.updates
         if self._saver.saved_updates != updates:
             self._saver.save(with_replays=False)
         if self._saver.saved_updates != updates:
             return  # nothing could be written, and the saver has said so
-        try:
-            link(self._saver.folder / checkpoint_name(updates), self._checkpoint)
-        except OSError as error:
-            self._announce(f"no evaluation: the checkpoint cannot be kept for it ({error.strerror})")
-            return
-        weights = SharedWeights(weight_count(self._learner.network))
+        with ExitStack() as undo:
+            undo.callback(self._forget_checkpoint)
+            try:
+                link(self._saver.folder / checkpoint_name(updates), self._checkpoint)
+                weights = SharedWeights(weight_count(self._learner.network))
+                undo.callback(weights.close)
+                self._evaluation = self._start(weights, updates)
+            except OSError as error:
+                self._announce(f"no evaluation at {self._progress.agent_steps:,} agent steps: {error.strerror}")
+            else:
+                undo.pop_all()
+
+    def _start(self, weights: SharedWeights, updates: int) -> _Evaluation:
         weights.publish(0, flat_weights(self._learner.network))
         games, agent_steps = self._config.test.eval_episode_count, self._progress.agent_steps
         player = Player(
@@ -173,8 +185,7 @@ class PeriodicEvaluator(Evaluator):
             logged=games if self._config.test.render else 0,
             low_priority=True,
         )
-        players = Players(lambda: player, 1, range(games))
-        self._evaluation = _Evaluation(players, weights, agent_steps, updates)
+        return _Evaluation(Players(lambda: player, 1, range(games)), weights, agent_steps, updates)
 
     def _listen(self, timeout: float) -> None:
         evaluation = self._evaluation

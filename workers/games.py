@@ -15,6 +15,7 @@ from agents.scores import human_normalised, summarise
 from option_flags import EnvironmentOptions
 from replay.trajectory import UnrollSpec
 from workers.observations import as_batch, observation_shape, put_stack
+from workers.random_streams import stream_of
 from workers.worker import MakeEnvironment
 
 # A network's outputs for one game do not depend on the others in the batch, but on the size of the batch they do: it is
@@ -63,7 +64,7 @@ def figures_of(results: Sequence[GameResult], env: str) -> dict[str, Any]:
 
 def game_streams(seed: Sequence[int], game: int) -> tuple[int, np.random.Generator]:
     """The seed of a game's environment, and the numbers that choose its actions."""
-    of_game, of_actions = np.random.SeedSequence((*seed, game)).spawn(2)
+    of_game, of_actions = stream_of("game", *seed, game).spawn(2)
     return int(of_game.generate_state(1)[0] >> 1), np.random.default_rng(of_actions)
 
 

@@ -19,7 +19,11 @@ class WorkerError(Exception):
     """An exception in a worker, with its traceback as text."""
 
 
-class WorkersFailedError(Exception):
+class RunFailedError(Exception):
+    """Why a run cannot go on, for its user."""
+
+
+class WorkersFailedError(RunFailedError):
     """A worker ended again and again; one sentence that says which and how."""
 
 

@@ -113,7 +113,7 @@ class WorkerPool:
         for place in self._all_places:
             if place.process is None:
                 if now >= place.start_at and (place in self._server_places or self._is_served):
-                    self._start(place)
+                    self._start_again(place)
             elif self._is_awaited(place) and now - place.last_sign > self._silence_limit:
                 self._lose(place, f"gave no sign of life for {self._silence_limit:g} seconds")
 
@@ -255,6 +255,14 @@ class WorkerPool:
         self._sources[place.connection] = self._sources[place.process.sentinel] = place
         if self._is_awaited(place):
             self._offer(place, place.free_slots)
+
+    def _start_again(self, place: Place) -> None:
+        """Where the system has no room for a process just now, as where one has died: later, or in the end no more."""
+        try:
+            self._start(place)
+        except OSError as error:
+            how = self._restarts.plan(place, 0, f"could not be started ({error.strerror})")
+            self._announce(f"{place.name} is replaced later: it {how}")
 
     def _pipes_for(self, place: Place) -> Iterator[Connection]:
         """Between a worker and the server, if there is one."""

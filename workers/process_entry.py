@@ -7,7 +7,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import connection as connections
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection
@@ -41,15 +41,20 @@ class Packed:
 def start_process(worker: Any, name: str, *handed_over: Connection) -> tuple[BaseProcess, Connection]:
     """Start a process that runs `worker.run(connection, *handed_over)`; return it and the other end of the connection.
 
-    What is handed over is closed here: the process alone holds it then.
+    What is handed over is closed here: the process alone holds it then. OSError where the system has no room for it.
     """
-    connection, worker_end = multiprocessing.Pipe()
-    ends = (worker_end, *handed_over)
-    process = _SPAWN.Process(target=worker_main, args=(Packed(worker), *ends), name=name, daemon=True)
-    with _interrupts_blocked():
-        process.start()
-    for end in ends:
-        end.close()
+    with ExitStack() as ours, ExitStack() as not_ours:
+        for end in handed_over:
+            not_ours.enter_context(end)
+        connection, worker_end = multiprocessing.Pipe()
+        not_ours.enter_context(worker_end)
+        ours.enter_context(connection)
+        process = _SPAWN.Process(
+            target=worker_main, args=(Packed(worker), worker_end, *handed_over), name=name, daemon=True
+        )
+        with _interrupts_blocked():
+            process.start()
+        ours.pop_all()
     return process, connection
 
 

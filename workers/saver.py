@@ -12,11 +12,15 @@ from agents.tensor_file import GivenUpError, write_tensor_file
 from option_flags import Config
 from replay.mix import Mix
 from replay.trajectory import UnrollSpec
-from workers.messages import WorkersFailedError
+from workers.messages import RunFailedError, WorkersFailedError
 from workers.pool import WorkerPool
 from workers.progress import Progress
 from workers.stop_request import StopRequest
 
+DIVERGED = (
+    "the network's weights are no numbers any more; a smaller --lr, or a --reward_clipping_method, would be right. "
+    "The checkpoints from before are whole."
+)
 ROUND_PATIENCE = 2.5  # seconds that a save waits for unrolls under way
 
 
@@ -39,6 +43,7 @@ class Saver:
     def __post_init__(self) -> None:
         # Of the last whole checkpoint; a run that goes on begins with its parent's.
         self.saved_updates = self.learner.updates if self.resumes else -1
+        self.diverged = False
         self.seconds = 0.0
         self._tried_updates = self.learner.updates
         self._first_steps = self.progress.agent_steps
@@ -49,14 +54,21 @@ class Saver:
         options, now = self.config.checkpoint, time.monotonic()
         replays_due = self.config.saves_replays and now - self._replays_tried_at > 60 * options.save_replay_minutes
         period_over = self.learner.updates - self._tried_updates >= options.save_model_period
-        if self.stop.save_now or replays_due or period_over or now - self._saved_at > 60 * options.save_model_minutes:
-            self.save(with_replays=self.config.saves_replays and (self.stop.save_now or replays_due))
-            self.stop.save_now = False
+        asked = self.stop.save_now
+        if asked:
+            self.stop.save_now = False  # before it is done, so that a signal that comes meanwhile counts
+        if asked or replays_due or period_over or now - self._saved_at > 60 * options.save_model_minutes:
+            self.save(with_replays=self.config.saves_replays and (asked or replays_due))
+            if self.diverged:
+                raise RunFailedError(DIVERGED)
 
     def save(self, with_replays: bool) -> None:
         """Write a checkpoint; say so, and go on, where that fails."""
         if self.resumes and self.progress.agent_steps == self._first_steps:
             return  # the parent's, carried over into this run, says all that there is to say
+        if self.diverged or not self.learner.is_finite():
+            self.diverged = True
+            return
         begun = time.monotonic()
         self._tried_updates = self.learner.updates
         if with_replays:

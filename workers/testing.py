@@ -20,6 +20,7 @@ from agents.run_folder import write_json
 from agents.scoreboard import TestStatus, verdict
 from option_flags import Config, UsageError
 from workers.games import GameResult, as_tested, figures_of
+from workers.messages import RunFailedError
 from workers.player import Player
 from workers.players import Players
 from workers.preparation import describe_unrolls
@@ -101,11 +102,14 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
         finally:
             players.close()
             lines = ["stopped before any game was over: nothing to say, and nothing written"]
+            failure = None
             if tally.results:
                 result = results_of(config, checkpoint, tally)
-                write_json(path, result)
-                lines = [*verdict(result), f"written   {path}"]
+                failure = _write(path, result)
+                lines = [*verdict(result), failure or f"written   {path}"]
             console.close(lines)
+        if failure is not None:
+            raise RunFailedError(failure)
         if config.test.render and not stop.requested:
             first = [tally.results[game] for game in range(min(games, SHOWN_GAMES))]
             show_games(first, config, make_environment, path, console.message, stop)
@@ -162,6 +166,15 @@ def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]
         f"{config.environment.env}, {games:,} games, {policy} policy, seed {config.run.seed}, {processes} processes",
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",
     ]
+
+
+def _write(path: Path, result: dict[str, Any]) -> str | None:
+    """Write the results; return what went wrong, if anything did."""
+    try:
+        write_json(path, result)
+    except OSError as error:
+        return f"{path} could not be written ({error.strerror})"
+    return None
 
 
 def _result_path(folder: Path) -> Path:

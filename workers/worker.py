@@ -17,6 +17,7 @@ from replay.trajectory import UnrollSpec
 from workers.deciding import Decider, LocalDecider, NewestWeights
 from workers.inference_memory import InferenceMemory
 from workers.messages import receive_order, send_filled, send_snapshot
+from workers.random_streams import stream_of
 from workers.remote_decider import RemoteDecider
 from workers.rollout import Rollout, Seat
 from workers.shared_weights import SharedWeights
@@ -73,7 +74,7 @@ class Worker:
         count = self.config.workers.envs_per_worker
         seats = []
         for environment_id in range(self.index * count, (self.index + 1) * count):
-            sequence = np.random.SeedSequence((self.seed, environment_id, *self.life))
+            sequence = stream_of("environment", self.seed, environment_id, *self.life)
             game_stream, action_stream = sequence.spawn(2)
             environment = self.make_environment(self.config.environment, int(game_stream.generate_state(1)[0] >> 1))
             seats.append(Seat(environment, environment_id, np.random.default_rng(action_stream)))

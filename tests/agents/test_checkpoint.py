@@ -218,6 +218,7 @@ def test_the_newest_are_kept_beside_the_best(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_left_is_removed_and_what_a_live_one_writes_is_not(tmp_path: Path) -> None:
     (tmp_path / f".{checkpoint_name(2)}.0123456789ab.tmp").write_bytes(b"half")
+    (tmp_path / ".another-program.tmp").write_bytes(b"its own")
 
     def write_and_tidy(file: Any) -> None:
         file.write(b"first half, ")
@@ -226,7 +227,7 @@ def test_what_a_killed_writer_left_is_removed_and_what_a_live_one_writes_is_not(
 
     write_atomically(tmp_path / "file", write_and_tidy)
     assert (tmp_path / "file").read_bytes() == b"first half, second half"
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert {path.name for path in tmp_path.iterdir()} == {"file", ".another-program.tmp"}
 
 
 def test_a_link_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
@@ -247,3 +248,12 @@ def test_without_links_it_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     link(write(tmp_path), tmp_path / BEST)
     assert read_checkpoint(tmp_path / BEST).updates == 3
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_link_to_a_link_is_the_file_itself(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    write(tmp_path / "kept").rename(tmp_path / "kept" / BEST)
+    (tmp_path / BEST).symlink_to(Path("kept") / BEST)
+    link(tmp_path / BEST, tmp_path / "run" / "checkpoints" / BEST)
+    assert read_checkpoint(tmp_path / "run" / "checkpoints" / BEST).updates == 3

@@ -1,5 +1,6 @@
 """Evaluations during training: their curve, the checkpoint they keep, and what becomes of a run that loses one."""
 
+import errno
 import json
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from option_flags import Config, EnvironmentOptions
 from tests.catch import make_catch
 from tests.processes import spawned
 from workers import evaluator as evaluator_module
+from workers.evaluator import PeriodicEvaluator
 from workers.filming import Filming
 from workers.games import GameLog, GameResult
 from workers.players import Players
@@ -148,3 +150,31 @@ def test_a_run_outlives_its_evaluation(tmp_path: Path, monkeypatch: pytest.Monke
     assert not list((folder / FOLDER).glob("*eval*"))
     assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
     assert not spawned()
+
+
+@pytest.mark.parametrize("broken", ["Players", "SharedWeights", "link"])
+def test_a_run_outlives_a_system_that_has_no_room_for_an_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    def no_room(*_: object) -> Any:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(evaluator_module, broken, no_room)
+    folder = run(tmp_path, console="plain")
+    assert "no evaluation at 800 agent steps: Resource temporarily unavailable" in capsys.readouterr().out
+    assert not list((folder / FOLDER).glob("*eval*"))
+    assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
+
+
+def test_the_end_is_saved_before_the_last_evaluation_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def finish_games(self: PeriodicEvaluator) -> None:
+        (folder,) = tmp_path.iterdir()
+        found.append(find_checkpoint(str(folder)).agent_steps)
+
+    monkeypatch.setattr(PeriodicEvaluator, "finish_games", finish_games)
+    run(tmp_path)
+    assert found == [2000]

@@ -1,11 +1,12 @@
 """Real processes, killed in every way that there is."""
 
+import errno
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -15,6 +16,7 @@ from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer,
 from workers.inference_server import InferenceServer
 from workers.messages import WorkersFailedError
 from workers.pool import WorkerPool
+from workers.process_entry import start_process
 from workers.restarts import FAILURES_IN_A_ROW
 from workers.slots import Slots
 
@@ -256,3 +258,38 @@ def test_a_server_that_always_fails_ends_the_run_with_its_traceback(make_pool: M
         take(pool, 1_000_000)
     assert "ValueError: the server has had enough" in str(raised.value)
     assert len(announced) == FAILURES_IN_A_ROW - 1
+
+
+def test_a_worker_that_cannot_be_started_just_now_is_started_later(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, announced = make_pool(workers=2)
+    take(pool, 20)
+    refusals = 3
+
+    def start(*arguments: Any) -> Any:
+        nonlocal refusals
+        if refusals:
+            refusals -= 1
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return start_process(*arguments)
+
+    monkeypatch.setattr("workers.pool.start_process", start)
+    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    while refusals or pool.alive < 2:
+        take(pool, 1)
+    assert [text.partition("it ")[2] for text in announced] == [
+        "was killed by SIGKILL",
+        *["could not be started (Resource temporarily unavailable)"] * 3,
+    ]
+
+
+def test_workers_that_can_never_be_started_again_end_the_run(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, _ = make_pool(workers=1)
+    take(pool, 4)
+    monkeypatch.setattr("workers.pool.start_process", lambda *_: os.open("/no/such/file", 0))
+    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    with pytest.raises(WorkersFailedError, match="worker 0 could not be started"):
+        take(pool, 10**6)

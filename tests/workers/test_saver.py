@@ -8,12 +8,15 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 from agents import checkpoint as checkpoint_files
 from agents.checkpoint import BEST, find_checkpoint, read_checkpoint
 from option_flags import Config
-from tests.workers.catch_runs import catch_run
+from tests.catch import make_catch
+from tests.workers.catch_runs import catch_run, go_on, reports
 from workers import saver
+from workers.messages import RunFailedError
 from workers.progress import Progress
 from workers.saver import Saver
 from workers.stop_request import StopRequest
@@ -65,7 +68,7 @@ def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(Saver, "_write", write)
     config = Config.from_flags({"save_replay": True, "save_replay_minutes": 1.0, "save_model_minutes": 10.0})
-    learner, progress = SimpleNamespace(updates=5), SimpleNamespace(agent_steps=100)
+    learner, progress = SimpleNamespace(updates=5, is_finite=lambda: True), SimpleNamespace(agent_steps=100)
     nothing: Any = None
     failing = Saver(
         *(tmp_path, config, nothing, 0, 10, cast(Any, learner), nothing, cast(Any, progress), nothing),
@@ -74,3 +77,38 @@ def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypat
     for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
         failing.tick()
     assert tries == [60.5, 121.0, 181.5]
+
+
+def test_a_signal_that_comes_while_a_save_is_made_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, saves = StopRequest(), []
+
+    def write(self: Saver, in_flight: object) -> None:
+        saves.append(stop.save_now)
+        stop.save_now = len(saves) == 1  # SIGUSR1 once more
+
+    monkeypatch.setattr(Saver, "_write", write)
+    learner = SimpleNamespace(updates=5, is_finite=lambda: True)
+    nothing: Any = None
+    asked = Saver(
+        *(tmp_path, Config(), nothing, 0, 10, cast(Any, learner), nothing, cast(Any, SimpleNamespace(agent_steps=1))),
+        *(nothing, stop, lambda line: None),
+    )
+    stop.save_now = True
+    for _ in range(3):
+        asked.tick()
+    assert saves == [False, False]
+
+
+def test_weights_that_are_no_numbers_end_the_run_and_leave_the_checkpoints_alone(tmp_path: Path) -> None:
+    first = catch_run(tmp_path / "first", environment_max_steps=1_000)
+    parent = find_checkpoint(str(first))
+    flags = {"lr": 1e30, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
+    more = {"environment_max_steps": 4_000, "save_model_period": 5, "results_dir": str(tmp_path / "second")}
+    with pytest.raises(RunFailedError, match=r"no numbers any more; a smaller --lr"):
+        go_on(first, make_catch, **flags, **more)
+    (second,) = (tmp_path / "second").iterdir()
+    assert find_checkpoint(str(second)).updates < parent.updates + 5
+    for path in (second / "checkpoints").glob("*.pt"):
+        weights = read_checkpoint(path).content["learner"]["network"]
+        assert all(bool(torch.isfinite(tensor).all()) for tensor in weights.values())
+    assert reports(second), "what there was to say is said"

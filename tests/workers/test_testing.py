@@ -1,5 +1,6 @@
 """Tests of agents, as a user starts them: results, films, CTRL+C, and what is refused."""
 
+import errno
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from agents.network import make_network
 from option_flags import Config, EnvironmentOptions, UsageError, parse
 from tests.catch import make_catch
 from workers.games import GameLog, GameResult, as_tested, game_streams
+from workers.messages import RunFailedError
 from workers.preparation import describe_unrolls
 from workers.showing import MakeWatchedEnvironment, Showing, record
 from workers.testing import test as play_test
@@ -173,3 +175,19 @@ def test_ctrl_c_saves_what_was_played(tmp_path: Path) -> None:
     assert not psutil.wait_procs(children, timeout=5)[1]
     (path,) = folder.glob("test_*.json")
     assert 1 <= results(path)["games"] < results(path)["games_wanted"]
+
+
+def test_results_that_cannot_be_written_are_told_all_the_same(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("workers.testing.write_json", full)
+    flags = ("--test_episode_count=4", "--seed=3", "--worker_count=1", "--precision=float32")
+    config, checkpoint = configured(run_folder, *flags)
+    config = config.replace_flags(console="plain")
+    with pytest.raises(RunFailedError, match=r"test_\d+.json could not be written \(No space left on device\)"):
+        play_test(config, make_catch, checkpoint)
+    out = capsys.readouterr().out
+    assert "mean" in out and "could not be written (No space left on device)" in out.splitlines()[-1]

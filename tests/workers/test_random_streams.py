@@ -1,0 +1,14 @@
+"""No two streams of a seed are the same, whatever their numbers."""
+
+from itertools import product
+
+from workers.random_streams import stream_of
+
+
+def test_streams_of_other_purposes_and_numbers_share_nothing() -> None:
+    small = range(3)
+    sequences = [stream_of("environment", *numbers) for numbers in product(small, repeat=4)]
+    sequences += [stream_of("replays", *numbers) for numbers in product(small, repeat=2)]
+    sequences += [stream_of("game", *numbers) for numbers in product(small, repeat=2)]
+    children = [child for sequence in sequences for child in sequence.spawn(3)]
+    assert len({tuple(child.generate_state(4)) for child in children}) == len(children)
