@@ -25,14 +25,12 @@ from workers.messages import (
 from workers.process_entry import start_process
 from workers.restarts import Place, Restarts
 from workers.slots import Slots
+from workers.turns import AsItComes, Rounds, Turns
 from workers.worker import Worker
 
 
 class WorkerPool:
     """Starts the workers, takes in the unrolls they deliver, and replaces those that die, hang or fail.
-
-    In lockstep the workers play only while the learner waits, one slot each, and what they deliver is taken in the
-    order of their places: the same unrolls then meet the same weights in every run.
 
     An inference server starts before the workers, and where it is lost, they are replaced with it.
     """
@@ -51,17 +49,15 @@ class WorkerPool:
         self._make_worker = make_worker
         self._rows = slots.rows
         self._announce = announce
-        self._lockstep = lockstep
         self._silence_limit = silence_limit
         self._restarts = Restarts(restart_budget)
         workers, slot_count, self._environments, _ = slots.rows.shape
         self._places = [Place(index, f"worker {index}", set(range(slot_count))) for index in range(workers)]
         self._server = server
-        self._server_places = [] if server is None else [Place(-1, "the inference server", set())]
-        self._delivered: deque[tuple[Place, int]] = deque()  # filled slots, oldest first
+        self._server_places = [] if server is None else [Place(-1, "the inference server", set(), is_server=True)]
+        self._turns: Turns = Rounds(workers) if lockstep else AsItComes()
+        self._delivered: deque[tuple[Place, int]] = deque()  # filled slots, in the order in which they are taken
         self._taken = 0  # unrolls already taken from the first of them
-        self._round: dict[int, int] = {}  # lockstep: place → the slot it has filled in this round
-        self._round_open = False
         self._sources: dict[Any, Place] = {}  # pipes and process sentinels to wait for
         self._heard_at = time.monotonic()
         try:
@@ -95,8 +91,10 @@ class WorkerPool:
 
         Workers that are gone are replaced, and those whose time has come are started.
         """
-        if self._lockstep and not self._delivered and not self._round_open:
-            self._open_round()
+        if not self._delivered and self._turns.begin():
+            for place in self._places:
+                if place.process is not None:
+                    self._offer(place, place.free_slots)
         self._hear(0.0 if self._delivered else timeout)
 
     def _hear(self, timeout: float) -> None:
@@ -112,7 +110,7 @@ class WorkerPool:
                 place.last_sign = now
         for place in self._all_places:
             if place.process is None:
-                if now >= place.start_at and (place in self._server_places or self._is_served):
+                if now >= place.start_at and (place.is_server or self._is_served):
                     self._start_again(place)
             elif self._is_awaited(place) and now - place.last_sign > self._silence_limit:
                 self._lose(place, f"gave no sign of life for {self._silence_limit:g} seconds")
@@ -132,7 +130,7 @@ class WorkerPool:
                 self._delivered.popleft()
                 self._taken = 0
                 place.free_slots.add(slot)
-                if not self._lockstep and place.process is not None:
+                if self._turns.playing and place.process is not None:
                     self._offer(place, [slot])
 
     def in_flight(self, deadline: float, give_up: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
@@ -140,7 +138,7 @@ class WorkerPool:
 
         None if some worker does not come to rest before the deadline, or before it is time to give up.
         """
-        while self._round_open or self.alive < len(self._places):
+        while self._turns.playing or self.alive < len(self._places):
             if give_up() or time.monotonic() > deadline:
                 return None
             self._hear(0.1)
@@ -188,28 +186,20 @@ class WorkerPool:
             if place.process is not None:
                 self._reap(place)
 
-    def _open_round(self) -> None:
-        self._round_open = True
-        for place in self._places:
-            if place.process is not None:
-                self._offer(place, place.free_slots)
-
     @property
     def _is_served(self) -> bool:
         """Whether nothing is missing that workers need."""
         return all(place.process is not None for place in self._server_places)
 
     def _is_awaited(self, place: Place) -> bool:
-        if place in self._server_places:
-            return True
-        return bool(place.free_slots) and (self._round_open or not self._lockstep)
+        return place.is_server or (bool(place.free_slots) and self._turns.playing)
 
     def _listen(self, place: Place) -> None:
         """Take in what one worker has sent; whole unrolls of a dead one count."""
         assert place.connection is not None
         try:
             while place.connection.poll():
-                if place in self._server_places:
+                if place.is_server:
                     self._sign_of_life(place, receive_alive(place.connection))
                     continue
                 slot = receive_slot(place.connection)
@@ -223,14 +213,7 @@ class WorkerPool:
     def _filled(self, place: Place, slot: int) -> None:
         place.free_slots.remove(slot)
         self._sign_of_life(place, at_work=True)
-        if not self._lockstep:
-            self._delivered.append((place, slot))
-            return
-        self._round[place.index] = slot
-        if len(self._round) == len(self._places):
-            self._delivered.extend((self._places[index], self._round[index]) for index in sorted(self._round))
-            self._round.clear()
-            self._round_open = False
+        self._delivered.extend((self._places[index], filled) for index, filled in self._turns.fill((place.index, slot)))
 
     def _sign_of_life(self, place: Place, at_work: bool) -> None:
         place.last_sign = time.monotonic()
@@ -246,7 +229,7 @@ class WorkerPool:
                 send_free(place.connection, slot)
 
     def _start(self, place: Place) -> None:
-        if place in self._server_places:
+        if place.is_server:
             place.process, place.connection = start_process(self._server, "inference")
         else:
             worker = self._make_worker(place.index, place.incarnation)
@@ -274,7 +257,7 @@ class WorkerPool:
         """Take a worker's place back, and plan its replacement: at once, or later the more often it failed in a row."""
         how = self._restarts.plan(place, self._reap(place), how)
         self._announce(f"{place.name} is replaced: it {how}")
-        if place in self._server_places:
+        if place.is_server:
             self._send_home(place.start_at)
 
     def _send_home(self, start_at: float) -> None:

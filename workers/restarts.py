@@ -22,6 +22,7 @@ class Place:
     index: int
     name: str
     free_slots: set[int]
+    is_server: bool = False
     process: BaseProcess | None = None
     connection: Connection | None = None
     incarnation: int = 0
