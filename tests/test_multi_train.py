@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 import multi_train
+from agents.checkpoint import checkpoint_name
 from option_flags import UsageError, given_flags
 from tests.fake_main import write_checkpoint
 from workers import sweep_runner, sweep_summary
 from workers.sweep import plan_sweep
+from workers.sweep_files import run_folders
 from workers.sweep_job import Job, flag_words
 
 pytestmark = pytest.mark.timeout(90)
@@ -245,6 +247,16 @@ def test_how_far_a_run_is_is_what_it_can_go_on_from(tmp_path: Path, capsys: pyte
     assert multi_train.main(words, FAKE) == 0
     assert "reported_seed1  goes on at 600 agent steps" in capsys.readouterr().out
     assert [len(starts(run.parent)) for run in (reported, saved)] == [2, 1]
+
+
+def test_a_clock_that_was_set_back_does_not_undo_what_a_run_has_learned(tmp_path: Path) -> None:
+    for name, updates, made_at in (("first", 10, 500), ("second", 30, 100), ("third", 30, 200), ("empty", None, 900)):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        if updates is not None:
+            (tmp_path / name / "checkpoints" / checkpoint_name(updates)).touch()
+        (tmp_path / name / "config.json").touch()
+        os.utime(tmp_path / name / "config.json", (made_at, made_at))
+    assert [folder.name for folder in run_folders(tmp_path)] == ["third", "second", "first", "empty"]
 
 
 def test_a_full_disk_does_not_end_a_sweep(

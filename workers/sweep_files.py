@@ -16,9 +16,19 @@ LAST_LINES = 5
 
 
 def run_folders(place: Path) -> list[Path]:
-    """The folders of main.py in a run's place, newest first."""
-    made = {path.parent: path.stat().st_mtime_ns for path in place.glob("*/config.json")}
+    """The folders of main.py in a run's place, the one that is furthest first, of equals the newest.
+
+    A time alone may lie: a clock was set back, or the files are a copy.
+    """
+    made = {
+        path.parent: (_newest_checkpoint(path.parent), path.stat().st_mtime_ns) for path in place.glob("*/config.json")
+    }
     return sorted(made, key=lambda folder: made[folder], reverse=True)
+
+
+def _newest_checkpoint(folder: Path) -> str:
+    """Its name, in which the updates have leading zeros."""
+    return max((path.name for path in (folder / CHECKPOINTS).glob("checkpoint_*.pt")), default="")
 
 
 def last_report(place: Path) -> tuple[Path, Report] | None:
