@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from agents.run_folder import CHECKPOINTS, remove_abandoned, write_atomically
+from agents.run_folder import CHECKPOINTS, remove_abandoned, temporary_beside, write_atomically
 from option_flags import Config, EnvironmentOptions, NetworkOptions, UsageError
 
 FORMAT_VERSION = 3
@@ -175,13 +175,16 @@ def keep_newest(folder: Path, count: int) -> None:
 
 def link(source: Path, target: Path) -> None:
     """Make `target` the same file as `source`, at once; a copy where the file system has no links."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    temporary.unlink(missing_ok=True)
+    temporary = temporary_beside(target)
     try:
-        os.link(source.resolve(), temporary)  # what a link leads to, which is not the same seen from elsewhere
-    except OSError:
-        shutil.copyfile(source, temporary)
-    os.replace(temporary, target)
+        try:
+            os.link(source.resolve(), temporary)  # what a link leads to, which is not the same seen from elsewhere
+        except OSError:
+            shutil.copyfile(source, temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _check_readable(value: Any, name: str) -> None:

@@ -114,8 +114,10 @@ def _games(path: Path) -> Series:
     if path.exists():
         with path.open("rb") as file:
             file.readline()  # the names
-            while lines := file.readlines(BYTES_AT_ONCE):
-                rows = [line.split(b",")[:2] for line in lines if line.endswith(b"\n")]
+            torn = False
+            while not torn and (lines := file.readlines(BYTES_AT_ONCE)):
+                torn = not lines[-1].endswith(b"\n")
+                rows = [line.split(b",")[:2] for line in lines[: len(lines) - torn]]
                 parts.append(np.array(rows, dtype=np.float64).reshape(-1, 2))
     return np.concatenate(parts)
 

@@ -43,7 +43,7 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) 
     while writing leaves its `.<name>.<random>.tmp`, which nothing reads, and `remove_abandoned` removes.
     """
     # Not tempfile.mkstemp: its files are readable by their owner only, and the rename would keep that.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(RANDOM_BYTES)}.tmp")
+    temporary = temporary_beside(path)
     try:
         with temporary.open("xb") as file:
             with suppress(OSError):  # some network file systems have no locks
@@ -60,6 +60,11 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) 
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def temporary_beside(path: Path) -> Path:
+    """A new name for what is to become the file `path`; a killed writer's is known by it, and removed."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(RANDOM_BYTES)}.tmp")
 
 
 def remove_abandoned(folder: Path) -> None:

@@ -194,8 +194,9 @@ def each_report(path: Path) -> Iterator[Report]:
     """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if line.endswith(b"\n"):
-                yield _report(line, f"{path}, line {number}")
+            if not line.endswith(b"\n"):  # nor go on: a live run may finish the line meanwhile
+                return
+            yield _report(line, f"{path}, line {number}")
 
 
 def read_metrics(path: Path) -> list[Report]:

@@ -116,6 +116,11 @@ class Players:
             )
         self._waiting.extendleft(sorted(place.games, reverse=True))
         if self._waiting:
-            successor = self._start()
+            try:
+                successor = self._start()
+            except OSError as error:
+                raise WorkersFailedError(
+                    f"a player died, and another could not be started ({error.strerror})"
+                ) from None
             for _ in range(max(1, len(place.games))):
                 self._deal(successor)

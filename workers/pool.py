@@ -244,7 +244,7 @@ class WorkerPool:
         try:
             self._start(place)
         except OSError as error:
-            how = self._restarts.plan(place, 0, f"could not be started ({error.strerror})")
+            how = self._restarts.postpone(place, error.strerror or str(error))
             self._announce(f"{place.name} is replaced later: it {how}")
 
     def _pipes_for(self, place: Place) -> Iterator[Connection]:

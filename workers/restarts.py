@@ -51,17 +51,27 @@ class Restarts:
                 f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with code {exit_code}"
             )
         place.incarnation += 1
+        self._failed(place, how, its_own_making=not from_outside)
+        self.count += 1
+        return how
+
+    def postpone(self, place: Place, why: str) -> str:
+        """Plan another try, where the system had no room for the replacement; return what happened."""
+        how = f"could not be started ({why})"
+        self._failed(place, how, its_own_making=False)
+        return how
+
+    def _failed(self, place: Place, how: str, its_own_making: bool) -> None:
         place.failures += 1
         now = time.monotonic()
         self._deaths.append(now)
         while self._deaths[0] < now - DEATHS_WINDOW:
             self._deaths.popleft()
-        if len(self._deaths) > self._budget or (place.failures >= FAILURES_IN_A_ROW and not from_outside):
+        if len(self._deaths) > self._budget or (place.failures >= FAILURES_IN_A_ROW and its_own_making):
             raise WorkersFailedError(
-                f"{place.name} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, "
-                f"this one {place.failures} times in a row before it delivered anything: the run is saved and ends."
+                f"{place.name} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, or could "
+                f"not be started, this one {place.failures} times in a row before it delivered anything: the run is "
+                "saved and ends."
             )
-        self.count += 1
         back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (place.failures - 2)) if place.failures > 1 else 0.0
         place.start_at = now + back_off
-        return how

@@ -37,7 +37,7 @@ class Resume:
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
         self.planned_updates, self.schedule_updates = plan_updates(parent, config)
         self._queues_too = False
-        self._replay_file: Path | None = None  # to be had by who goes on from this run before it has saved its own
+        self._replay_file: Path | None = None  # for whoever goes on before this run has saved its own
         self._in_flight: dict[str, Any] | None = None
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
@@ -170,7 +170,7 @@ class Resume:
 
 
 def _evaluations(path: Path) -> list[Report]:
-    """None where the file is missing or damaged, without which a run can go on."""
+    """Empty where the file is missing or damaged, without which a run can go on."""
     try:
         return read_metrics(path)
     except (OSError, ValueError):

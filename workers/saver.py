@@ -18,8 +18,8 @@ from workers.progress import Progress
 from workers.stop_request import StopRequest
 
 DIVERGED = (
-    "the network's weights are no numbers any more; a smaller --lr, or a --reward_clipping_method, would be right. "
-    "The checkpoints from before are whole."
+    "the network's weights are no numbers any more, and are not saved; a smaller --lr, or rewards that are clipped "
+    "(--reward_clipping_method), would be right"
 )
 ROUND_PATIENCE = 2.5  # seconds that a save waits for unrolls under way
 
@@ -43,7 +43,6 @@ class Saver:
     def __post_init__(self) -> None:
         # Of the last whole checkpoint; a run that goes on begins with its parent's.
         self.saved_updates = self.learner.updates if self.resumes else -1
-        self.diverged = False
         self.seconds = 0.0
         self._tried_updates = self.learner.updates
         self._first_steps = self.progress.agent_steps
@@ -59,16 +58,14 @@ class Saver:
             self.stop.save_now = False  # before it is done, so that a signal that comes meanwhile counts
         if asked or replays_due or period_over or now - self._saved_at > 60 * options.save_model_minutes:
             self.save(with_replays=self.config.saves_replays and (asked or replays_due))
-            if self.diverged:
-                raise RunFailedError(DIVERGED)
 
     def save(self, with_replays: bool) -> None:
-        """Write a checkpoint; say so, and go on, where that fails."""
+        """Write a checkpoint; say so, and go on, where that fails. Weights that are no numbers end the run."""
         if self.resumes and self.progress.agent_steps == self._first_steps:
             return  # the parent's, carried over into this run, says all that there is to say
-        if self.diverged or not self.learner.is_finite():
-            self.diverged = True
-            return
+        if not self.learner.is_finite():
+            kept = "the checkpoints from before are whole" if self.saved_updates >= 0 else "nothing was saved before"
+            raise RunFailedError(f"{DIVERGED}; {kept}.")
         begun = time.monotonic()
         self._tried_updates = self.learner.updates
         if with_replays:

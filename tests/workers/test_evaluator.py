@@ -135,17 +135,30 @@ def a_showing(steps: int) -> Showing:
     )
 
 
-def test_a_run_outlives_its_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process is killed again and again as soon as it is there."""
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_run_outlives_its_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused: bool
+) -> None:
+    """Its process is killed again and again as soon as it is there, or no second one can be started."""
 
     class Doomed(Players):
+        started = 0
+
+        def _start(self) -> Any:
+            self.started += 1
+            if refused and self.started > 1:
+                raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+            return super()._start()
+
         def wait(self, timeout: float) -> Any:
             for number in self.process_ids():
                 psutil.Process(number).kill()
             return super().wait(1.0)
 
     monkeypatch.setattr(evaluator_module, "Players", Doomed)
-    folder = run(tmp_path)
+    folder = run(tmp_path, console="plain")
+    why = "another could not be started (Resource temporarily unavailable)" if refused else "players died"
+    assert why in capsys.readouterr().out
     assert evaluations(folder) == []
     assert not list((folder / FOLDER).glob("*eval*"))
     assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000

@@ -287,9 +287,10 @@ def test_a_worker_that_cannot_be_started_just_now_is_started_later(
 def test_workers_that_can_never_be_started_again_end_the_run(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool, _ = make_pool(workers=1)
+    pool, _ = make_pool(workers=1, restart_budget=FAILURES_IN_A_ROW + 1)
     take(pool, 4)
     monkeypatch.setattr("workers.pool.start_process", lambda *_: os.open("/no/such/file", 0))
     os.kill(pool.process_ids()[0], signal.SIGKILL)
     with pytest.raises(WorkersFailedError, match="worker 0 could not be started"):
         take(pool, 10**6)
+    assert pool.restarts == 1

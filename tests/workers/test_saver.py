@@ -104,7 +104,7 @@ def test_weights_that_are_no_numbers_end_the_run_and_leave_the_checkpoints_alone
     parent = find_checkpoint(str(first))
     flags = {"lr": 1e30, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
     more = {"environment_max_steps": 4_000, "save_model_period": 5, "results_dir": str(tmp_path / "second")}
-    with pytest.raises(RunFailedError, match=r"no numbers any more; a smaller --lr"):
+    with pytest.raises(RunFailedError, match=r"no numbers any more.*smaller --lr.*before are whole"):
         go_on(first, make_catch, **flags, **more)
     (second,) = (tmp_path / "second").iterdir()
     assert find_checkpoint(str(second)).updates < parent.updates + 5
@@ -112,3 +112,12 @@ def test_weights_that_are_no_numbers_end_the_run_and_leave_the_checkpoints_alone
         weights = read_checkpoint(path).content["learner"]["network"]
         assert all(bool(torch.isfinite(tensor).all()) for tensor in weights.values())
     assert reports(second), "what there was to say is said"
+
+
+def test_a_run_that_is_stopped_after_its_weights_are_no_numbers_says_so(tmp_path: Path) -> None:
+    """No save was due before the end."""
+    flags = {"lr": 1e30, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
+    with pytest.raises(RunFailedError, match=r"no numbers any more.*nothing was saved before"):
+        catch_run(tmp_path, environment_max_steps=1_000, **flags)
+    (folder,) = tmp_path.iterdir()
+    assert not list((folder / "checkpoints").iterdir())
