@@ -18,6 +18,7 @@ if __name__ == "__main__":  # and not in the workers, which import this file, to
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "save now", while there is nothing to save
 
+from agents.command_line import open_closed_streams
 from option_flags import HelpRequested, UsageError, given_flags, help_text, parse
 from workers.messages import RunFailedError
 
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    open_closed_streams()
     code = main(sys.argv[1:])
     with suppress(OSError):  # nobody listens any more
         sys.stdout.flush()

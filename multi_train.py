@@ -59,6 +59,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, leave)
     signal.signal(signal.SIGTERM, leave)
 
+from agents.command_line import open_closed_streams
 from agents.console import make_console
 from option_flags import HelpRequested, UsageError, given_flags, help_text, whole
 from workers.stop_request import StopRequest
@@ -152,6 +153,7 @@ def usage() -> str:
 
 
 if __name__ == "__main__":
+    open_closed_streams()
     code = main(sys.argv[1:])
     with suppress(OSError):  # nobody listens any more
         sys.stdout.flush()

@@ -1,11 +1,20 @@
 """Small commands beside main.py: words and switches, and mistakes that end in one sentence."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from option_flags import UsageError
+
+
+def open_closed_streams() -> None:
+    """Output that was closed by whoever started this leads nowhere, and whoever writes need not know."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # for as long as this runs
 
 
 class CommandLine(argparse.ArgumentParser):

@@ -1,15 +1,16 @@
 """Which runs belong together, what tells the others apart, and their curves as one."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from agents.history import Curve, History, Series
-from option_flags import OPTIONS, CheckpointOptions, ReportOptions
+from agents.replay_words import replays_in_words, telling_keys
+from option_flags import OPTIONS, CheckpointOptions, ReportOptions, UsageError, parse_replays
 
 # What runs of equal configuration may differ in.
 NO_MATTER = {
@@ -44,21 +45,36 @@ class Together(NamedTuple):
 
 
 def grouped(histories: Sequence[History]) -> list[Group]:
-    """Runs of equal configuration together, in the order in which they are given."""
-    groups: dict[str, list[History]] = {}
+    """Runs of equal configuration together, in the order in which they are given.
+
+    A run that another of the group goes on from is in that one's curve already.
+    """
+    groups: list[tuple[dict[str, Any], list[History]]] = []
     for history in histories:
-        groups.setdefault(json.dumps(_what_matters(history), sort_keys=True), []).append(history)
-    configurations = [_what_matters(runs[0]) for runs in groups.values()]
+        configuration = _what_matters(history)
+        runs = next((runs for known, runs in groups if known == configuration), None)
+        if runs is None:
+            groups.append((configuration, [history]))
+        elif history.folder.resolve() not in {run.folder.resolve() for run in runs}:
+            runs.append(history)
+    configurations = [configuration for configuration, _ in groups]
     differing = [
         name for name in configurations[0] if any(c.get(name) != configurations[0][name] for c in configurations)
     ]
     if BEHIND_THE_SCHEDULE.intersection(differing) and "lr_scheduler_steps" in differing:
         differing.remove("lr_scheduler_steps")
     names = [name for name in differing if name != "env"]
+    keys = telling_keys([c["replay_parameters"] for c in configurations if isinstance(c["replay_parameters"], tuple)])
     return [
-        Group(_label(configuration, names, len(runs)), str(configuration["env"]), tuple(runs))
-        for configuration, runs in zip(configurations, groups.values(), strict=True)
+        Group(_label(configuration, names, keys, len(last)), str(configuration["env"]), tuple(last))
+        for configuration, runs in groups
+        for last in [_not_gone_on_from(runs)]
     ]
+
+
+def _not_gone_on_from(runs: Sequence[History]) -> list[History]:
+    older = {folder for run in runs for folder in run.ancestors}
+    return [run for run in runs if run.folder.resolve() not in older]
 
 
 def together(curves: Sequence[Curve]) -> Together:
@@ -72,21 +88,23 @@ def together(curves: Sequence[Curve]) -> Together:
 def _what_matters(history: History) -> dict[str, Any]:
     """Older runs know fewer options than there are now: what they lack was at its default."""
     values = {name: history.options.get(name, item.default) for name, item in OPTIONS.items()}
-    if replays_in_words(values["replay_parameters"]) == "queue":
-        values |= {name: OPTIONS[name].default for name in FOR_REPLAYED}
+    with suppress(UsageError):  # what cannot be read any more is compared as it is
+        values["replay_parameters"] = parse_replays(str(values["replay_parameters"]))
+        if all(replay.type == "queue" for replay in values["replay_parameters"]):
+            values |= {name: OPTIONS[name].default for name in FOR_REPLAYED}
     return {name: value for name, value in values.items() if name not in NO_MATTER}
 
 
-def _label(configuration: Mapping[str, Any], names: Sequence[str], seeds: int) -> str:
-    parts = [_in_words(name, configuration[name]) for name in names]
+def _label(configuration: Mapping[str, Any], names: Sequence[str], keys: set[str], seeds: int) -> str:
+    parts = [_in_words(name, configuration[name], keys) for name in names]
     if seeds > 1:
         parts.append(f"{seeds} seeds")
     return ", ".join(parts)
 
 
-def _in_words(name: str, value: object) -> str:
+def _in_words(name: str, value: Any, keys: set[str]) -> str:
     if name == "replay_parameters":
-        return replays_in_words(str(value))
+        return replays_in_words(value, keys) if isinstance(value, tuple) else str(value)
     if isinstance(value, bool):
         return name if value else f"no {name}"
     return f"{name} {value:g}" if isinstance(value, float) and math.isfinite(value) else f"{name} {value}"
@@ -94,19 +112,3 @@ def _in_words(name: str, value: object) -> str:
 
 def game_name(env: str) -> str:
     return env.removesuffix("NoFrameskip-v4")
-
-
-def replays_in_words(parameters: str) -> str:
-    """`0.5 queue + 0.5 standard (1,000)`; the parameters themselves where they cannot be read."""
-    try:
-        entries = json.loads(parameters)
-        if len(entries) == 1 and entries[0]["type"] == "queue":
-            return "queue"
-        return " + ".join(_replay_in_words(entry) for entry in entries)
-    except (ValueError, KeyError, TypeError):
-        return parameters
-
-
-def _replay_in_words(entry: Mapping[str, Any]) -> str:
-    size = "" if entry["type"] == "queue" else f" ({entry['capacity']:,})"
-    return f"{entry['sample_ratio']:g} {entry['type']}{size}"

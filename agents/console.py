@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, TextIO
 
 from agents.status import Span
@@ -111,11 +112,11 @@ class LiveConsole(Console):
         stream: TextIO,
         *,
         colour: bool,
-        terminal_size: Callable[[], os.terminal_size] = shutil.get_terminal_size,
+        terminal_size: Callable[[], os.terminal_size] | None = None,
     ) -> None:
         self._output = _Output(stream)
         self._colour = colour
-        self._terminal_size = terminal_size
+        self._terminal_size = terminal_size or partial(size_of, stream)
         self._timer = _Timer(LIVE_PERIOD)
         self._status: Display | None = None
         self._drawn_widths: list[int] = []  # of the lines of the block now on the screen
@@ -159,6 +160,15 @@ class LiveConsole(Console):
         text += "".join(_paint(line, room, self._colour) + "\x1b[K\n" for line in lines) + "\x1b[J"
         self._drawn_widths = [min(room, sum(len(span.text) for span in line)) for line in lines]
         self._output.write(text)
+
+
+def size_of(stream: TextIO) -> os.terminal_size:
+    """The terminal's own word counts: COLUMNS and LINES of the environment do not follow when it is resized."""
+    with contextlib.suppress(OSError, ValueError):  # no terminal
+        size = os.get_terminal_size(stream.fileno())
+        if size.columns and size.lines:
+            return size
+    return shutil.get_terminal_size()
 
 
 def _paint(line: Sequence[Span], room: int, colour: bool) -> str:

@@ -37,6 +37,7 @@ class History:
     reports: Sequence[Numbers]
     games: Curve  # agent steps when each game ended, and its return
     evaluations: Sequence[Numbers] = ()
+    ancestors: frozenset[Path] = frozenset()  # folders of the runs that it goes on from, and has in its curves
 
     def curve(self, name: str, x: str = "agent_steps") -> Curve:
         """A figure of the reports by its flat name (`time_shares/update`), against another; gaps are left out."""
@@ -81,7 +82,8 @@ def read_history(folder: Path) -> History:
         games.insert(0, rows[rows[:, 0] <= limit])
         place, limit = _parent(place, lineage, limit)
     played = np.concatenate(games)
-    return History(folder, config["options"], reports, Curve(played[:, 0], played[:, 1]), evaluations)
+    ancestors = frozenset(seen - {folder.resolve()})
+    return History(folder, config["options"], reports, Curve(played[:, 0], played[:, 1]), evaluations, ancestors)
 
 
 def _numbers(path: Path, limit: float) -> list[Numbers]:

@@ -42,8 +42,8 @@ def check_address(host: str, port: int) -> None:
     """Raise UsageError where nothing can listen there."""
     try:
         _Server(host, port).server_close()
-    except OSError as error:
-        if not isinstance(error, socket.gaierror) and error.errno != errno.EADDRNOTAVAIL:
+    except (OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno != errno.EADDRNOTAVAIL:
             raise UsageError(
                 f"--metrics_port={port} at --metrics_host={host} cannot be opened ({error.strerror}); "
                 "a port that is free would be right."

@@ -79,7 +79,8 @@ def write_json(path: Path, value: Any) -> None:
     """Writes `value` as indented JSON, keys in the order given, atomically. NaN and infinity raise ValueError."""
     # Made whole before the disk is touched: a value that is no JSON costs nothing.
     text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
-    write_atomically(path, f"{text}\n".encode())
+    # Names of files may hold bytes that are no UTF-8; escaped, they are JSON still.
+    write_atomically(path, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from agents.comparison import game_name, replays_in_words
+from agents.comparison import game_name
 from agents.figure import (
     COLOURS,
     FAINT_INK,
@@ -28,6 +29,8 @@ from agents.figure import (
     thinned,
 )
 from agents.history import Curve, History, Series
+from agents.replay_words import replays_in_words
+from option_flags import UsageError, parse_replays
 
 COLUMNS = 4
 
@@ -228,8 +231,8 @@ def _facts(history: History) -> list[str]:
         facts.append(f"LSTM {options['lstm_size']}")
     if {"batch_size", "r_f_steps"} <= set(options):
         facts.append(f"batch {options['batch_size']} × {options['r_f_steps']} steps")
-    if "replay_parameters" in options:
-        facts.append(replays_in_words(str(options["replay_parameters"])))
+    with suppress(UsageError):  # in words that are not known any more
+        facts.append(replays_in_words(parse_replays(str(options.get("replay_parameters")))))
     if {"optimizer", "lr"} <= set(options):
         facts.append(f"{options['optimizer']} {options['lr']:g}")
     if options.get("seed") is not None:

@@ -110,7 +110,8 @@ def test_differs_names_what_is_not_the_same_for_all() -> None:
         "runs": {"q": {"replay_parameters": QUEUE}, "s": {"replay_parameters": mixed, "lr": 2e-3}},
     }
     sweep = plan_sweep(definition, {})
-    assert [sweep.differs(run) for run in sweep.runs] == ["1·queue lr=0.001", "0.5·queue+0.5·standard lr=0.002"]
+    differs = [sweep.differs(run) for run in sweep.runs]
+    assert differs == ["queue, lr=0.001", "0.5 queue + 0.5 standard (99), lr=0.002"]
 
 
 def test_the_example_is_four_replays_with_two_seeds() -> None:

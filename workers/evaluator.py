@@ -36,14 +36,8 @@ class Evaluator:
     def tick(self) -> None:
         """Called in every turn of the training loop."""
 
-    def finish_games(self) -> None:
-        """Wait until the evaluation under way is over, or until a signal comes."""
-
-    def give_up_games(self) -> None:
-        """Give up the evaluation under way."""
-
-    def finish_film(self) -> None:
-        """Wait until the film under way is made, or until a signal comes."""
+    def finish(self) -> None:
+        """Wait until what is under way is over, or until a signal comes."""
 
     def close(self) -> None:
         """Give up all that is under way."""
@@ -56,6 +50,7 @@ class _Evaluation:
     players: Players
     weights: SharedWeights
     agent_steps: int
+    frames: int
     updates: int
     begun: float = field(default_factory=time.monotonic)
     results: list[GameResult] = field(default_factory=list)
@@ -103,29 +98,31 @@ class PeriodicEvaluator(Evaluator):
         if self._periods_over == self._periods or self._learner.updates == 0:
             return
         if self._config.run.reproducible:
-            self.finish_games()
-            self.finish_film()
+            self._wait()
         if self._evaluation is None and not self._filming.under_way:
             self._periods = self._periods_over
             self._begin()
 
-    def finish_games(self) -> None:
+    def finish(self) -> None:
+        if self._evaluation is not None or self._filming.under_way:
+            self._announce("waiting for the evaluation under way; CTRL+C leaves it out")
+        self._wait()
+
+    def _wait(self) -> None:
         while self._evaluation is not None and not self._stop.requested:
             self._listen(WAIT_SECONDS)
+        while self._filming.under_way and not self._stop.requested:
+            self._wait_for_film(WAIT_SECONDS)
 
-    def give_up_games(self) -> None:
+    def _give_up_games(self) -> None:
         if self._evaluation is not None:
             self._evaluation.players.close()
             self._evaluation.weights.close()
             self._evaluation = None
             self._forget_checkpoint()
 
-    def finish_film(self) -> None:
-        while self._filming.under_way and not self._stop.requested:
-            self._wait_for_film(WAIT_SECONDS)
-
     def close(self) -> None:
-        self.give_up_games()
+        self._give_up_games()
         self._filming.close()
         self._sink.close()
 
@@ -185,7 +182,8 @@ class PeriodicEvaluator(Evaluator):
             logged=games if self._config.test.render else 0,
             low_priority=True,
         )
-        return _Evaluation(Players(lambda: player, 1, range(games)), weights, agent_steps, updates)
+        players = Players(lambda: player, 1, range(games))
+        return _Evaluation(players, weights, agent_steps, self._progress.frames, updates)
 
     def _listen(self, timeout: float) -> None:
         evaluation = self._evaluation
@@ -194,12 +192,12 @@ class PeriodicEvaluator(Evaluator):
         try:
             evaluation.results += evaluation.players.wait(timeout)
         except WorkersFailedError as error:
-            self.give_up_games()
+            self._give_up_games()
             self._announce(f"the evaluation at {evaluation.agent_steps:,} agent steps is given up: {error}")
             return
         if not evaluation.players.at_work:
             self._conclude(evaluation)
-            self.give_up_games()
+            self._give_up_games()
 
     def _conclude(self, evaluation: _Evaluation) -> None:
         """Keep the checkpoint if it is the best so far, and report."""
@@ -219,7 +217,7 @@ class PeriodicEvaluator(Evaluator):
                 "time": time.time(),
                 "seconds": time.monotonic() - evaluation.begun,
                 "agent_steps": evaluation.agent_steps,
-                "frames": evaluation.agent_steps * self._config.environment.skipped_frames,
+                "frames": evaluation.frames,
                 "updates": evaluation.updates,
                 "eval_episodes": len(results),
                 **{f"eval_{name}": figure for name, figure in figures.items()},

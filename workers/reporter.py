@@ -56,6 +56,7 @@ class Reporter:
         fills: Sequence[int],  # unrolls that each replay holds before learning starts
     ) -> None:
         self._progress = progress
+        self._steps_at_start = progress.agent_steps  # of this run; those it goes on from have made them
         self._pool = pool
         self._hardware = hardware
         self._mix = mix
@@ -83,7 +84,11 @@ class Reporter:
         now = time.monotonic()
         self._hardware.tick(now)
         if self._console.due(now):
-            self._console.show(self._status(), now)
+            self.show()
+
+    def show(self) -> None:
+        """Hand the console the state of things."""
+        self._console.show(self._status(), time.monotonic())
 
     def _report_if_due(self) -> None:
         if self._progress.agent_steps - self._progress.stretch_steps >= self._period:
@@ -156,5 +161,5 @@ class Reporter:
             cpu_workers=load.cpu_workers,
             workers_in_games=load.worker_time_shares["environment"],
             gpu_utilization=load.gpu_utilization,
-            starting=progress.agent_steps == 0,
+            starting=progress.agent_steps == self._steps_at_start,
         )

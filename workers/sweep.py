@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agents.replay_words import replays_in_words, telling_keys
 from option_flags import Config, UsageError, once_each
 from wrappers.atari import check_atari
 
@@ -45,7 +46,12 @@ class Sweep:
         values = [one.config.flags() for one in self.runs]
         set_somewhere = dict.fromkeys(name for one in self.runs for name in one.flags if name != "seed")
         names = [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
-        return " ".join(_described(name, run.config) for name in names)
+        keys = telling_keys([one.config.replay.replays for one in self.runs])
+        own = run.config.flags()
+        words = {name: f"{name}={own[name]}" for name in names}
+        if "replay_parameters" in words:
+            words["replay_parameters"] = replays_in_words(run.config.replay.replays, keys)
+        return ", ".join(words.values())
 
 
 def read_sweep(path: str) -> object:
@@ -154,9 +160,3 @@ def _spelled(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_list(value: object) -> bool:
     return isinstance(value, list | tuple)
-
-
-def _described(name: str, config: Config) -> str:
-    if name != "replay_parameters":
-        return f"{name}={config.flags()[name]}"
-    return "+".join(f"{replay.sample_ratio:g}·{replay.type}" for replay in config.replay.replays)

@@ -121,7 +121,8 @@ def play(players: Players, tally: Tally, console: Console, stop: StopRequest, pr
     while players.at_work and not stop.requested:
         tally.add(players.wait(POLL_SECONDS))
         now = time.monotonic()
-        if console.due(now):
+        at_the_end = stop.requested or not players.at_work
+        if console.due(now) or at_the_end:
             console.show(
                 TestStatus(
                     games=tally.wanted,

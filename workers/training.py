@@ -132,12 +132,11 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 )
             finally:
                 saver.save(with_replays=config.saves_replays)
-            evaluator.finish_games()
         finally:
-            evaluator.give_up_games()
             # A reproducible run that goes on later reports the stretch under way then, as if it had never been cut.
             if not (config.run.reproducible and progress.unrolls_left):
                 reporter.report()
+            reporter.show()
             pool.close()
             held_back_by = what_holds_back(
                 progress.time_shares_of_the_run(),
@@ -146,8 +145,10 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 gpu=machine.device.type == "cuda",
                 lockstep=config.run.reproducible,
             )
-            console.close(summary(folder, progress, saver, held_back_by))
-        evaluator.finish_film()
+            # Last of all, after what there is to say of the evaluation under way.
+            cleanup.callback(console.close, summary(folder, progress, saver, held_back_by))
+            cleanup.callback(evaluator.close)
+        evaluator.finish()
     return folder
 
 

@@ -1,17 +1,20 @@
 import dataclasses
+import fcntl
 import io
 import math
 import os
 import re
+import struct
 import subprocess
 import sys
+import termios
 import textwrap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.console import LIVE_PERIOD, Console, LiveConsole, PlainConsole, make_console
+from agents.console import LIVE_PERIOD, Console, LiveConsole, PlainConsole, make_console, size_of
 from agents.status import ReplayFill, Status, count, decimal, duration, live_block, plain_line, scientific, score
 from tests.terminal import ROOT, TIMEOUT, Screen, run_on_terminal
 
@@ -516,3 +519,16 @@ def test_mode_decides_which_console(
 def test_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="auto, live, plain or off"):
         make_console("loud", 1.0, io.StringIO())
+
+
+def test_the_size_is_the_terminal_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """COLUMNS and LINES say what it was when somebody wrote them down."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("LINES", "50")
+    assert size_of(io.StringIO()) == (200, 50), "no terminal"
+    master, slave = os.openpty()
+    with open(master, "rb"), open(slave, "w") as terminal:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 81, 0, 0))
+        assert size_of(terminal) == (81, 24)
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
+        assert size_of(terminal) == (200, 50), "a terminal that does not know"

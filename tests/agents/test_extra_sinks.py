@@ -73,7 +73,7 @@ def test_a_taken_port_and_a_wrong_host_are_sentences() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* would be right\.$"):
             check_sinks(config(metrics_port=port).report)
-    for host in ("no.such.host.invalid", "192.0.2.1"):  # the second is an address of nobody, for documentation
+    for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is an address of nobody, for documentation
         with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is no address of this machine"):
             check_sinks(config(metrics_port=free_port(), metrics_host=host).report)
 

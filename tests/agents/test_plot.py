@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from agents import plot
-from agents.comparison import grouped, replays_in_words, together
+from agents.comparison import grouped, together
 from agents.figure import as_bytes, short_count, smoothed
 from agents.history import Curve, read_history
 from agents.run_picture import draw_run
@@ -56,7 +57,50 @@ def test_replays_and_what_follows_from_them_read_well(tmp_path: Path) -> None:
     b = write_run(tmp_path / "b", lr_scheduler_steps=200, replay_parameters=MIXED)
     groups = grouped([read_history(folder) for folder in (a, b)])
     assert [group.label for group in groups] == ["queue", "0.5 queue + 0.5 standard (1,000)"]
-    assert replays_in_words("{") == "{"
+    config = json.loads((b / "config.json").read_text())
+    config["options"]["replay_parameters"] = "{"  # as no version has written it
+    (b / "config.json").write_text(json.dumps(config))
+    assert [group.label for group in grouped([read_history(folder) for folder in (a, b)])][1] == "{"
+    assert draw_run(read_history(b)).startswith(PNG)
+
+
+def test_replays_are_told_apart_by_the_keys_that_differ(tmp_path: Path) -> None:
+    def elite(**more: Any) -> str:
+        entry = {"type": "elite", "capacity": 1000, "sample_ratio": 0.5, **more}
+        return json.dumps([{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, entry])
+
+    near = elite(dist_function="cos_dist", lambda_batch_multiplier=6)
+    settings = [
+        elite(),
+        near,
+        near.replace(" ", ""),
+        elite(lambda_batch_multiplier=6, insert_strategy="elite_insertion"),
+    ]
+    runs = [write_run(tmp_path / str(i), replay_parameters=text, seed=i) for i, text in enumerate(settings)]
+    said = "0.5 queue + 0.5 elite (1,000, dist_function {}, lambda_batch_multiplier {}, insert_strategy {})"
+    assert [group.label for group in grouped([read_history(run) for run in runs])] == [
+        said.format("ln_norm", 1, "oldest"),
+        said.format("cos_dist", 6, "oldest") + ", 2 seeds",
+        said.format("ln_norm", 6, "elite_insertion"),
+    ]
+
+
+def test_queues_of_other_capacities_are_told_apart(tmp_path: Path) -> None:
+    queues = [json.dumps([{"type": "queue", "capacity": capacity, "sample_ratio": 1.0}]) for capacity in (1, 64)]
+    runs = [write_run(tmp_path / str(i), replay_parameters=queue) for i, queue in enumerate(queues)]
+    labels = [group.label for group in grouped([read_history(run) for run in runs])]
+    assert labels == ["queue (capacity 1)", "queue (capacity 64)"]
+
+
+def test_a_run_and_the_one_that_goes_on_from_it_are_one(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first")
+    parent = {"run": str(first), "agent_steps": 12_500}
+    second = write_run(tmp_path / "second", range(13_000, 31_000, 1000), parent=parent)
+    branch = write_run(tmp_path / "branch", range(13_000, 31_000, 1000), parent=parent, lr=3e-3)
+    other = write_run(tmp_path / "other", seed=2)
+    groups = grouped([read_history(folder) for folder in (first, second, branch, first, other, second)])
+    assert [[run.folder.name for run in group.runs] for group in groups] == [["second", "other"], ["branch"]]
+    assert [group.label for group in groups] == ["lr 0.001, 2 seeds", "lr 0.003"]
 
 
 def test_cloning_tells_runs_apart_where_something_is_replayed(tmp_path: Path) -> None:

@@ -174,3 +174,9 @@ def test_value_that_is_no_json_keeps_the_old_file(tmp_path: Path, value: object,
         write_json(path, {"new": value})
     assert json.loads(path.read_text()) == {"old": 1}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_names_that_are_no_utf_8_are_written_and_read(tmp_path: Path) -> None:
+    name = os.fsdecode(b"runs\xff")
+    write_json(tmp_path / "file.json", {"checkpoint": name})
+    assert json.loads((tmp_path / "file.json").read_text(encoding="utf-8")) == {"checkpoint": name}

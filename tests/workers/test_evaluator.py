@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -184,10 +186,30 @@ def test_the_end_is_saved_before_the_last_evaluation_is_waited_for(
 ) -> None:
     found = []
 
-    def finish_games(self: PeriodicEvaluator) -> None:
+    def finish(self: PeriodicEvaluator) -> None:
         (folder,) = tmp_path.iterdir()
         found.append(find_checkpoint(str(folder)).agent_steps)
 
-    monkeypatch.setattr(PeriodicEvaluator, "finish_games", finish_games)
+    monkeypatch.setattr(PeriodicEvaluator, "finish", finish)
     run(tmp_path)
     assert found == [2000]
+
+
+def test_the_last_line_says_how_to_go_on_also_where_an_evaluation_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A signal comes while the run waits for the film of the last evaluation."""
+    real = Filming.begin
+
+    def begin(self: Filming, *arguments: Any, **named: Any) -> None:
+        real(self, *arguments, **named)
+        if "evaluation_0000001600" in arguments:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Filming, "begin", begin)
+    folder = run(tmp_path, console="plain", render=True, eval_period=1600)
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1].startswith("go on with: ")
+    assert "videos that were not ready yet are left out" in said
+    assert len(evaluations(folder)) == 1
+    assert not spawned()

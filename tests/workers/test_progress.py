@@ -75,3 +75,16 @@ def test_the_mean_is_that_of_the_latest_games() -> None:
     for going_on, mean in ((larger, 5.0), (smaller, 3.0)):
         going_on.load_state_dict(progress.state_dict())
         assert going_on.return_mean == mean
+
+
+def test_frames_of_a_lineage_are_those_that_were_skipped_then() -> None:
+    first = Progress(SPEC, 2, 4, 1000, 100)
+    first.agent_steps = 100
+    second = Progress(SPEC, 2, 2, 1000, 100)
+    second.load_state_dict(first.state_dict())
+    second.agent_steps += 50
+    assert second.frames == 400 + 100
+    third = Progress(SPEC, 2, 3, 1000, 100)
+    third.load_state_dict(second.state_dict())
+    third.agent_steps += 1
+    assert third.frames == 503

@@ -244,6 +244,14 @@ def test_bad_input_ends_the_process_in_the_same_way(tmp_path: Path, flag: str) -
     assert not results.exists()
 
 
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_closed_output_changes_nothing_else(closed: str) -> None:
+    command = f"exec {sys.executable} main.py --batch_sise=3 {closed}>&-"
+    ended = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == (closed == "1")
+
+
 def test_the_older_command_runs_unchanged(tmp_path: Path) -> None:
     """Shortened in steps only."""
     replays = (
