@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from agents.history import read_history
-from agents.sinks import flat_numbers
 
 ALWAYS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
@@ -34,8 +33,7 @@ def keep(run: Path, place: Path, figures: list[str]) -> None:
     text = json.dumps({"options": options, "machine": machine}, indent=1)
     (place / "config.json").write_text(text + "\n", encoding="utf-8")
     lines = []
-    for report in history.reports:
-        numbers = flat_numbers(report)
+    for numbers in history.reports:
         kept = {name: float(f"{numbers[name]:.5g}") for name in figures if name in numbers}
         lines.append(json.dumps({name: round(numbers[name]) for name in ALWAYS} | kept) + "\n")
     (place / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
