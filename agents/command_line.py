@@ -29,6 +29,7 @@ class CommandLine(argparse.ArgumentParser):
 
 def run(command: Callable[[Sequence[str]], None]) -> int:
     """Runs it on this process's arguments; returns the exit code."""
+    open_closed_streams()
     try:
         command(sys.argv[1:])
     except UsageError as error:

@@ -47,7 +47,7 @@ class Together(NamedTuple):
 def grouped(histories: Sequence[History]) -> list[Group]:
     """Runs of equal configuration together, in the order in which they are given.
 
-    A run that another of the group goes on from is in that one's curve already.
+    A run that another of the group goes on from is in that one's curve already, where that one got further.
     """
     groups: list[tuple[dict[str, Any], list[History]]] = []
     for history in histories:
@@ -73,8 +73,12 @@ def grouped(histories: Sequence[History]) -> list[Group]:
 
 
 def _not_gone_on_from(runs: Sequence[History]) -> list[History]:
-    older = {folder for run in runs for folder in run.ancestors}
-    return [run for run in runs if run.folder.resolve() not in older]
+    """All but those of which another has the curve, and more."""
+    return [
+        run
+        for run in runs
+        if not any(run.folder.resolve() in other.ancestors and other.agent_steps >= run.agent_steps for other in runs)
+    ]
 
 
 def together(curves: Sequence[Curve]) -> Together:

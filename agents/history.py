@@ -47,6 +47,11 @@ class History:
         return Curve(points[:, 0], points[:, 1])
 
     @property
+    def agent_steps(self) -> float:
+        """At the last report."""
+        return self.reports[-1].get("agent_steps", 0.0) if self.reports else 0.0
+
+    @property
     def return_window(self) -> int:
         """Games that `return_mean` is the mean of; older runs do not say it."""
         return int(self.options.get("avg_buff_size", 100))

@@ -34,7 +34,8 @@ def main(arguments: Sequence[str]) -> None:
     output = Path(given.output)
     histories = [read_history(Path(folder)) for folder in given.runs]
     groups = compare(histories, output, x=given.x, metric=given.metric, smooth=given.smooth)
-    runs = "1 run" if len(histories) == 1 else f"{len(histories)} runs"
+    drawn = sum(len(group.runs) for group in groups)
+    runs = "1 run" if drawn == 1 else f"{drawn} runs"
     print(f"{output}: {runs} of {len(groups)} configuration{'s' if len(groups) > 1 else ''}")
 
 

@@ -33,6 +33,7 @@ class Status:
     agent_steps: int
     max_steps: int
     frames: int
+    skipped_frames: int  # of a step today; earlier runs of the lineage may have skipped others
     updates: int
     planned_updates: int
     seconds: float
@@ -67,7 +68,7 @@ class Status:
 
     @property
     def frames_per_second(self) -> float:
-        return self.steps_per_second * self.frames / max(1, self.agent_steps)
+        return self.steps_per_second * self.skipped_frames
 
     @property
     def seconds_left(self) -> float | None:

@@ -104,7 +104,7 @@ class PeriodicEvaluator(Evaluator):
             self._begin()
 
     def finish(self) -> None:
-        if self._evaluation is not None or self._filming.under_way:
+        if not self._stop.requested and (self._evaluation is not None or self._filming.under_way):
             self._announce("waiting for the evaluation under way; CTRL+C leaves it out")
         self._wait()
 
@@ -122,6 +122,8 @@ class PeriodicEvaluator(Evaluator):
             self._forget_checkpoint()
 
     def close(self) -> None:
+        if self._evaluation is not None:
+            self._announce(f"the evaluation at {self._evaluation.agent_steps:,} agent steps is left out")
         self._give_up_games()
         self._filming.close()
         self._sink.close()

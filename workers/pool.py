@@ -244,8 +244,11 @@ class WorkerPool:
         try:
             self._start(place)
         except OSError as error:
-            how = self._restarts.postpone(place, error.strerror or str(error))
-            self._announce(f"{place.name} is replaced later: it {how}")
+            why = error.strerror or str(error)
+            if self._restarts.postpone(place, why):
+                self._announce(f"{place.name} is replaced later: it could not be started ({why})")
+        else:
+            place.refusals = 0
 
     def _pipes_for(self, place: Place) -> Iterator[Connection]:
         """Between a worker and the server, if there is one."""

@@ -32,7 +32,7 @@ class Progress:
     ) -> None:
         self._spec = spec
         self._environments_per_worker = environments_per_worker
-        self._skipped_frames = skipped_frames
+        self.skipped_frames = skipped_frames
         self.max_steps = max_steps
         self._begun = time.monotonic()
         self.agent_steps = 0
@@ -130,7 +130,7 @@ class Progress:
     def frames(self) -> int:
         """Also of a lineage whose runs skip different numbers of them."""
         earlier_steps, earlier_frames = self._earlier
-        return int(earlier_frames + (self.agent_steps - earlier_steps) * self._skipped_frames)
+        return int(earlier_frames + (self.agent_steps - earlier_steps) * self.skipped_frames)
 
     @property
     def return_mean(self) -> float | None:
@@ -220,7 +220,7 @@ class Progress:
             "frames": self.frames,
             "updates": self.updates,
             "steps_per_second": speed,
-            "frames_per_second": speed * self._skipped_frames,
+            "frames_per_second": speed * self.skipped_frames,
             "episodes": self.episodes,
             "return_mean": self.return_mean,
             "return_max": self.return_max,

@@ -132,6 +132,7 @@ class Reporter:
             agent_steps=progress.agent_steps,
             max_steps=progress.max_steps,
             frames=progress.frames,
+            skipped_frames=progress.skipped_frames,
             updates=progress.updates,
             planned_updates=self._planned_updates,
             seconds=progress.seconds,

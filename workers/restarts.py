@@ -12,6 +12,7 @@ from workers.messages import WorkersFailedError
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a worker that keeps failing
 DEATHS_WINDOW = 600.0  # seconds over which deaths are counted against the budget
 FAILURES_IN_A_ROW = 5  # ends of its own making, before it delivered anything, that show a worker cannot work
+REFUSALS_IN_A_ROW, REFUSED_SECONDS = 60, 1.0  # starts that the system has no room for, and the time between two
 KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker
 
 
@@ -27,6 +28,7 @@ class Place:
     connection: Connection | None = None
     incarnation: int = 0
     failures: int = 0  # ends in a row without a delivered unroll
+    refusals: int = 0  # starts in a row that the system had no room for
     start_at: float = 0.0
     last_sign: float = 0.0
 
@@ -51,27 +53,31 @@ class Restarts:
                 f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with code {exit_code}"
             )
         place.incarnation += 1
-        self._failed(place, how, its_own_making=not from_outside)
-        self.count += 1
-        return how
-
-    def postpone(self, place: Place, why: str) -> str:
-        """Plan another try, where the system had no room for the replacement; return what happened."""
-        how = f"could not be started ({why})"
-        self._failed(place, how, its_own_making=False)
-        return how
-
-    def _failed(self, place: Place, how: str, its_own_making: bool) -> None:
         place.failures += 1
         now = time.monotonic()
         self._deaths.append(now)
         while self._deaths[0] < now - DEATHS_WINDOW:
             self._deaths.popleft()
-        if len(self._deaths) > self._budget or (place.failures >= FAILURES_IN_A_ROW and its_own_making):
+        if len(self._deaths) > self._budget or (place.failures >= FAILURES_IN_A_ROW and not from_outside):
             raise WorkersFailedError(
-                f"{place.name} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, or could "
-                f"not be started, this one {place.failures} times in a row before it delivered anything: the run is "
-                "saved and ends."
+                f"{place.name} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, "
+                f"this one {place.failures} times in a row before it delivered anything: the run is saved and ends."
             )
+        self.count += 1
         back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (place.failures - 2)) if place.failures > 1 else 0.0
         place.start_at = now + back_off
+        return how
+
+    def postpone(self, place: Place, why: str) -> bool:
+        """Plan another try, where the system had no room for a replacement; whether it is the first.
+
+        Raises WorkersFailedError where it has none for long.
+        """
+        place.refusals += 1
+        if place.refusals >= REFUSALS_IN_A_ROW:
+            raise WorkersFailedError(
+                f"{place.name} could not be started again ({why}), {place.refusals} times in a row: the run is saved "
+                "and ends."
+            )
+        place.start_at = time.monotonic() + REFUSED_SECONDS
+        return place.refusals == 1

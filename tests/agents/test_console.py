@@ -22,6 +22,7 @@ STATUS = Status(
     agent_steps=4_130_000,
     max_steps=10_000_000,
     frames=16_520_000,
+    skipped_frames=4,
     updates=31_250,
     planned_updates=76_923,
     seconds=1531.0,

@@ -97,6 +97,9 @@ def test_a_run_and_the_one_that_goes_on_from_it_are_one(tmp_path: Path) -> None:
     parent = {"run": str(first), "agent_steps": 12_500}
     second = write_run(tmp_path / "second", range(13_000, 31_000, 1000), parent=parent)
     branch = write_run(tmp_path / "branch", range(13_000, 31_000, 1000), parent=parent, lr=3e-3)
+    short = write_run(tmp_path / "short", range(13_000, 15_000, 1000), parent=parent)
+    kept = grouped([read_history(folder) for folder in (first, short)])
+    assert [[run.folder.name for run in group.runs] for group in kept] == [["first", "short"]], "it has more to show"
     other = write_run(tmp_path / "other", seed=2)
     groups = grouped([read_history(folder) for folder in (first, second, branch, first, other, second)])
     assert [[run.folder.name for run in group.runs] for group in groups] == [["second", "other"], ["branch"]]

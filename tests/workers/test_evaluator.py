@@ -213,3 +213,22 @@ def test_the_last_line_says_how_to_go_on_also_where_an_evaluation_is_given_up(
     assert "videos that were not ready yet are left out" in said
     assert len(evaluations(folder)) == 1
     assert not spawned()
+
+
+def test_an_evaluation_that_a_signal_cuts_short_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = PeriodicEvaluator.tick
+
+    def tick(self: PeriodicEvaluator) -> None:
+        real(self)
+        if self._evaluation is not None and not self._stop.requested:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(PeriodicEvaluator, "tick", tick)
+    run(tmp_path, console="plain", eval_episode_count=100_000)
+    said = capsys.readouterr().out.splitlines()
+    assert sum(line.endswith("agent steps is left out") for line in said) == 1
+    assert not any("waiting for" in line for line in said)
+    assert said[-1].startswith("go on with: ")
+    assert not spawned()
