@@ -2,10 +2,19 @@
 
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from workers.stop_request import ONE_WISH_SECONDS, STOP_SIGNALS, StopRequest
+
+
+@pytest.fixture(autouse=True)
+def not_under_nohup() -> Iterator[None]:
+    """However the tests themselves were started."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
