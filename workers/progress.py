@@ -200,8 +200,10 @@ class Progress:
 
     def recent_speed(self) -> float:
         """Agent steps a second over the last calls, for a display; 0 until they span enough time to tell."""
-        if self._recent_speed and self._recent_speed[-1][1] == self.agent_steps:
-            self._recent_speed.pop()  # nothing came since then: before the first unroll, waiting for it does not count
+        if self.agent_steps == self._earlier[0]:
+            return 0.0  # workers that start, and a first update, which takes long, tell nothing of the speed
+        if len(self._recent_speed) > 1 and self._recent_speed[-1][1] == self.agent_steps:
+            self._recent_speed.pop()  # nothing came since then
         self._recent_speed.append((self.seconds, self.agent_steps))
         (first_time, first_steps), (last_time, last_steps) = self._recent_speed[0], self._recent_speed[-1]
         span = last_time - first_time
