@@ -19,7 +19,7 @@ if __name__ == "__main__":  # and not in the workers, which import this file, to
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "save now", while there is nothing to save
 
 from agents.command_line import open_closed_streams
-from option_flags import HelpRequested, UsageError, given_flags, help_text, parse
+from option_flags import Config, HelpRequested, UsageError, given_flags, help_text
 from workers.messages import RunFailedError
 
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         given = given_flags(arguments)
         mode = given.get("op_mode")
-        config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else parse(arguments)
+        config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
         # Loaded only now: a mistyped flag is answered at once, and workers, which import this file, are light.
         from agents.checkpoint import find_checkpoint
         from workers.testing import test
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         parent = None
         if config is None:
             parent = find_checkpoint(str(given["load_model_url"]))
-            config = parse(arguments, parent.played_options if mode == "test" else parent.options)
+            saved = parent.played_options if mode == "test" else parent.options
+            config = Config.from_flags({**saved, **given})
         check_atari(config.environment)
         if mode == "test":
             assert parent is not None

@@ -16,7 +16,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar, Self, get_type_hints
 
 from absl import flags
@@ -657,18 +656,11 @@ SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False
 HELP_WIDTH = 100
 
 
-def parse(argv: Sequence[str], base: Mapping[str, Any] = MappingProxyType({})) -> Config:
-    """Reads the words after the program's name; they beat the flagfile, which beats `base`, which beats the defaults.
-
-    A flagfile holds one flag a line, everything after the `=` being its value, without quotes; blank lines and lines
-    that begin with # are skipped, and it cannot name another flagfile. Raises UsageError or HelpRequested.
-    """
-    return Config.from_flags({**base, **given_flags(argv)})
-
-
 def given_flags(argv: Sequence[str], others: Iterable[str] = ()) -> dict[str, Any]:
-    """What the command line and its flagfile say, converted but not yet checked.
+    """What the words after the program's name and their flagfile say, converted but not yet checked.
 
+    The words beat the flagfile. That holds one flag a line, everything after the `=` being its value, without quotes;
+    blank lines and lines that begin with # are skipped, and it cannot name another flagfile.
     `others` are flags that the program has read already: a word that is none of ours may have been meant for them.
     """
     words = [_normal(word) for word in argv]
@@ -693,7 +685,7 @@ class _OnceFlag(flags.Flag[str]):
 
 
 class _FlagWords(flags.FlagValues):
-    """absl's reading of words, over our own flags only; --flagfile is left to parse(), which knows what beats what."""
+    """absl's reading of words, over our own flags only; what a flagfile says is left to given_flags()."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from main import main
 from option_flags import (
     OPTIONS,
     TOPICS,
@@ -26,9 +28,9 @@ from option_flags import (
     RunOptions,
     UsageError,
     help_text,
-    parse,
     split_by_ratio,
 )
+from tests.words import parse
 
 QUOTES = "in a shell it stands in single quotes, in a flagfile in none"
 # A valid value other than the default, for every option: a new option must come with one.
@@ -833,6 +835,16 @@ def test_flagfile_that_cannot_be_read(tmp_path: Path) -> None:
     assert sentence_of(f"--flagfile={tmp_path}").startswith(f"--flagfile={tmp_path} cannot be read: ")
     assert sentence_of("--flagfile=") == "--flagfile= cannot be read: No such file or directory."
     assert sentence_of("--flagfile") == "--flagfile needs a value: --flagfile=..."
+
+
+def test_a_flagfile_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be a pipe, such as a shell's <(...), which is empty the second time."""
+    reader, writer = os.pipe()
+    with open(writer, "w") as file:
+        file.write("--env=Pong\n")
+    assert main([f"--flagfile=/dev/fd/{reader}", "--op_mode=train"]) == 2
+    os.close(reader)
+    assert "--env" in capsys.readouterr().err
 
 
 # --- Help -------------------------------------------------------------------------------------------------------------

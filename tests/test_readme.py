@@ -11,8 +11,9 @@ from agents import curves_sink
 from agents.sinks import read_metrics
 from multi_train import OWN_FLAGS as SWEEP_FLAGS
 from multi_train import SWEEP
-from option_flags import OPTIONS, Config, given_flags, parse
+from option_flags import OPTIONS, Config, given_flags
 from tests.catch import make_catch
+from tests.words import parse
 from workers.sweep import KEYS, plan_sweep, read_sweep
 from workers.training import train
 

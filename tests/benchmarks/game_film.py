@@ -16,7 +16,7 @@ from agents.device import choose_precision
 from agents.network import flat_weights, make_network
 from agents.video import FRAMES_PER_SECOND, Picture
 from agents.video_gif import as_gif
-from option_flags import Config, EnvironmentOptions, parse
+from option_flags import Config, EnvironmentOptions, given_flags
 from workers.games import GameResult, Games, as_tested
 from workers.preparation import describe_unrolls
 from workers.showing import Showing
@@ -33,7 +33,7 @@ def game_gif(run: Path, most_bytes: int) -> bytes:
     """The seconds of the best game in which most points are scored, as large as fits; the same ones each time."""
     checkpoint = find_checkpoint(str(run))
     words = ["--op_mode=test", f"--load_model_url={run}", "--seed=1"]
-    config = parse(words, checkpoint.played_options)
+    config = Config.from_flags({**checkpoint.played_options, **given_flags(words)})
     check_playable(config, checkpoint)
     environment = as_tested(config.environment)
     best = max(play(config, environment, checkpoint), key=lambda result: result.return_)

@@ -23,8 +23,9 @@ import torch
 from agents.checkpoint import BEST, Checkpoint, find_checkpoint, read_checkpoint, replay_name, write_checkpoint
 from agents.history import read_history
 from agents.tensor_file import read_tensor_file
-from option_flags import Config, EnvironmentOptions, OptimizerOptions, UsageError, parse
+from option_flags import Config, EnvironmentOptions, OptimizerOptions, UsageError
 from tests.catch import Catch, Picture, make_catch
+from tests.words import parse
 from tests.workers.catch_runs import CATCH, MIXED, QUEUE, catch_run, go_on, reports
 from workers import saver, training
 from workers.draw_sums import SECONDS

@@ -18,8 +18,9 @@ import torch
 
 from agents.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from agents.network import make_network
-from option_flags import Config, EnvironmentOptions, UsageError, parse
+from option_flags import Config, EnvironmentOptions, UsageError
 from tests.catch import make_catch
+from tests.words import parse
 from workers.games import GameLog, GameResult, as_tested, game_streams
 from workers.messages import RunFailedError
 from workers.preparation import describe_unrolls
