@@ -234,3 +234,22 @@ class Progress:
         figures |= self.latest()
         self.begin_stretch()
         return figures
+
+
+def without_stretch(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved progress as it is right after a report."""
+    nothing = {
+        "stretch_steps": state["agent_steps"],
+        "stretch_seconds": 0.0,
+        "stage_seconds": dict.fromkeys(STAGES, 0.0),
+        "learned": None,
+        "learned_names": [],
+        "updates_learned": 0,
+        "lags": [],
+    }
+    return without_draws({**state, **nothing})
+
+
+def without_draws(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved progress in which nothing was drawn from the replays since the last report."""
+    return {**state, "draw_sums": [], "draws": 0}

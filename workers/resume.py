@@ -23,9 +23,8 @@ from agents.tensor_file import DamagedFileError, read_tensor_file
 from option_flags import OPTIONS, Config
 from replay.mix import Mix
 from replay.trajectory import UnrollSpec
-from workers.draw_sums import DrawSums
 from workers.pool import WorkerPool
-from workers.progress import Progress
+from workers.progress import Progress, without_draws, without_stretch
 
 
 class Resume:
@@ -49,6 +48,7 @@ class Resume:
             self._look_at_options(parent, config)
             self._look_at_replays(parent, config, spec)
             self._look_at_in_flight(parent, config, worker_count)
+            self._progress = self._progress_from(parent, config)
 
     def described(self) -> dict[str, Any] | None:
         """The parent, for config.json: its curves count up to these steps."""
@@ -75,7 +75,13 @@ class Resume:
         remove_abandoned(path.parent)
         if self._replay_file is not None and self._config.saves_replays:
             link(self._replay_file, checkpoints / self._replay_file.name)
-        content = {**self._parent.content, "options": self._config.flags(), "in_flight": self._in_flight}
+        own = {
+            "options": self._config.flags(),
+            "planned_updates": self.planned_updates,
+            "progress": self._progress,
+            "in_flight": self._in_flight,
+        }
+        content = {**self._parent.content, **own}
         write_checkpoint(checkpoints / checkpoint_name(self._parent.updates), content)
         for best in (BEST, BEST_EVAL):  # last: a folder with nothing but the best would be gone on with from there
             if (path.parent / best).exists():
@@ -85,15 +91,21 @@ class Resume:
         if self._parent is None:
             return
         learner.load_state_dict(self._parent.content["learner"])
-        progress.load_state_dict(self._parent.content["progress"])
-        if not self._config.run.reproducible and self._is_reported(self._parent):
-            progress.begin_stretch()
+        progress.load_state_dict(self._progress)
         self._restore_best(self._parent, progress)
-        if self._parent.options["replay_parameters"] != self._config.replay.replay_parameters:
-            progress.draw_sums = DrawSums()  # those of the stretch under way are of other replays
         if self._replays is not None:
             mix.load_state_dict(self._replays["mix"], queues_too=self._queues_too)
             self._replays = None
+
+    def _progress_from(self, parent: Checkpoint, config: Config) -> dict[str, Any]:
+        """The parent's progress as this run goes on with it: without what it has reported already, and without what
+        it drew from other replays.
+        """
+        progress: dict[str, Any] = parent.content["progress"]
+        if not config.run.reproducible and self._is_reported(parent):
+            return without_stretch(progress)
+        same_replays = parent.options["replay_parameters"] == config.replay.replay_parameters
+        return progress if same_replays else without_draws(progress)
 
     def _is_reported(self, parent: Checkpoint) -> bool:
         """Whether the parent's last report was made after its last checkpoint, as by all that are not killed."""

@@ -312,6 +312,24 @@ def test_a_run_that_stops_before_it_begins_loses_nothing(
     assert_same_run(whole, parent, child, grandchild)
 
 
+def test_a_run_that_stops_before_it_begins_hands_its_own_plan_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its options beside its parent's plan gave a learning rate of 0, and its replays beside draws from others."""
+    parent = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "training_loop", stop_at_once)
+        child = go_on(parent, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
+    grandchild = go_on(child, make_catch)
+    plans = [json.loads((run / "config.json").read_text())["planned_updates"] for run in (parent, child, grandchild)]
+    assert plans[0] < plans[1] == plans[2]
+    assert reports(child) == []
+    steps = [report["agent_steps"] for report in reports(parent) + reports(grandchild)]
+    assert steps == sorted(set(steps)), "a stretch was reported twice"
+    rates = [report["learning_rate"] for report in reports(grandchild)]
+    assert len(rates) > 1 and min(rates) > 0.0
+
+
 def test_replays_of_another_moment_are_no_exact_resume(
     tmp_path: Path, exact_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
