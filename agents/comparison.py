@@ -10,12 +10,12 @@ import numpy as np
 
 from agents.history import Curve, History, Series
 from agents.replay_words import replays_in_words, telling_keys
-from option_flags import OPTIONS, CheckpointOptions, ReportOptions, UsageError, parse_replays
+from option_flags import OPTIONS, CheckpointOptions, ReportOptions, TestOptions, UsageError, parse_replays
 
 # What runs of equal configuration may differ in.
 NO_MATTER = {
-    *("op_mode", "load_model_url", "seed", "results_dir"),
-    *(item.name for options in (CheckpointOptions, ReportOptions) for item in fields(options)),
+    *("op_mode", "load_model_url", "seed", "results_dir", "worker_timeout", "worker_restart_budget"),
+    *(item.name for options in (CheckpointOptions, ReportOptions, TestOptions) for item in fields(options)),
 }
 # The schedule's length follows from these, unless somebody sets it.
 BEHIND_THE_SCHEDULE = {"environment_max_steps", "batch_size", "r_f_steps", "replay_parameters"}
@@ -112,7 +112,3 @@ def _in_words(name: str, value: Any, keys: set[str]) -> str:
     if isinstance(value, bool):
         return name if value else f"no {name}"
     return f"{name} {value:g}" if isinstance(value, float) and math.isfinite(value) else f"{name} {value}"
-
-
-def game_name(env: str) -> str:
-    return env.removesuffix("NoFrameskip-v4")

@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from agents.command_line import CommandLine, run
-from agents.comparison import Group, game_name, grouped, together
+from agents.comparison import Group, grouped, together
 from agents.figure import COLOURS, FAINT_INK, INK, as_bytes, count_axes, dress, new_figure, short_count, smoothed
 from agents.history import Curve, History, read_history
 from agents.run_folder import write_atomically
+from agents.scores import game_name
 from option_flags import UsageError
 
 X_AXES = {  # field of a report, what a unit of the axis is, in those of the field, and its name

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from agents.comparison import game_name
 from agents.figure import (
     COLOURS,
     FAINT_INK,
@@ -30,6 +29,7 @@ from agents.figure import (
 )
 from agents.history import Curve, History, Series
 from agents.replay_words import replays_in_words
+from agents.scores import game_name
 from option_flags import UsageError, parse_replays
 
 COLUMNS = 4

@@ -53,9 +53,13 @@ def best_median_worst(returns: Sequence[float]) -> dict[str, int]:
     return found
 
 
+def game_name(env: str) -> str:
+    return env.removesuffix("NoFrameskip-v4")
+
+
 def human_normalised(env: str, mean: float) -> float | None:
     """0 for a random player's score and 1 for a human's; None for a game without published scores."""
-    scores = RANDOM_AND_HUMAN.get(env.removesuffix("NoFrameskip-v4"))
+    scores = RANDOM_AND_HUMAN.get(game_name(env))
     if scores is None:
         return None
     random, human = scores

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from agents.run_folder import write_atomically
+from agents.scores import game_name
 from agents.system_settings import give_way, settle_on_one_core
 from agents.video import FRAMES_PER_SECOND, Film, Picture, Scene
 from option_flags import EnvironmentOptions
@@ -40,8 +41,7 @@ class Showing:
         """Show every raw frame of the game, from those before its first step on."""
         log = self.result.log
         assert log is not None
-        name = self.environment.env.removesuffix("NoFrameskip-v4")
-        scene = Scene(name, f"game {self.result.game}, {self.policy} policy")
+        scene = Scene(game_name(self.environment.env), f"game {self.result.game}, {self.policy} policy")
         frames = steps = 0
         action, value = "-", "-"
 

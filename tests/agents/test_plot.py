@@ -44,7 +44,7 @@ def test_a_run_is_drawn_with_whatever_it_has(tmp_path: Path) -> None:
 
 def test_runs_that_differ_in_their_seeds_only_belong_together(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", results_dir="here")
-    b = write_run(tmp_path / "b", seed=2, report_period=5)
+    b = write_run(tmp_path / "b", seed=2, report_period=5, eval_period=9, worker_timeout=7)
     c = write_run(tmp_path / "c", lr=2e-3, use_lstm=True)
     (only,) = grouped([read_history(folder) for folder in (a, b)])
     assert only.label == "2 seeds" and len(only.runs) == 2
