@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from types import FrameType
 
 
@@ -18,9 +17,9 @@ if __name__ == "__main__":  # and not in the workers, which import this file, to
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "save now", while there is nothing to save
 
-from agents.command_line import open_closed_streams
+from agents.command_line import end, open_closed_streams
 from option_flags import Config, HelpRequested, UsageError, given_flags, help_text
-from workers.messages import RunFailedError
+from workers.failures import RunFailedError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,9 +58,4 @@ def main(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     open_closed_streams()
-    code = main(sys.argv[1:])
-    with suppress(OSError):  # nobody listens any more
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # Nothing is left to clean up, and Python would take a second over it, in which a signal could change the exit code.
-    os._exit(code)
+    end(main(sys.argv[1:]))

@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
@@ -59,7 +59,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, leave)
     signal.signal(signal.SIGTERM, leave)
 
-from agents.command_line import open_closed_streams
+from agents.command_line import end, open_closed_streams
 from agents.console import make_console
 from option_flags import HelpRequested, UsageError, given_flags, help_text, whole
 from workers.stop_request import StopRequest
@@ -154,8 +154,4 @@ def usage() -> str:
 
 if __name__ == "__main__":
     open_closed_streams()
-    code = main(sys.argv[1:])
-    with suppress(OSError):  # nobody listens any more
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)  # nothing is left to clean up, and no signal can change the exit code any more
+    end(main(sys.argv[1:]))

@@ -41,7 +41,7 @@ def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
 
         extra.append(("--wandb", lambda: WandbSink(folder, options.wandb_project, config.flags())))
     dispensable = [DispensableSink(name, make, announce) for name, make in extra]
-    return SinkList(OutageProofSink(files, announce), *dispensable)
+    return SinkList(OutageProofSink(files, "metrics and episodes", announce), *dispensable)
 
 
 class DispensableSink:

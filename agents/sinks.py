@@ -65,8 +65,9 @@ class OutageProofSink:
     most, and write it then.
     """
 
-    def __init__(self, sink: Sink, announce: Callable[[str], None]) -> None:
+    def __init__(self, sink: Sink, what: str, announce: Callable[[str], None]) -> None:
         self._sink = sink
+        self._what = what  # in the plural
         self._announce = announce
         self._outage = False
 
@@ -75,7 +76,7 @@ class OutageProofSink:
             self._sink.write(report)
             if self._outage:  # and now all that waited is written, too
                 self._outage = False
-                self._announce("metrics and episodes can be written again; nothing is missing")
+                self._announce(f"{self._what} can be written again; nothing is missing")
 
     def episode(self, row: Episode) -> None:
         with self._announced("they wait in memory, training goes on"):
@@ -93,7 +94,7 @@ class OutageProofSink:
         except OSError as error:
             if not self._outage:
                 self._outage = True
-                self._announce(f"metrics and episodes cannot be written ({error.strerror}); {so}")
+                self._announce(f"{self._what} cannot be written ({error.strerror}); {so}")
 
 
 class JsonLinesSink:

@@ -15,9 +15,9 @@ from agents.run_folder import VIDEOS
 from agents.sinks import JsonLinesSink, OutageProofSink
 from option_flags import Config
 from replay.trajectory import UnrollSpec
+from workers.failures import WorkersFailedError
 from workers.filming import Filming
 from workers.games import GameResult, as_tested, figures_of
-from workers.messages import WorkersFailedError
 from workers.player import Player
 from workers.players import Players
 from workers.progress import Progress
@@ -86,7 +86,7 @@ class PeriodicEvaluator(Evaluator):
         self._progress = progress
         self._saver = saver
         self._stop = stop
-        self._sink = OutageProofSink(JsonLinesSink(folder / "evaluations.jsonl"), announce)
+        self._sink = OutageProofSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
         self._announce = announce
         self._filming = Filming(folder / VIDEOS, announce)
         self._periods = self._periods_over
@@ -164,8 +164,9 @@ class PeriodicEvaluator(Evaluator):
                 weights = SharedWeights(weight_count(self._learner.network))
                 undo.callback(weights.close)
                 self._evaluation = self._start(weights, updates)
-            except OSError as error:
-                self._announce(f"no evaluation at {self._progress.agent_steps:,} agent steps: {error.strerror}")
+            except (OSError, WorkersFailedError) as error:
+                why = error.strerror if isinstance(error, OSError) else error
+                self._announce(f"no evaluation at {self._progress.agent_steps:,} agent steps: {why}")
             else:
                 undo.pop_all()
 

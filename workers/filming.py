@@ -8,7 +8,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from agents.run_folder import remove_abandoned
-from workers.messages import WorkerError, WorkersFailedError, receive_result, send_showing
+from workers.failures import WorkersFailedError
+from workers.messages import WorkerError, receive_result, send_showing
 from workers.process_entry import end_process, start_process
 from workers.showing import Recorder, Showing
 

@@ -1,6 +1,7 @@
-"""What learner and workers say to each other through a worker's pipe: a letter and an index, or an error's traceback.
+"""What processes say to each other through their pipes: a letter and an index, or an error's traceback.
 
-Messages are short enough to be written whole or not at all, so a process killed while sending leaves no half of one.
+These are short enough to be written whole or not at all, so a process killed while sending leaves no half of one.
+Snapshots, games to be shown and results are longer; whoever receives them sees that their sender is gone.
 """
 
 import pickle
@@ -17,14 +18,6 @@ _LONGEST_TRACEBACK = 12_000  # bytes; connections write up to 16 KiB in one piec
 
 class WorkerError(Exception):
     """An exception in a worker, with its traceback as text."""
-
-
-class RunFailedError(Exception):
-    """Why a run cannot go on, for its user."""
-
-
-class WorkersFailedError(RunFailedError):
-    """A worker ended again and again; one sentence that says which and how."""
 
 
 def send_filled(connection: Connection, slot: int) -> None:

@@ -9,8 +9,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from workers.failures import WorkersFailedError, no_room
 from workers.games import SEATS, GameResult
-from workers.messages import WorkerError, WorkersFailedError, receive_result, send_game
+from workers.messages import WorkerError, receive_result, send_game
 from workers.player import Player
 from workers.process_entry import end_process, start_process
 
@@ -78,7 +79,11 @@ class Players:
         self._places.clear()
 
     def _start(self) -> _Place:
-        place = _Place(*start_process(self._make_player(), f"player-{len(self._places)}"))
+        number = len(self._places)
+        try:
+            place = _Place(*start_process(self._make_player(), f"player-{number}"))
+        except OSError as error:
+            raise no_room(f"player {number}", error) from None
         self._places.append(place)
         return place
 
@@ -116,11 +121,6 @@ class Players:
             )
         self._waiting.extendleft(sorted(place.games, reverse=True))
         if self._waiting:
-            try:
-                successor = self._start()
-            except OSError as error:
-                raise WorkersFailedError(
-                    f"a player died, and another could not be started ({error.strerror})"
-                ) from None
+            successor = self._start()
             for _ in range(max(1, len(place.games))):
                 self._deal(successor)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from replay.trajectory import Rows
+from workers.failures import no_room
 from workers.inference_server import InferenceServer, introduce
 from workers.messages import (
     WorkerError,
@@ -22,7 +23,7 @@ from workers.messages import (
     send_snapshot,
     send_snapshot_request,
 )
-from workers.process_entry import start_process
+from workers.process_entry import end_process, start_process
 from workers.restarts import Place, Restarts
 from workers.slots import Slots
 from workers.turns import AsItComes, Rounds, Turns
@@ -62,7 +63,7 @@ class WorkerPool:
         self._heard_at = time.monotonic()
         try:
             for place in self._all_places:
-                self._start(place)
+                self._start_first(place)
         except BaseException:
             self.close()
             raise
@@ -239,6 +240,12 @@ class WorkerPool:
         if self._is_awaited(place):
             self._offer(place, place.free_slots)
 
+    def _start_first(self, place: Place) -> None:
+        try:
+            self._start(place)
+        except OSError as error:
+            raise no_room(place.name, error) from None
+
     def _start_again(self, place: Place) -> None:
         """Where the system has no room for a process just now, as where one has died: later, or in the end no more."""
         try:
@@ -274,14 +281,7 @@ class WorkerPool:
     def _reap(self, place: Place) -> int:
         """End the worker for certain before its slots are used again; return its exit code."""
         process, connection = place.process, place.connection
-        assert process is not None
-        if connection is not None:
-            del self._sources[connection], self._sources[process.sentinel]
-            connection.close()
-        process.kill()
-        process.join()
-        exit_code = process.exitcode
-        process.close()
+        assert process is not None and connection is not None
+        del self._sources[connection], self._sources[process.sentinel]
         place.process = place.connection = None
-        assert exit_code is not None
-        return exit_code
+        return end_process(process, connection)

@@ -58,13 +58,14 @@ def start_process(worker: Any, name: str, *handed_over: Connection) -> tuple[Bas
     return process, connection
 
 
-def end_process(process: BaseProcess, connection: Connection) -> int | None:
+def end_process(process: BaseProcess, connection: Connection) -> int:
     """Kill the process if it lives, and return its exit code."""
     connection.close()
     process.kill()
     process.join()
     exit_code = process.exitcode
     process.close()
+    assert exit_code is not None
     return exit_code
 
 

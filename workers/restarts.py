@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from workers.messages import WorkersFailedError
+from workers.failures import WorkersFailedError
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a worker that keeps failing
 DEATHS_WINDOW = 600.0  # seconds over which deaths are counted against the budget

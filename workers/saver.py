@@ -12,7 +12,7 @@ from agents.tensor_file import GivenUpError, write_tensor_file
 from option_flags import Config
 from replay.mix import Mix
 from replay.trajectory import UnrollSpec
-from workers.messages import RunFailedError, WorkersFailedError
+from workers.failures import RunFailedError, WorkersFailedError
 from workers.pool import WorkerPool
 from workers.progress import Progress
 from workers.stop_request import StopRequest

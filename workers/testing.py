@@ -1,7 +1,6 @@
 """A test: whole games with the policy of a checkpoint, on all cores, and what they say of it."""
 
 import os
-import secrets
 import sys
 import time
 from collections.abc import Sequence
@@ -19,11 +18,11 @@ from agents.network import flat_weights, make_network, weight_count
 from agents.run_folder import write_json
 from agents.scoreboard import TestStatus, verdict
 from option_flags import Config, UsageError
+from workers.failures import RunFailedError
 from workers.games import GameResult, as_tested, figures_of
-from workers.messages import RunFailedError
 from workers.player import Player
 from workers.players import Players
-from workers.preparation import describe_unrolls
+from workers.preparation import describe_unrolls, settle_seed
 from workers.rendering import show_games
 from workers.shared_weights import SharedWeights
 from workers.showing import MakeWatchedEnvironment
@@ -61,8 +60,8 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
     Everything that can be wrong is looked at before a process is started.
     """
     check_playable(config, checkpoint)
-    seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
-    config = replace(config.replace_flags(seed=seed), environment=as_tested(config.environment))
+    config, seed = settle_seed(config)
+    config = replace(config, environment=as_tested(config.environment))
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
     torch.set_num_threads(1)

@@ -230,7 +230,7 @@ def test_empty_list_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def outage_proof(folder: Path) -> tuple[OutageProofSink, list[str]]:
     announced: list[str] = []
     files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv", Clock()))
-    return OutageProofSink(files, announced.append), announced
+    return OutageProofSink(files, "metrics and episodes", announced.append), announced
 
 
 @pytest.mark.parametrize("room", [0, 7, 40])
@@ -258,7 +258,7 @@ def test_full_disk_is_announced_once_and_nothing_is_missing_afterwards(tmp_path:
 
 def test_episodes_alone_notice_a_full_disk_too(tmp_path: Path) -> None:
     clock, announced = Clock(), list[str]()
-    sink = OutageProofSink(EpisodesCsvSink(tmp_path / "episodes.csv", clock), announced.append)
+    sink = OutageProofSink(EpisodesCsvSink(tmp_path / "episodes.csv", clock), "episodes", announced.append)
     with files_limited_to(len(HEADER) + 3):
         for step in range(3):
             clock.now += 2

@@ -15,7 +15,8 @@ import psutil
 import pytest
 import torch
 
-from agents.checkpoint import FOLDER, find_checkpoint, read_checkpoint
+from agents.checkpoint import find_checkpoint, read_checkpoint
+from agents.run_folder import CHECKPOINTS
 from option_flags import Config, EnvironmentOptions
 from tests.catch import make_catch
 from tests.processes import spawned
@@ -24,6 +25,7 @@ from workers.evaluator import PeriodicEvaluator
 from workers.filming import Filming
 from workers.games import GameLog, GameResult
 from workers.players import Players
+from workers.process_entry import start_process
 from workers.showing import Showing
 from workers.training import train
 from wrappers.spectator import Watch
@@ -49,15 +51,15 @@ def test_evaluations_of_a_reproducible_run_are_its_own(tmp_path: Path) -> None:
     assert [line["agent_steps"] for line in curve] == [800, 1600]
     assert [line["eval_episodes"] for line in curve] == [20, 20]
     best = max(curve, key=lambda line: float(line["eval_return_mean"]))
-    kept = read_checkpoint(folder / FOLDER / "best_eval.pt")
+    kept = read_checkpoint(folder / CHECKPOINTS / "best_eval.pt")
     assert (kept.agent_steps, kept.updates) == (best["agent_steps"], best["updates"])
     assert curve[-1]["best_eval_return_mean"] == best["eval_return_mean"]
-    names = {path.name for path in (folder / FOLDER).glob("*.pt")}
+    names = {path.name for path in (folder / CHECKPOINTS).glob("*.pt")}
     assert names == {"checkpoint_0000000050.pt", "best.pt", "best_eval.pt"}
 
     without = run(tmp_path, reproducible=True, eval_period=0)
     assert not (without / "evaluations.jsonl").exists()
-    ends = [read_checkpoint(next((f / FOLDER).glob("checkpoint_0000000050.pt"))) for f in (folder, without)]
+    ends = [read_checkpoint(next((f / CHECKPOINTS).glob("checkpoint_0000000050.pt"))) for f in (folder, without)]
     weights = [end.content["learner"]["network"] for end in ends]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), "training took no notice"
 
@@ -68,13 +70,13 @@ def test_the_best_evaluated_policy_is_the_one_to_beat_after_a_kill(tmp_path: Pat
     curve = first / "evaluations.jsonl"
     lines = [{**line, "best_eval_return_mean": 5.0} for line in evaluations(first)]
     curve.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    best = (first / FOLDER / "best_eval.pt").read_bytes()
+    best = (first / CHECKPOINTS / "best_eval.pt").read_bytes()
     parent = find_checkpoint(str(first))
     parent.content["progress"]["best_eval_mean"] = None
     own = {"op_mode": "train_w_load", "load_model_url": str(first), "environment_max_steps": 3000}
     second = train(Config.from_flags({**parent.options, **own}), make_catch, parent)
     assert evaluations(second)[-1]["best_eval_return_mean"] == 5.0
-    assert (second / FOLDER / "best_eval.pt").read_bytes() == best
+    assert (second / CHECKPOINTS / "best_eval.pt").read_bytes() == best
 
 
 def test_each_evaluation_has_a_film_of_its_median_game(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_a_run_outlives_its_film(
         monkeypatch.setattr(evaluator_module, "VIDEOS", "config.json")
     flags = {**SMALL, "results_dir": str(tmp_path), "render": True, "console": "plain"}
     folder = train(Config.from_flags(flags), make_unwatchable)
-    assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
+    assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
     assert evaluations(folder)
     assert ("File exists" if folder_is_in_the_way else "nothing to be seen") in capfd.readouterr().out
     assert not spawned()
@@ -143,42 +145,44 @@ def test_a_run_outlives_its_evaluation(
 ) -> None:
     """Its process is killed again and again as soon as it is there, or no second one can be started."""
 
+    started: list[object] = []
+
+    def start(*arguments: Any) -> Any:
+        if refused and started:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        started.append(arguments)
+        return start_process(*arguments)
+
     class Doomed(Players):
-        started = 0
-
-        def _start(self) -> Any:
-            self.started += 1
-            if refused and self.started > 1:
-                raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
-            return super()._start()
-
         def wait(self, timeout: float) -> Any:
             for number in self.process_ids():
                 psutil.Process(number).kill()
             return super().wait(1.0)
 
+    monkeypatch.setattr("workers.players.start_process", start)
     monkeypatch.setattr(evaluator_module, "Players", Doomed)
     folder = run(tmp_path, console="plain")
-    why = "another could not be started (Resource temporarily unavailable)" if refused else "players died"
+    why = "player 0 could not be started (Resource temporarily unavailable)" if refused else "players died"
     assert why in capsys.readouterr().out
     assert evaluations(folder) == []
-    assert not list((folder / FOLDER).glob("*eval*"))
-    assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
+    assert not list((folder / CHECKPOINTS).glob("*eval*"))
+    assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
     assert not spawned()
 
 
-@pytest.mark.parametrize("broken", ["Players", "SharedWeights", "link"])
+@pytest.mark.parametrize("broken", ["players.start_process", "evaluator.SharedWeights", "evaluator.link"])
 def test_a_run_outlives_a_system_that_has_no_room_for_an_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     def no_room(*_: object) -> Any:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(evaluator_module, broken, no_room)
+    monkeypatch.setattr(f"workers.{broken}", no_room)
     folder = run(tmp_path, console="plain")
-    assert "no evaluation at 800 agent steps: Resource temporarily unavailable" in capsys.readouterr().out
-    assert not list((folder / FOLDER).glob("*eval*"))
-    assert read_checkpoint(next((folder / FOLDER).glob("checkpoint_*50.pt"))).agent_steps == 2000
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "no evaluation at 800 agent steps: " in line]
+    assert "Resource temporarily unavailable" in line and "Errno" not in line
+    assert not list((folder / CHECKPOINTS).glob("*eval*"))
+    assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
 
 
 def test_the_end_is_saved_before_the_last_evaluation_is_waited_for(

@@ -1,7 +1,9 @@
 """Whole games: what becomes of each depends on the seed and its number only, and none is left out."""
 
+import errno
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -14,8 +16,8 @@ from agents.network import ActorCritic, flat_weights, make_network, weight_count
 from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
 from tests.catch import make_catch
+from workers.failures import WorkersFailedError
 from workers.games import SEATS, GameResult, Games, as_tested, game_streams
-from workers.messages import WorkersFailedError
 from workers.player import Player
 from workers.players import Players
 from workers.preparation import describe_unrolls
@@ -179,6 +181,15 @@ def test_a_player_that_fails_says_why() -> None:
     finally:
         players.close()
         weights.close()
+
+
+def test_players_that_find_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Any:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("workers.players.start_process", refuse)
+    with pytest.raises(WorkersFailedError, match=r"^player 0 could not be started \(Resource temporarily"):
+        Players(cast(Callable[[], Player], object), 2, range(3))
 
 
 def test_uniforms_of_different_games_differ() -> None:

@@ -1,6 +1,7 @@
 """Real processes, killed in every way that there is."""
 
 import errno
+import multiprocessing
 import os
 import signal
 import time
@@ -13,8 +14,8 @@ import pytest
 import torch
 
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer, read_pattern
+from workers.failures import WorkersFailedError
 from workers.inference_server import InferenceServer
-from workers.messages import WorkersFailedError
 from workers.pool import WorkerPool
 from workers.process_entry import start_process
 from workers.restarts import FAILURES_IN_A_ROW
@@ -226,6 +227,24 @@ def test_a_snapshot_that_comes_too_late_does_no_harm(make_pool: MakePool) -> Non
     assert pool.in_flight(time.monotonic() + 0.05) is None
     assert take(pool, 3) == [(0, 0, count, 0) for count in (1, 2, 3)]
     assert not announced
+
+
+def test_workers_that_find_no_room_at_the_start_end_the_run_in_a_sentence(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+
+    def start(worker: PatternWorker, *arguments: Any) -> Any:
+        if started:
+            raise OSError(errno.EMFILE, "Too many open files")
+        started.append(start_process(worker, *arguments))
+        return started[-1]
+
+    monkeypatch.setattr("workers.pool.start_process", start)
+    sentence = r"^worker 1 could not be started \(Too many open files\); a smaller --worker_count would be right\.$"
+    with pytest.raises(WorkersFailedError, match=sentence):
+        make_pool(workers=2)
+    assert started and not multiprocessing.active_children()
 
 
 def test_workers_ignore_interrupts(make_pool: MakePool) -> None:

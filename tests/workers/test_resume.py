@@ -29,7 +29,7 @@ from tests.words import parse
 from tests.workers.catch_runs import CATCH, MIXED, QUEUE, catch_run, go_on, reports
 from workers import saver, training
 from workers.draw_sums import SECONDS
-from workers.messages import WorkersFailedError
+from workers.failures import WorkersFailedError
 from workers.preparation import describe_unrolls
 from workers.progress import Progress
 from workers.resume import Resume, plan_updates

@@ -16,7 +16,7 @@ from option_flags import Config
 from tests.catch import make_catch
 from tests.workers.catch_runs import catch_run, go_on, reports
 from workers import saver
-from workers.messages import RunFailedError
+from workers.failures import RunFailedError
 from workers.progress import Progress
 from workers.saver import Saver
 from workers.stop_request import StopRequest

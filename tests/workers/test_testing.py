@@ -21,8 +21,8 @@ from agents.network import make_network
 from option_flags import Config, EnvironmentOptions, UsageError
 from tests.catch import make_catch
 from tests.words import parse
+from workers.failures import RunFailedError
 from workers.games import GameLog, GameResult, as_tested, game_streams
-from workers.messages import RunFailedError
 from workers.preparation import describe_unrolls
 from workers.showing import MakeWatchedEnvironment, Showing, record
 from workers.testing import test as play_test
