@@ -16,7 +16,6 @@ from agents.run_folder import CHECKPOINTS, remove_abandoned, temporary_beside, w
 from option_flags import Config, EnvironmentOptions, NetworkOptions, UsageError
 
 FORMAT_VERSION = 3
-FOLDER = CHECKPOINTS
 BEST = "best.pt"
 BEST_EVAL = "best_eval.pt"
 
@@ -53,7 +52,7 @@ class Checkpoint:
     @property
     def run_folder(self) -> Path:
         """The folder of the run that wrote it; for a checkpoint outside of any, the folder that it is in."""
-        return self.path.parent.parent if self.path.parent.name == FOLDER else self.path.parent
+        return self.path.parent.parent if self.path.parent.name == CHECKPOINTS else self.path.parent
 
     @property
     def agent_steps(self) -> int:
@@ -91,7 +90,7 @@ def find_checkpoint(url: str) -> Checkpoint:
     place = Path(url)
     try:
         is_folder, is_there = place.is_dir(), place.exists()
-        folder = place / FOLDER if is_folder and (place / FOLDER).is_dir() else place
+        folder = place / CHECKPOINTS if is_folder and (place / CHECKPOINTS).is_dir() else place
         if is_folder:
             next(folder.iterdir(), None)  # glob takes a folder that cannot be read for an empty one
     except OSError as error:

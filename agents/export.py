@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from agents.checkpoint import FOLDER, Checkpoint, find_checkpoint
+from agents.checkpoint import Checkpoint, find_checkpoint
 from agents.command_line import CommandLine, run
 from agents.exported_policy import ExportedPolicy, exported
 from agents.network import ActorCritic, NetworkInput, make_network
@@ -39,8 +39,7 @@ def main(arguments: Sequence[str]) -> None:
         checkpoint = find_checkpoint(given.run)
     except UsageError as error:
         raise UsageError(str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")) from None
-    place = checkpoint.path.parent
-    folder = Path(given.output) if given.output else (place.parent if place.name == FOLDER else place) / "export"
+    folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
     for path, difference in export(checkpoint, folder).items():
         size = path.stat().st_size / 1e6
         print(f"{path}: {size:.1f} MB, differs from the network by {difference:.0e} at most")

@@ -17,9 +17,9 @@ SLOWEST_BACKGROUND = 0.001  # part of it that an update replaces; the mean over 
 
 
 class Unrolls(NamedTuple):
-    """A batch as the mathematics wants it, all `[T, …, B]` with time first."""
+    """A batch as the mathematics wants it: `[T, B, …]`, time first, where nothing else is said."""
 
-    inputs: NetworkInput  # T+1 steps
+    inputs: NetworkInput  # of T+1 steps
     actions: torch.Tensor
     rewards: torch.Tensor  # with the bootstrap of a time limit added in
     discounts: torch.Tensor

@@ -84,9 +84,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes new names in `folder` last through a power cut, where the system has a way to."""
-    if os.name == "nt":  # folders cannot be opened there
-        return
+    """Makes new names in `folder` last through a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

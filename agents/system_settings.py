@@ -23,8 +23,7 @@ def settle_on_one_core() -> None:
 
 def give_way() -> None:
     """Let whoever else wants a core have it first."""
-    if hasattr(os, "nice"):
-        os.nice(19)
+    os.nice(19)
 
 
 def keep_freed_memory() -> None:

@@ -81,7 +81,6 @@ class CompressedStorage:
         self._capacity = capacity
         self._codec = codec
         self._blobs: list[bytes] = []
-        self._blob_bytes = 0
 
     @property
     def capacity(self) -> int:
@@ -89,7 +88,7 @@ class CompressedStorage:
 
     @property
     def bytes_held(self) -> int:
-        return self._blob_bytes + BLOB_OVERHEAD * len(self._blobs)
+        return sum(map(len, self._blobs)) + BLOB_OVERHEAD * len(self._blobs)
 
     def put(self, index: int, row: Rows) -> None:
         if not 0 <= index < self._capacity:
@@ -98,9 +97,7 @@ class CompressedStorage:
         if index == len(self._blobs):
             self._blobs.append(blob)
         else:
-            self._blob_bytes -= len(self._blobs[index])
             self._blobs[index] = blob
-        self._blob_bytes += len(blob)
 
     def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
         for target, index in zip(out, indices, strict=True):
@@ -114,4 +111,3 @@ class CompressedStorage:
         if state["capacity"] != self._capacity or len(blobs) > self._capacity:
             raise ValueError(f"{len(blobs)} rows of {state['capacity']} places do not fit {self._capacity} places")
         self._blobs = [bytes(blob) for blob in blobs]
-        self._blob_bytes = sum(map(len, self._blobs))

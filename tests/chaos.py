@@ -19,7 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from agents.checkpoint import FOLDER, find_checkpoint, read_checkpoint
+from agents.checkpoint import find_checkpoint, read_checkpoint
+from agents.run_folder import CHECKPOINTS
 from agents.sinks import read_metrics
 from agents.tensor_file import read_tensor_file
 from workers.stop_request import ONE_WISH_SECONDS
@@ -292,13 +293,13 @@ class Lineage:
 
     def check_folder(self, folder: Path, output: str) -> None:
         """All that lies in a new run folder, against what is known of the runs before."""
-        for path in sorted(folder.glob(f"{FOLDER}/*.pt")):
+        for path in sorted(folder.glob(f"{CHECKPOINTS}/*.pt")):
             checkpoint = read_checkpoint(path)
             far_enough = path.name == "best.pt" or (
                 checkpoint.agent_steps >= self.steps and checkpoint.updates >= self.updates
             )
             require(far_enough, f"{path} is at {checkpoint.agent_steps} steps, but the run before was at {self.steps}")
-        for path in sorted(folder.glob(f"{FOLDER}/replays_*.bin")):
+        for path in sorted(folder.glob(f"{CHECKPOINTS}/replays_*.bin")):
             read_tensor_file(path)
         metrics = folder / "metrics.jsonl"
         steps = [int(str(report["agent_steps"])) for report in read_metrics(metrics)] if metrics.exists() else []
@@ -308,7 +309,7 @@ class Lineage:
             require(f"at {self.steps:,} agent steps" in output, f"it did not go on from step {self.steps}")
             left = list(self.newest.glob(f"**/{TEMPORARY}"))
             require(not left, f"temporary files are left: {left}")
-        if list(folder.glob(f"{FOLDER}/*.pt")):
+        if list(folder.glob(f"{CHECKPOINTS}/*.pt")):
             newest = find_checkpoint(str(folder))
             require(newest.agent_steps >= self.steps, f"going on with {folder} would go back to {newest.agent_steps}")
             self.newest, self.steps, self.updates = folder, newest.agent_steps, newest.updates

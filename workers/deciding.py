@@ -61,11 +61,11 @@ class Decider(Protocol):
 class NewestWeights:
     """Keeps an actor at the newest of the learner's weights."""
 
-    def __init__(self, weights: SharedWeights, actor: Actor, weight_count: int, device: torch.device) -> None:
+    def __init__(self, weights: SharedWeights, actor: Actor, device: torch.device) -> None:
         self._weights = weights
         self._actor = actor
         self._device = device
-        self._flat = torch.zeros(weight_count, pin_memory=device.type == "cuda")
+        self._flat = torch.zeros(weights.weight_count, pin_memory=device.type == "cuda")
         self._version = NOT_PUBLISHED
 
     def load(self) -> int:

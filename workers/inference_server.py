@@ -15,7 +15,7 @@ import torch
 
 from agents.acting import Actor, ActorState
 from agents.device import prepare_torch, size_computed
-from agents.network import make_network, weight_count
+from agents.network import make_network
 from agents.system_settings import settle_on_one_core
 from option_flags import NetworkOptions
 from workers.deciding import NewestWeights
@@ -96,7 +96,7 @@ class InferenceServer:
         prepare_torch(self.device, self.lockstep)
         network = make_network(self.network, self.memory.spec, self.compute_dtype).to(self.device)
         actor = Actor(network)
-        newest = NewestWeights(self.weights, actor, weight_count(network), self.device)
+        newest = NewestWeights(self.weights, actor, self.device)
         policy = BatchedPolicy(actor, self.memory, self.device)
         clock = WorkerClock(self.times.seconds[-1])
         at_work, sign_of_life_at = False, float("-inf")

@@ -6,13 +6,14 @@ from multiprocessing.connection import Connection
 import torch
 
 from agents.acting import Actor
-from agents.network import make_network, weight_count
+from agents.network import make_network
 from agents.system_settings import give_way, settle_on_one_core
 from option_flags import EnvironmentOptions, NetworkOptions
 from replay.trajectory import UnrollSpec
+from workers.deciding import NewestWeights
 from workers.games import Games
 from workers.messages import receive_game, send_result
-from workers.shared_weights import NOT_PUBLISHED, SharedWeights
+from workers.shared_weights import SharedWeights
 from workers.worker import MakeEnvironment
 
 
@@ -35,11 +36,8 @@ class Player:
         if self.low_priority:
             give_way()
         settle_on_one_core()
-        network = make_network(self.network, self.spec, self.compute_dtype)
-        flat = torch.zeros(weight_count(network))
-        self.weights.copy_newer(NOT_PUBLISHED, flat)
-        actor = Actor(network)
-        actor.load(flat)
+        actor = Actor(make_network(self.network, self.spec, self.compute_dtype))
+        NewestWeights(self.weights, actor, torch.device("cpu")).load()
         games = Games(
             self.make_environment,
             self.environment,

@@ -13,9 +13,8 @@ from pathlib import Path
 import gymnasium
 import torch
 
-from agents.checkpoint import FOLDER
 from agents.device import choose_device, choose_precision, learner_threads, prepare_torch, usable_cores
-from agents.run_folder import create_run_folder, write_json
+from agents.run_folder import CHECKPOINTS, create_run_folder, write_json
 from agents.system_settings import keep_freed_memory, take_long_turns
 from option_flags import Config, UsageError
 from replay.trajectory import UnrollSpec
@@ -113,8 +112,8 @@ def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
             "parent": resume.described(),
         }
         write_json(folder / "config.json", described)
-        (folder / FOLDER).mkdir()
-        resume.carry_over(folder / FOLDER)
+        (folder / CHECKPOINTS).mkdir()
+        resume.carry_over(folder / CHECKPOINTS)
         return folder
     except OSError as error:
         if folder is not None:

@@ -64,7 +64,7 @@ class Progress:
             "return_max": self.return_max,
             "best_return_mean": self.best_return_mean,
             "best_eval_mean": self.best_eval_mean,
-            "stretch_steps": self.stretch_steps,
+            "stretch_steps": self.steps_at_report,
             "stretch_seconds": self.seconds - self._stretch_begun,
             "stage_seconds": dict(self._stage_seconds),
             "learned": None if self._learned is None else self._learned.tolist(),
@@ -83,7 +83,7 @@ class Progress:
         self.return_max, self.best_return_mean = state["return_max"], state["best_return_mean"]
         self.best_eval_mean = state.get("best_eval_mean")  # not in checkpoints from before there were evaluations
         self.begin_stretch()
-        self.stretch_steps = state["stretch_steps"]
+        self.steps_at_report = state["stretch_steps"]
         self._stretch_begun = state["seconds"] - state["stretch_seconds"]
         self._stage_seconds |= state["stage_seconds"]
         self._learned = None if state["learned"] is None else torch.tensor(state["learned"], dtype=torch.float32)
@@ -103,7 +103,7 @@ class Progress:
 
     def begin_stretch(self) -> None:
         """From here on, sums are those of the next report."""
-        self._stretch_begun, self.stretch_steps = self.seconds, self.agent_steps
+        self._stretch_begun, self.steps_at_report = self.seconds, self.agent_steps
         self._stage_seconds = dict.fromkeys(STAGES, 0.0)
         self._learned = None
         self._learned_names = ()
@@ -124,7 +124,7 @@ class Progress:
     @property
     def anything_new(self) -> bool:
         """Whether anything happened in this stretch."""
-        return bool(self.agent_steps > self.stretch_steps or self._updates_learned > 0)
+        return bool(self.agent_steps > self.steps_at_report or self._updates_learned > 0)
 
     @property
     def frames(self) -> int:
@@ -211,9 +211,8 @@ class Progress:
 
     def close_stretch(self) -> dict[str, JsonValue]:
         """All figures of the stretch that ends here, by the names they have in metrics.jsonl."""
-        seconds = self.seconds
-        stretch_seconds = max(seconds - self._stretch_begun, 1e-9)
-        speed = (self.agent_steps - self.stretch_steps) / stretch_seconds
+        seconds, stretch_seconds = self.seconds, self.stretch_seconds
+        speed = (self.agent_steps - self.steps_at_report) / stretch_seconds
         lag_mean, lag_max = self.lag()
         figures: dict[str, JsonValue] = {
             "time": time.time(),

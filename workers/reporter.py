@@ -91,7 +91,7 @@ class Reporter:
         self._console.show(self._status(), time.monotonic())
 
     def _report_if_due(self) -> None:
-        if self._progress.agent_steps - self._progress.stretch_steps >= self._period:
+        if self._progress.agent_steps - self._progress.steps_at_report >= self._period:
             self.report()
 
     def report(self) -> None:

@@ -42,6 +42,6 @@ class SharedBlock:
 
 def _nameless_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("unrolls", os.MFD_CLOEXEC)
+        return os.memfd_create("rl-platform", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -22,7 +22,7 @@ class SharedWeights:
     """
 
     def __init__(self, weight_count: int) -> None:
-        self._weight_count = weight_count
+        self.weight_count = weight_count
         self._block = SharedBlock(_HEADER_BYTES + 2 * 4 * weight_count)
         self._open()
         self._latest[0] = NOT_PUBLISHED
@@ -30,7 +30,7 @@ class SharedWeights:
     def _open(self) -> None:
         header = self._block.bytes[:_HEADER_BYTES].view(np.int64)
         self._latest, self._versions = header[:1], header[1:3]
-        self._buffers = self._block.bytes[_HEADER_BYTES:].view(np.float32).reshape(2, self._weight_count)
+        self._buffers = self._block.bytes[_HEADER_BYTES:].view(np.float32).reshape(2, self.weight_count)
         self._fence = threading.Lock()
 
     def publish(self, version: int, flat: torch.Tensor) -> None:
@@ -69,10 +69,10 @@ class SharedWeights:
             pass
 
     def __getstate__(self) -> dict[str, object]:
-        return {"weight_count": self._weight_count, "block": self._block}
+        return {"weight_count": self.weight_count, "block": self._block}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         weight_count, block = state["weight_count"], state["block"]
         assert isinstance(weight_count, int) and isinstance(block, SharedBlock)
-        self._weight_count, self._block = weight_count, block
+        self.weight_count, self._block = weight_count, block
         self._open()

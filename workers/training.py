@@ -4,7 +4,6 @@ import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from agents.checkpoint import FOLDER as CHECKPOINTS
 from agents.checkpoint import Checkpoint, check_resumable
 from agents.console import make_console
 from agents.device import usable_cores
@@ -12,6 +11,7 @@ from agents.extra_sinks import check_sinks, make_sinks
 from agents.gpu import GpuGauge
 from agents.learner import Learner
 from agents.network import make_network, weight_count
+from agents.run_folder import CHECKPOINTS
 from option_flags import Config
 from replay.mix import Mix
 from workers.bottleneck import what_holds_back

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor
-from agents.network import make_network, weight_count
+from agents.network import make_network
 from agents.system_settings import settle_on_one_core
 from option_flags import Config, EnvironmentOptions
 from replay.trajectory import UnrollSpec
@@ -66,7 +66,7 @@ class Worker:
             return RemoteDecider(self.inference, self.index, server)
         network = make_network(self.config.network, self.spec, self.compute_dtype)
         actor = Actor(network)
-        newest = NewestWeights(self.weights, actor, weight_count(network), torch.device("cpu"))
+        newest = NewestWeights(self.weights, actor, torch.device("cpu"))
         return LocalDecider(actor, self.spec, self.config.workers.envs_per_worker, newest.load)
 
     def _seats(self) -> list[Seat]:

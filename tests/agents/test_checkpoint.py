@@ -12,7 +12,6 @@ import torch
 from agents import checkpoint
 from agents.checkpoint import (
     BEST,
-    FOLDER,
     FORMAT_VERSION,
     check_resumable,
     checkpoint_name,
@@ -22,7 +21,7 @@ from agents.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from agents.run_folder import write_atomically
+from agents.run_folder import CHECKPOINTS, write_atomically
 from option_flags import Config, UsageError
 from tests.full_disk import files_limited_to
 
@@ -107,7 +106,7 @@ def test_a_full_disk_keeps_the_older_checkpoint(tmp_path: Path, room: int) -> No
 
 
 def test_a_run_a_checkpoint_folder_and_a_file_can_be_named(tmp_path: Path) -> None:
-    folder = tmp_path / FOLDER
+    folder = tmp_path / CHECKPOINTS
     folder.mkdir()
     paths = [write(folder, updates) for updates in (9, 10, 1_000_000_000)]
     link(paths[0], folder / BEST)
@@ -124,13 +123,13 @@ def test_a_best_policy_kept_alone_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere", "empty", "x" * 5_000])
 def test_a_place_without_a_checkpoint_is_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / "empty" / FOLDER).mkdir(parents=True)
+    (tmp_path / "empty" / CHECKPOINTS).mkdir(parents=True)
     assert "a run folder or a checkpoint would be right" in sentence(tmp_path / name)
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """root can read everything, hence the pretence."""
-    folder = tmp_path / FOLDER
+    folder = tmp_path / CHECKPOINTS
     folder.mkdir()
     iterdir = Path.iterdir
 

@@ -72,7 +72,7 @@ class Desk:
     def local(self) -> LocalDecider:
         """A worker's own copy of the policy."""
         actor = Actor(make_network(OPTIONS, self.spec, torch.float32))
-        newest = NewestWeights(self.weights, actor, weight_count(self.network), CPU_DEVICE)
+        newest = NewestWeights(self.weights, actor, CPU_DEVICE)
         return LocalDecider(actor, self.spec, ENVIRONMENTS, newest.load)
 
     def close(self) -> None:
