@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -100,6 +100,10 @@ def find_checkpoint(url: str) -> Checkpoint:
     if is_folder:
         candidates = newest_first(folder)
         if not candidates:
+            if (place / "config.json").exists():
+                raise UsageError(
+                    f"--load_model_url={url} is a run without a checkpoint yet; while it trains, kill -USR1 saves one."
+                )
             raise UsageError(
                 f"--load_model_url={url} holds no checkpoint; a run folder or a checkpoint would be right."
             )
@@ -121,14 +125,14 @@ class UnusableError(Exception):
 def read_checkpoint(path: Path) -> Checkpoint:
     try:
         with path.open("rb") as file:
-            if not zipfile.is_zipfile(file):  # which torch.load would take for an older format, with a warning
-                raise UnusableError("is cut off, or no checkpoint of ours")
+            if not _is_whole_zip(file):  # torch.load takes what is no zip for an older format, and looks at no sums
+                raise UnusableError("is cut off, damaged, or no checkpoint of ours")
             file.seek(0)
             content = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise UnusableError(f"cannot be read ({error.strerror})") from None
     except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
-        raise UnusableError("is cut off, or no checkpoint of ours") from None
+        raise UnusableError("is cut off, damaged, or no checkpoint of ours") from None
     if not isinstance(content, dict) or not {"format_version", "options", "learner", "progress"} <= set(content):
         raise UnusableError("is no checkpoint of ours")
     if content["format_version"] != FORMAT_VERSION:
@@ -197,6 +201,17 @@ def _check_readable(value: Any, name: str) -> None:
     elif type(value) not in READABLE_TYPES or (type(value) is bytes and not value):
         # Empty bytes too: they are stored as a call to their type.
         raise TypeError(f"{name} is {value!r:.60} of {type(value)}, which a checkpoint cannot hold")
+
+
+def _is_whole_zip(file: BinaryIO) -> bool:
+    """Whether it is one, in which each part has the checksum that was written beside it."""
+    try:
+        with zipfile.ZipFile(file) as parts:
+            return parts.testzip() is None
+    except OSError:
+        raise
+    except Exception:  # damaged bytes end in errors of many kinds
+        return False
 
 
 def _is_whole(path: Path) -> bool:

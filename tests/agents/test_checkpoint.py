@@ -153,6 +153,27 @@ def test_a_checkpoint_cut_off_anywhere_is_refused_and_the_whole_one_beside_it_na
         assert str(newest) in text and f"{oldest} beside it is whole" in text
 
 
+def test_a_checkpoint_with_a_damaged_byte_is_refused_or_reads_the_same(tmp_path: Path) -> None:
+    """torch.load alone takes wrong weights for right ones."""
+    path = write(tmp_path)
+    whole, refused = path.read_bytes(), 0
+    saved = repr(read_checkpoint(path).content)
+    for place in range(0, len(whole), 53):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        if checkpoint._is_whole(path):
+            assert repr(read_checkpoint(path).content) == saved, "only what lies between the parts may differ"
+        else:
+            refused += 1
+            assert "is cut off, damaged, or no checkpoint of ours" in sentence(path)
+    assert refused > 10
+
+
+def test_a_run_that_has_saved_nothing_yet_is_told_from_a_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINTS).mkdir()
+    (tmp_path / "config.json").touch()
+    assert "is a run without a checkpoint yet" in sentence(tmp_path)
+
+
 def foreign_files() -> Mapping[str, bytes]:
     return {
         "text": b"hello\n",
