@@ -178,7 +178,7 @@ class EnvironmentOptions(Options):
     env: str = option(
         "PongNoFrameskip-v4", matching(r"\w[\w/:.-]*", "be an id such as PongNoFrameskip-v4"), "Game to play."
     )
-    skipped_frames: int = option(4, whole(1), "Game frames that one agent step repeats its action for.")
+    skipped_frames: int = option(4, whole(1, 100), "Game frames that one agent step repeats its action for.")
     frames_stacked: int = option(4, whole(1, 64), "Latest frames that the policy sees at once.")
     grayscaling_frames: bool = option(True, ON_OFF, "Show frames in gray instead of in colour.")
     frame_scale_resolution: str = option(
@@ -186,7 +186,7 @@ class EnvironmentOptions(Options):
         RESOLUTION,
         'Size that frames are scaled to, as "height,width".',
     )
-    noop_threshold: int = option(30, whole(0), "Most no-op frames at the start of a game; 0 starts without any.")
+    noop_threshold: int = option(30, whole(0, 1000), "Most no-op frames at the start of a game; 0 starts without any.")
     episodic_life: bool = option(True, ON_OFF, "Let a lost life end an episode for the learner.")
     fire_on_life_loss: bool = option(
         False, ON_OFF, "Without episodic_life: press FIRE after a lost life where a game waits for it; tests always do."
@@ -197,7 +197,7 @@ class EnvironmentOptions(Options):
         "How rewards are bounded for the learner; reported returns never are.",
     )
     repeat_action_probability: float = option(0.0, between(0, 1), "Sticky actions: chance to repeat the last action.")
-    max_game_frames: int = option(108_000, whole(1), "Game frames after which a game is cut off.")
+    max_game_frames: int = option(108_000, whole(1, 10**9), "Game frames after which a game is cut off.")
 
     @property
     def resolution(self) -> tuple[int, int]:
@@ -389,7 +389,11 @@ class OptimizerOptions(Options):
     topic = "Optimizer"
 
     optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "How gradients become steps.")
-    lr: float = option(1e-3, above(0), "Learning rate at the start of the schedule.")
+    lr: float = option(
+        1e-3,
+        Rule(float, "be a number above 0 and at most 100", lambda v: 0 < v <= 100),
+        "Learning rate at the start of the schedule.",
+    )
     lr_warmup_updates: int = option(
         300,
         whole(0),
@@ -403,7 +407,7 @@ class OptimizerOptions(Options):
     adam_eps: float = option(1e-5, above(0), "Adam: added to the divisor.")
     gradient_clip_by_norm_threshold: float = option(0.5, at_least(0), "Longest gradient; 0 leaves it as it is.")
     lr_scheduler_steps: int = option(0, whole(0), "Updates until lr_end_value; 0 is all that the run plans.")
-    lr_end_value: float = option(0.0, at_least(0), "Learning rate at the end of the schedule.")
+    lr_end_value: float = option(0.0, between(0, 100), "Learning rate at the end of the schedule.")
     lr_power: float = option(1.0, above(0), "Exponent of the decay; 1 is a straight line.")
 
 
@@ -427,7 +431,7 @@ class ReportOptions(Options):
     topic = "Reports"
 
     report_period: int = option(10_000, whole(1), "Agent steps between two lines of metrics.jsonl.")
-    avg_buff_size: int = option(100, whole(1), "Latest games that return_mean, and the best policy, go by.")
+    avg_buff_size: int = option(100, whole(1, 10**6), "Latest games that return_mean, and the best policy, go by.")
     console: str = option(
         "auto", one_of("auto", "live", "plain", "off"), "Terminal output; auto is live on a terminal, plain elsewhere."
     )
@@ -449,7 +453,7 @@ class TestOptions(Options):
     topic = "Tests and evaluation"
     __test__ = False  # or pytest takes it for a collection of tests
 
-    test_episode_count: int = option(100, whole(1), "Games of a test.")
+    test_episode_count: int = option(100, whole(1, 10**6), "Games of a test.")
     test_policy: str = option(
         "sampled", one_of("sampled", "greedy"), "How a test acts: as in training, or always the likeliest action."
     )
@@ -460,7 +464,7 @@ class TestOptions(Options):
         "in training, a video of each evaluation's median game (--eval_period).",
     )
     eval_period: int = option(0, whole(0), "Agent steps between two evaluations during training; 0 is none.")
-    eval_episode_count: int = option(10, whole(1), "Games of one evaluation.")
+    eval_episode_count: int = option(10, whole(1, 10**6), "Games of one evaluation.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -493,6 +497,11 @@ class Config:
     @property
     def saves_replays(self) -> bool:
         return self.checkpoint.save_replay or self.run.reproducible
+
+    @property
+    def slots_per_worker(self) -> int:
+        """Rounds of unrolls that a worker may be ahead; in lockstep it waits after each."""
+        return 1 if self.run.reproducible else self.workers.slots_per_worker
 
     @property
     def fresh_unrolls_per_update(self) -> int:
@@ -680,7 +689,8 @@ def _normal(word: str) -> str:
 class _OnceFlag(flags.Flag[str]):
     def parse(self, argument: str) -> None:
         if self.present:
-            raise UsageError(f"--{self.name} is given twice; give it once.")
+            torn = ", its JSON in single quotes" if self.name == "replay_parameters" else ""  # else a shell tears it
+            raise UsageError(f"--{self.name} is given twice; give it once{torn}.")
         super().parse(argument)
 
 

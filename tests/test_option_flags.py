@@ -712,14 +712,23 @@ def test_what_is_no_whole_number_of_at_least_one(text: str) -> None:
         (["--batch_size=-3"], "--batch_size must be a whole number of at least 1, not -3."),
         (["--batch_size", "-3"], "--batch_size must be a whole number of at least 1, not -3."),
         (["--trace_lambda=1.5"], "--trace_lambda must lie between 0 and 1, not 1.5."),
-        (["--lr", "nan"], "--lr must be a number above 0, not NaN."),
-        (["--lr=-1e-5"], "--lr must be a number above 0, not -1e-05."),
+        (["--lr", "nan"], "--lr must be a number above 0 and at most 100, not NaN."),
+        (["--lr=-1e-5"], "--lr must be a number above 0 and at most 100, not -1e-05."),
         (["--use_lstm=maybe"], '--use_lstm must be true or false, not "maybe".'),
         (["--c-const=2"], "--rho_const must be at least --c_const, but 1.0 is below 2.0."),
         (["--use_lstm", "True"], "--use_lstm True must be one word; write --use_lstm=True."),
         (["--lr=1", "--use-lstm", "no"], "--use_lstm no must be one word; write --use_lstm=no."),
         (["--use_lstm", "--nouse_lstm"], "--use_lstm is given twice; give it once."),
         (["--lr=1", "--lr=1"], "--lr is given twice; give it once."),
+        (
+            ["--replay_parameters=[type:queue", "--replay_parameters=capacity:1"],
+            "--replay_parameters is given twice; give it once, its JSON in single quotes.",
+        ),
+        (
+            ["--avg_buff_size=1e20"],
+            "--avg_buff_size must be a whole number between 1 and 1000000, not 100000000000000000000.",
+        ),
+        (["--lr=1e300"], "--lr must be a number above 0 and at most 100, not 1e+300."),
         (["--nouse_lstm=1"], "--nouse_lstm takes no value; write --nouse_lstm alone."),
         (["--seed=1", "--lr"], "--lr needs a value: --lr=..."),
         (["--results_dir", "--use_lstm"], '--results_dir must be a path that begins with no dash, not "--use_lstm".'),
@@ -788,7 +797,7 @@ def test_flags_switch_off_what_the_base_switched_on() -> None:
 
 def test_base_is_checked_like_the_command_line() -> None:
     assert sentence_of(base={"batch_sise": 1}) == "--batch_sise is no known flag; did you mean --batch_size?"
-    assert sentence_of(base={"lr": "fast"}) == '--lr must be a number above 0, not "fast".'
+    assert sentence_of(base={"lr": "fast"}) == '--lr must be a number above 0 and at most 100, not "fast".'
 
 
 def test_flagfile_lines(tmp_path: Path) -> None:
@@ -817,7 +826,7 @@ def test_flagfile_lines(tmp_path: Path) -> None:
         ("--learning_rate_=1", "--learning_rate_ is no known flag"),
         ("batch_size=3", '"batch_size=3" belongs to no flag'),
         ("--use_lstm True", "--use_lstm True must be one word; write --use_lstm=True."),
-        ("--lr=1e-4 # slow", '--lr must be a number above 0, not "1e-4 # slow".'),
+        ("--lr=1e-4 # slow", '--lr must be a number above 0 and at most 100, not "1e-4 # slow".'),
         ("--flagfile=other", "a flagfile must not name another one; give --flagfile once."),
     ],
 )

@@ -13,6 +13,7 @@ from replay.trajectory import Rows, UnrollSpec
 from workers.worker import MakeEnvironment
 
 PART_OF_FREE = 0.9  # the rest is for networks, activations and whatever else the machine does
+PROCESS_BYTES = 200 << 20  # of a worker or a player, with torch and some games, beside what processes share
 SAMPLED_STEPS = 300
 COMPRESSED_TO = 0.02  # of the raw size, in games that compress well
 # A policy that has learned gets to see fuller screens than the random one that the sample is played with, and memory
@@ -47,9 +48,10 @@ class ReplayMemory:
         size = f"about {_shown(self.in_replays)} compressed" if self.compressed else _shown(self.in_replays)
         return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
 
-    def check(self) -> Self:
-        """Refuse what the machine cannot hold."""
-        free = usable_memory()
+    def check(self, worker_count: int) -> Self:
+        """Refuse what the machine cannot hold beside so many workers."""
+        check_processes(worker_count)
+        free = usable_memory() - worker_count * PROCESS_BYTES
         if self.needed <= PART_OF_FREE * free:
             return self
         unrolls = self.in_queues + self.in_others + self.in_passing
@@ -66,7 +68,18 @@ class ReplayMemory:
             remedy = "a smaller --batch_size, --r_f_steps, --worker_count, --envs_per_worker or --slots_per_worker"
         raise UsageError(
             f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls {each}, {_shown(self.needed)} "
-            f"in all, but {_shown(free)} of memory are free; {remedy} would be right."
+            f"in all, but {_shown(free)} of memory are free beside the workers; {remedy} would be right."
+        )
+
+
+def check_processes(count: int) -> None:
+    """Refuse more workers, or players of a test, than the machine has memory for."""
+    free = usable_memory()
+    if count * PROCESS_BYTES > PART_OF_FREE * free:
+        most = max(1, int(PART_OF_FREE * free / PROCESS_BYTES))
+        raise UsageError(
+            f"{count:,} workers would take about {_shown(count * PROCESS_BYTES)}, but {_shown(free)} of memory are "
+            f"free; --worker_count={most} or fewer would be right."
         )
 
 

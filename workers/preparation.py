@@ -25,6 +25,7 @@ from workers.saver import Saver
 from workers.worker import MakeEnvironment
 
 OLD = 40  # updates; what is known of learning is known of 7
+TOO_SHORT = "nothing was learned: the steps were over before the first batch was full"
 KEEPS_THEM_FRESH = "a larger --batch_size or fewer --envs_per_worker would keep them fresh"
 
 
@@ -69,6 +70,11 @@ def prepare_machine(config: Config) -> Machine:
         raise UsageError("--inference=learner does not work on macOS; --inference=worker would be right.")
     device = choose_device(config.run.device)
     threads = config.run.learner_threads or learner_threads(device)
+    if threads > usable_cores():  # more of them would wait for each other by spinning, for minutes
+        raise UsageError(
+            f"--learner_threads={threads} is more than the {usable_cores()} cores that this process may use; "
+            f"{learner_threads(device)}, the default, would be right."
+        )
     torch.set_num_threads(threads)
     keep_freed_memory()
     take_long_turns()
@@ -154,7 +160,9 @@ def summary(folder: Path, progress: Progress, saver: Saver, held_back_by: str) -
     mean = (
         "no game ended" if progress.return_mean is None else f"mean return of the last games {progress.return_mean:.2f}"
     )
-    more = "" if progress.unrolls_left else f" --environment_max_steps={2 * progress.max_steps}"
+    more = "" if progress.unrolls_left else f" --environment_max_steps={2 * progress.agent_steps}"
+    if not progress.updates:
+        held_back_by = "" if progress.unrolls_left else TOO_SHORT
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
     go_on = f"go on with: python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}"
     return [

@@ -20,6 +20,7 @@ from agents.scoreboard import TestStatus, verdict
 from option_flags import Config, UsageError
 from workers.failures import RunFailedError
 from workers.games import GameResult, as_tested, figures_of
+from workers.memory import check_processes
 from workers.player import Player
 from workers.players import Players
 from workers.preparation import describe_unrolls, settle_seed
@@ -64,6 +65,7 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
     config = replace(config, environment=as_tested(config.environment))
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
+    check_processes(processes)
     torch.set_num_threads(1)
     spec = describe_unrolls(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))

@@ -46,11 +46,11 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
     check_sinks(config.report)
     config, seed = settle_seed(config)
     machine = prepare_machine(config)
-    slot_count = 1 if config.run.reproducible else config.workers.slots_per_worker
-    environments = config.workers.envs_per_worker
+    slot_count, environments = config.slots_per_worker, config.workers.envs_per_worker
     spec = describe_unrolls(config, make_environment)
     network = make_network(config.network, spec, machine.precision)
-    memory = plan_memory(config, spec, make_environment, machine.worker_count * slot_count * environments).check()
+    unrolls_in_slots = machine.worker_count * slot_count * environments
+    memory = plan_memory(config, spec, make_environment, unrolls_in_slots).check(machine.worker_count)
     resume = Resume(parent, config, spec, machine.worker_count)
 
     with ExitStack() as cleanup:

@@ -9,7 +9,7 @@ from replay.compression import UnrollCodec
 from replay.storage import BLOB_OVERHEAD
 from tests.catch import make_catch
 from workers import memory
-from workers.memory import plan_memory, played_at_random
+from workers.memory import check_processes, plan_memory, played_at_random
 from workers.preparation import describe_unrolls
 from workers.replays import make_storage
 from wrappers.atari import make_atari
@@ -81,10 +81,10 @@ def test_the_plan_in_words(monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({}, ["200,024 unrolls of 167 KiB", "31.8 GiB in all", "less than 5,633, or --use_replay_compression, would"]),
+        ({}, ["200,024 unrolls of 167 KiB", "31.8 GiB in all", "less than 4,528, or --use_replay_compression, would"]),
         (
             {"use_replay_compression": True},
-            ["(200,000 of them compressed to about 6 KiB)", "1.2 GiB in all", "1.0 GiB"],
+            ["(200,000 of them compressed to about 6 KiB)", "1.2 GiB in all", "0.8 GiB"],
         ),
     ],
 )
@@ -96,13 +96,25 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(
     config = config_of(100_000, **flags)
     plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
     with pytest.raises(UsageError) as refused:
-        plan.check()
+        plan.check(worker_count=1)
     sentence = str(refused.value)
     assert sentence.startswith("--replay_parameters") and sentence.endswith("would be right.")
     for part in words:
         assert part in sentence, sentence
     monkeypatch.setattr(memory, "usable_memory", lambda: 100 * GIB)
-    plan.check()
+    plan.check(worker_count=1)
+
+
+def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
+    check_processes(4)
+    with pytest.raises(UsageError, match=r"^5 workers would take about 1\.0 GiB, but 1\.0 GiB .*; --worker_count=4 or"):
+        check_processes(5)
+    config = config_of(2_000)
+    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
+    plan.check(worker_count=0)
+    with pytest.raises(UsageError, match="beside the workers; capacities"):
+        plan.check(worker_count=3)
 
 
 def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,4 +122,4 @@ def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.Mon
     config = config_of(100)
     plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, unrolls_in_slots=20_000)
     with pytest.raises(UsageError, match="; a smaller --batch_size, --r_f_steps, --worker_count, .* would be right"):
-        plan.check()
+        plan.check(worker_count=1)

@@ -1,5 +1,6 @@
 """What a run settles before it begins."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ import torch
 from torch.cuda._utils import _get_device_index
 
 from agents import device as devices
-from option_flags import Config, UsageError
+from agents.checkpoint import check_resumable, find_checkpoint
+from option_flags import Config, UsageError, given_flags
 from tests.catch import make_catch
+from workers import preparation
 from workers.memory import ReplayMemory
 from workers.preparation import KEEPS_THEM_FRESH, Machine, describe_unrolls, header, prepare_machine
+from workers.training import train
 
 HALF_REPLAYED = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, {"type": "standard", "capacity": 9, "sample_ratio": 0.5}]'
@@ -40,6 +44,27 @@ def test_workers_compute_as_suits_the_cpu_whatever_suits_the_gpu(
     machine = prepare_machine(Config().replace_flags(precision=asked))
     assert (machine.device, made_present) == (torch.device("cuda:0"), [0])
     assert (machine.precision, machine.worker_precision) == (torch.bfloat16, workers)
+
+
+@pytest.mark.usefixtures("torch_as_it_was")
+def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They spin while they wait for each other, and nothing is heard of the run for minutes, not even of CTRL+C."""
+    monkeypatch.setattr(preparation, "usable_cores", lambda: 2)
+    assert prepare_machine(Config().replace_flags(device="cpu", learner_threads=2)).learner_threads == 2
+    with pytest.raises(UsageError, match=r"^--learner_threads=3 is more than the 2 cores .*, would be right\.$"):
+        prepare_machine(Config().replace_flags(device="cpu", learner_threads=3))
+
+
+def test_steps_that_are_over_before_the_first_batch_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"environment_max_steps": 1, "worker_count": 1, "envs_per_worker": 1, "console": "plain", "curves": False}
+    folder = train(Config.from_flags({**words, "results_dir": str(tmp_path)}), make_catch)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3] == "nothing was learned: the steps were over before the first batch was full"
+    assert lines[-1].endswith("--environment_max_steps=40")
+    flags = given_flags(shlex.split(lines[-1].removeprefix("go on with: python main.py")))
+    check_resumable(Config.from_flags(flags), find_checkpoint(str(folder)))
 
 
 @pytest.mark.parametrize(

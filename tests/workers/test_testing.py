@@ -139,7 +139,7 @@ def test_another_game_is_refused(run_folder: Path) -> None:
 
 
 def test_a_test_of_no_games_is_refused(run_folder: Path) -> None:
-    with pytest.raises(UsageError, match="--test_episode_count must be a whole number of at least 1, not 0"):
+    with pytest.raises(UsageError, match="--test_episode_count must be a whole number between 1 and 1000000, not 0"):
         configured(run_folder, "--test_episode_count=0")
 
 
