@@ -69,7 +69,9 @@ def read_history(folder: Path) -> History:
     """
     config = _read_config(folder)
     if config is None:
-        raise UsageError(f"{folder} is no folder of a run: it has no readable config.json.")
+        raise UsageError(
+            f"{folder} is no folder of a run, which has a config.json; one such as results/<env>_<time> would be right."
+        )
     reports: list[Numbers] = []
     evaluations: list[Numbers] = []
     games: list[Series] = []

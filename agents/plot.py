@@ -136,6 +136,8 @@ def _curve(history: History, x: str, metric: str, smooth: int) -> Curve:
         raise UsageError(f"{history.folder} has no metrics yet; a run that has reported would be right.")
     if metric in history.names():
         raise UsageError(f"{history.folder} has no {field} in its metrics; another --x would be right.")
+    if metric == METRIC:
+        raise UsageError(f"no game has ended in {history.folder} yet; --metric=entropy, say, has numbers.")
     closest = difflib.get_close_matches(metric, history.names(), n=1)
     hint = f"did you mean {closest[0]}?" if closest else "a field of metrics.jsonl with numbers would be right."
     raise UsageError(f"--metric={metric} has no numbers in {history.folder}; {hint}")

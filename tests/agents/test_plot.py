@@ -173,6 +173,7 @@ def test_the_command_draws(
     [
         (["nothing"], "nothing is no folder of a run"),
         (["a", "empty"], "empty has no metrics yet"),
+        (["young"], "no game has ended in young yet"),
         (["a", "--metric=entrpy"], "did you mean entropy?"),
         (["a", "--metric=QQ"], "a field of metrics.jsonl"),
         (["a", "--x=days"], "--x"),
@@ -188,6 +189,7 @@ def test_a_mistake_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "a")
     write_run(tmp_path / "empty", range(0))
+    write_run(tmp_path / "young", range(500, 1000, 100))
     with pytest.raises(UsageError) as caught:
         plot.main(words)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
