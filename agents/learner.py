@@ -145,7 +145,7 @@ class Learner:
 
     def _losses(self, unrolls: Unrolls) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         options = self._loss
-        output = self.network(unrolls.inputs)
+        output = self.network(unrolls.inputs, bootstraps=True)
         logits, values = output.logits[:-1], output.values[:-1]
         behaviour_logits, actions = unrolls.behaviour_logits, unrolls.actions
 

@@ -85,8 +85,11 @@ class ActorCritic(nn.Module):
         _orthogonal(self.policy_head, 0.01)
         _orthogonal(self.value_head, 1.0)
 
-    def features(self, observations: torch.Tensor) -> torch.Tensor:
-        """The torso's last hidden layer, of each state on its own: `[N, S*C, H, W]` uint8 → `[N, F]` float32."""
+    def features(self, observations: torch.Tensor, unlearned: int = 0) -> torch.Tensor:
+        """The torso's last hidden layer, of each state on its own: `[N, S*C, H, W]` uint8 → `[N, F]` float32.
+
+        Through those of the last `unlearned` states goes no gradient.
+        """
         if observations.dtype != torch.uint8:
             raise TypeError(f"observations must be uint8 pixels, not {observations.dtype}")
         device_type, channels_last = observations.device.type, torch.channels_last
@@ -97,7 +100,12 @@ class ActorCritic(nn.Module):
                 observations.contiguous(memory_format=channels_last),
                 alpha=PIXEL_SCALE,
             )
-            features: torch.Tensor = self.torso(pixels)
+            learned = len(pixels) - unlearned
+            features: torch.Tensor = self.torso(pixels[:learned])
+            if unlearned:
+                with torch.no_grad():
+                    others = self.torso(pixels[learned:])
+                features = torch.cat([features, others])
         return features.float()
 
     @torch.no_grad()
@@ -114,9 +122,11 @@ class ActorCritic(nn.Module):
         """Features as unrolls carry them: `[..., F]` → `[..., projected_size]` float16."""
         return (features @ self.projection).half()
 
-    def forward(self, inputs: NetworkInput) -> NetworkOutput:
+    def forward(self, inputs: NetworkInput, bootstraps: bool = False) -> NetworkOutput:
+        """With `bootstraps`, the last step is there for its value only, and no gradient goes through its torso."""
         steps, batch = inputs.starts.shape
-        features = self.features(inputs.observations.flatten(0, 1)).view(steps, batch, -1)
+        unlearned = batch if bootstraps else 0
+        features = self.features(inputs.observations.flatten(0, 1), unlearned).view(steps, batch, -1)
         hidden, lstm_state = self._remember(features, inputs)
         logits: torch.Tensor = self.policy_head(hidden)
         values: torch.Tensor = self.value_head(hidden)

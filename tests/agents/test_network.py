@@ -62,6 +62,28 @@ def small_network(lstm_size: int = 0, compute_dtype: torch.dtype = torch.float32
     return network
 
 
+@pytest.mark.parametrize("lstm_size", [0, 5])
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2)])
+def test_a_step_that_is_there_for_its_value_only_changes_no_gradient(
+    lstm_size: int, dtype: torch.dtype, close: float
+) -> None:
+    network, inputs = small_network(lstm_size, dtype), random_input(4, 3, (2, 20, 20), lstm_size, starts=(2,))
+    found = []
+    for bootstraps in (False, True):
+        network.zero_grad()
+        output = network(inputs, bootstraps)
+        torch.autograd.backward(output.logits[:-1].square().sum() + output.values[:-1].square().sum())
+        found.append([*(part.detach() for part in output), *(parameter.grad for parameter in network.parameters())])
+        assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in network.parameters())
+    for whole, saved in zip(*found, strict=True):
+        torch.testing.assert_close(
+            saved, whole, rtol=close, atol=close * float(whole.abs().max()) if whole.numel() else 0
+        )
+    features = network(inputs, bootstraps=True).features
+    (reached,) = torch.autograd.grad(features[-1].sum(), next(network.torso.parameters()))
+    assert not reached.any(), "a gradient went through the last step's torso"
+
+
 @pytest.mark.parametrize("name", FEATURES)
 @pytest.mark.parametrize("lstm_size", [0, 5])
 @pytest.mark.parametrize("channels", [1, 4, 12])

@@ -205,7 +205,7 @@ def bare_learning(bench: Bench) -> Callable[[], object]:
     )
 
     def learn() -> None:
-        output = network(inputs)
+        output = network(inputs, bootstraps=True)
         loss = output.logits.square().mean() + output.values.square().mean()
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
