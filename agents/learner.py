@@ -84,7 +84,7 @@ class Learner:
 
     def _start_correction(self) -> float:
         """RMSProp's mean square starts at 0, which would make its first steps ten times as long, enough to end most
-        features for good; divided by what it lacks, as Adam does by itself, it is a mean from the first step on.
+        features for good; with the rate scaled by the root of what it lacks, it is a mean from the first step on.
         """
         if self._options.optimizer == "adam":
             return 1.0
