@@ -102,7 +102,7 @@ def test_a_signal_that_comes_while_a_save_is_made_counts(tmp_path: Path, monkeyp
 def test_weights_that_are_no_numbers_end_the_run_and_leave_the_checkpoints_alone(tmp_path: Path) -> None:
     first = catch_run(tmp_path / "first", environment_max_steps=1_000)
     parent = find_checkpoint(str(first))
-    flags = {"lr": 1e30, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
+    flags = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
     more = {"environment_max_steps": 4_000, "save_model_period": 5, "results_dir": str(tmp_path / "second")}
     with pytest.raises(RunFailedError, match=r"no numbers any more.*smaller --lr.*before are whole"):
         go_on(first, make_catch, **flags, **more)
@@ -116,7 +116,7 @@ def test_weights_that_are_no_numbers_end_the_run_and_leave_the_checkpoints_alone
 
 def test_a_run_that_is_stopped_after_its_weights_are_no_numbers_says_so(tmp_path: Path) -> None:
     """No save was due before the end."""
-    flags = {"lr": 1e30, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
+    flags = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
     with pytest.raises(RunFailedError, match=r"no numbers any more.*nothing was saved before"):
         catch_run(tmp_path, environment_max_steps=1_000, **flags)
     (folder,) = tmp_path.iterdir()
