@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agents.run_folder import VIDEOS
 from agents.scores import best_median_worst
-from agents.video import Picture
+from agents.video import FRAMES_PER_SECOND, Picture
 from agents.window import Window, WindowClosedError, open_window
 from option_flags import Config
 from workers.filming import Filming
@@ -38,7 +38,8 @@ def show_games(
         )
         for name, index in chosen.items()
     }
-    announce(f"showing the {', the '.join(showings)} of the first {len(results)} games")
+    seconds = sum(results[i].length for i in chosen.values()) * config.environment.skipped_frames // FRAMES_PER_SECOND
+    announce(f"showing the {', the '.join(showings)} of the first {len(results)} games, {seconds:,} seconds of play")
     with ExitStack() as cleanup:
         filming = cleanup.enter_context(closing(Filming(result_path.parent / VIDEOS, announce)))
         for name, showing in showings.items():
