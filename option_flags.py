@@ -521,6 +521,15 @@ class Config:
         first = self.replay.fill + each if self.replay.queue_shares else max(self.replay.fill, each)
         return max(1, 1 + (unrolls - first) // each - self.replay.batches_ahead)
 
+    def without_effect(self) -> list[str]:
+        """Options of a training that somebody has set, and that do nothing unless another one is set, too."""
+        flags = self.flags()
+        return [
+            f"--{name} has no effect without --{other}" + ("" if wanted is None else f"={wanted}")
+            for name, (other, wanted) in NEEDS.items()
+            if flags[name] != OPTIONS[name].default and not (flags[other] if wanted is None else flags[other] == wanted)
+        ]
+
     def flags(self) -> dict[str, Any]:
         """All values by flag name: plain enough for JSON, and from_flags makes an equal Config of them."""
         return {
@@ -547,6 +556,23 @@ class Config:
 
 TOPICS: dict[str, type[Options]] = get_type_hints(Config)
 OPTIONS: dict[str, dataclasses.Field[Any]] = {item.name: item for topic in TOPICS.values() for item in fields(topic)}
+
+
+# What an option needs to do anything: another one, of this value, or any but off where none is named.
+NEEDS: dict[str, tuple[str, str | None]] = {
+    "lstm_size": ("use_lstm", None),
+    "cache_output_buffer_size": ("caching", None),
+    "lz4_compression_level": ("use_replay_compression", None),
+    "kl_div_threshold": ("use_kl_mask", None),
+    "policy_cloning_loss_weight": ("use_policy_cloning_loss", None),
+    "value_cloning_loss_weight": ("use_value_cloning_loss", None),
+    **dict.fromkeys(("rmsprop_alpha", "rmsprop_eps", "rmsprop_momentum"), ("optimizer", "rmsprop")),
+    **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_eps"), ("optimizer", "adam")),
+    "wandb_project": ("wandb", None),
+    "metrics_host": ("metrics_port", None),
+    "eval_episode_count": ("eval_period", None),
+    "render": ("eval_period", None),  # in training, the films are of evaluations
+}
 
 
 # --- Replays ----------------------------------------------------------------------------------------------------------

@@ -141,7 +141,6 @@ def header(
     environments = machine.worker_count * config.workers.envs_per_worker
     waiting = environments * config.workers.slots_per_worker  # unrolls that may be played before one is learned from
     age = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
-    films_nothing = config.test.render and not config.test.eval_period
     return [
         f"{config.environment.env}, {spec.action_count} actions, seed {config.run.seed}, results in {folder}",
         f"learner on {machine.device} in {precision} with {machine.learner_threads} thread(s); "
@@ -150,7 +149,7 @@ def header(
         f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {planned_updates:,} updates planned",
         *memory.described(),
         *([f"unrolls may be {age} updates old when they are learned from; {KEEPS_THEM_FRESH}"] if age >= OLD else []),
-        *(["no videos: --render in training films evaluations, and needs --eval_period"] if films_nothing else []),
+        *config.without_effect(),
     ]
 
 

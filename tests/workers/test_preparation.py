@@ -90,6 +90,23 @@ def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
     )
 
 
+def test_options_without_effect_are_named(tmp_path: Path) -> None:
+    machine = Machine(torch.device("cpu"), torch.float32, torch.float32, 2, learner_threads=1)
+    memory = ReplayMemory(1, 0, 0, 1, 1, False)
+
+    def said(**flags: Any) -> list[str]:
+        config = Config().replace_flags(**flags)
+        return header(config, tmp_path, machine, describe_unrolls(config, make_catch), memory, 100)[3:]
+
+    assert said() == said(use_lstm=True, lstm_size=9) == said(optimizer="adam", adam_eps=1e-3) == []
+    assert said(lstm_size=9, adam_eps=1e-3, render=True) == [
+        "--lstm_size has no effect without --use_lstm",
+        "--adam_eps has no effect without --optimizer=adam",
+        "--render has no effect without --eval_period",
+    ]
+    assert said(optimizer="adam", rmsprop_eps=1e-3) == ["--rmsprop_eps has no effect without --optimizer=rmsprop"]
+
+
 def test_what_macos_cannot_do_is_refused_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(UsageError, match="--inference=learner does not work on macOS; --inference=worker would be"):
