@@ -514,12 +514,18 @@ class Config:
         return self.fresh_unrolls_per_update * self.replay.r_f_steps
 
     @property
+    def steps_to_learn(self) -> int:
+        """Agent steps that a new run needs for its first update."""
+        each, fill = self.fresh_unrolls_per_update, self.replay.fill
+        unrolls = each * self.replay.batches_ahead + (fill + each if self.replay.queue_shares else max(fill, each))
+        return unrolls * self.replay.r_f_steps
+
+    @property
     def planned_updates(self) -> int:
-        """Updates that the run's steps are enough for, after what fills the replays first; at least 1."""
-        unrolls = -(-self.run.environment_max_steps // self.replay.r_f_steps)
-        each = self.fresh_unrolls_per_update
-        first = self.replay.fill + each if self.replay.queue_shares else max(self.replay.fill, each)
-        return max(1, 1 + (unrolls - first) // each - self.replay.batches_ahead)
+        """Updates that the run's steps are enough for; at least 1."""
+        length = self.replay.r_f_steps
+        steps = -(-self.run.environment_max_steps // length) * length  # an unroll is played to its end
+        return max(1, 1 + (steps - self.steps_to_learn) // self.agent_steps_per_update)
 
     def without_effect(self) -> list[str]:
         """Options of a training that somebody has set, and that do nothing unless another one is set, too."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
@@ -100,9 +100,9 @@ def find_checkpoint(url: str) -> Checkpoint:
     if is_folder:
         candidates = newest_first(folder)
         if not candidates:
-            if (place / "config.json").exists():
+            if any((run / "config.json").exists() for run in (place, place.parent)):
                 raise UsageError(
-                    f"--load_model_url={url} is a run without a checkpoint yet; while it trains, kill -USR1 saves one."
+                    f"--load_model_url={url} is a run that has saved nothing yet; kill -USR1 makes it, while it trains."
                 )
             raise UsageError(
                 f"--load_model_url={url} holds no checkpoint; a run folder or a checkpoint would be right."
@@ -124,13 +124,13 @@ class UnusableError(Exception):
 
 def read_checkpoint(path: Path) -> Checkpoint:
     try:
-        with path.open("rb") as file:
-            if not _is_whole_zip(file):  # torch.load takes what is no zip for an older format, and looks at no sums
-                raise UnusableError("is cut off, damaged, or no checkpoint of ours")
-            file.seek(0)
-            content = torch.load(file, map_location="cpu", weights_only=True)
+        written = path.read_bytes()
     except OSError as error:
         raise UnusableError(f"cannot be read ({error.strerror})") from None
+    try:
+        if not _is_whole_zip(written):  # torch.load takes what is no zip for an older format, and looks at no checksum
+            raise UnusableError("is cut off, damaged, or no checkpoint of ours")
+        content = torch.load(BytesIO(written), map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
         raise UnusableError("is cut off, damaged, or no checkpoint of ours") from None
     if not isinstance(content, dict) or not {"format_version", "options", "learner", "progress"} <= set(content):
@@ -203,13 +203,12 @@ def _check_readable(value: Any, name: str) -> None:
         raise TypeError(f"{name} is {value!r:.60} of {type(value)}, which a checkpoint cannot hold")
 
 
-def _is_whole_zip(file: BinaryIO) -> bool:
-    """Whether it is one, in which each part has the checksum that was written beside it."""
+def _is_whole_zip(written: bytes) -> bool:
+    """Whether it is one as torch writes them, in which each part has the checksum that stands beside it."""
     try:
-        with zipfile.ZipFile(file) as parts:
-            return parts.testzip() is None
-    except OSError:
-        raise
+        with zipfile.ZipFile(BytesIO(written)) as parts:
+            # What has attributes may be a folder to torch, which would read nothing, and leave the memory as it is.
+            return parts.testzip() is None and not any(part.external_attr for part in parts.infolist())
     except Exception:  # damaged bytes end in errors of many kinds
         return False
 

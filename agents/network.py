@@ -100,7 +100,7 @@ class ActorCritic(nn.Module):
                 observations.contiguous(memory_format=channels_last),
                 alpha=PIXEL_SCALE,
             )
-            learned = len(pixels) - unlearned
+            learned = len(pixels) - unlearned  # first of all: autocast keeps the weights that it casts here for all
             features: torch.Tensor = self.torso(pixels[:learned])
             if unlearned:
                 with torch.no_grad():

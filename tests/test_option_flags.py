@@ -851,7 +851,7 @@ def test_a_flagfile_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
     reader, writer = os.pipe()
     with open(writer, "w") as file:
         file.write("--env=Pong\n")
-    assert main([f"--flagfile=/dev/fd/{reader}", "--op_mode=train"]) == 2
+    assert main([f"--flagfile=/dev/fd/{reader}", "--op_mode=train", "--device=cuda:999"]) == 2
     os.close(reader)
     assert "--env" in capsys.readouterr().err
 

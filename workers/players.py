@@ -22,6 +22,7 @@ DEATHS_IN_A_ROW = 5  # without a game coming to its end in between
 class _Place:
     """A process, and the games that it was given."""
 
+    number: int
     process: BaseProcess
     connection: Connection
     games: set[int] = field(default_factory=set)
@@ -40,8 +41,8 @@ class Players:
         self._places: list[_Place] = []
         self._deaths = 0
         try:
-            for _ in range(min(processes, len(self._waiting))):
-                self._start()
+            for number in range(min(processes, len(self._waiting))):
+                self._start(number)
             for _ in range(SEATS):  # one game each in turn: few games go to as many processes as there are
                 for place in self._places:
                     self._deal(place)
@@ -78,10 +79,9 @@ class Players:
             end_process(place.process, place.connection)
         self._places.clear()
 
-    def _start(self) -> _Place:
-        number = len(self._places)
+    def _start(self, number: int) -> _Place:
         try:
-            place = _Place(*start_process(self._make_player(), f"player-{number}"))
+            place = _Place(number, *start_process(self._make_player(), f"player-{number}"))
         except OSError as error:
             raise no_room(f"player {number}", error) from None
         self._places.append(place)
@@ -121,6 +121,6 @@ class Players:
             )
         self._waiting.extendleft(sorted(place.games, reverse=True))
         if self._waiting:
-            successor = self._start()
+            successor = self._start(place.number)
             for _ in range(max(1, len(place.games))):
                 self._deal(successor)

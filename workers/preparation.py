@@ -25,7 +25,6 @@ from workers.saver import Saver
 from workers.worker import MakeEnvironment
 
 OLD = 40  # updates; what is known of learning is known of 7
-TOO_SHORT = "nothing was learned: the steps were over before the first batch was full"
 KEEPS_THEM_FRESH = "a larger --batch_size or fewer --envs_per_worker would keep them fresh"
 
 
@@ -73,7 +72,7 @@ def prepare_machine(config: Config) -> Machine:
     if threads > usable_cores():  # more of them would wait for each other by spinning, for minutes
         raise UsageError(
             f"--learner_threads={threads} is more than the {usable_cores()} cores that this process may use; "
-            f"{learner_threads(device)}, the default, would be right."
+            f"0, which chooses {learner_threads(device)} here, would be right."
         )
     torch.set_num_threads(threads)
     keep_freed_memory()
@@ -159,9 +158,10 @@ def summary(folder: Path, progress: Progress, saver: Saver, held_back_by: str) -
     mean = (
         "no game ended" if progress.return_mean is None else f"mean return of the last games {progress.return_mean:.2f}"
     )
-    more = "" if progress.unrolls_left else f" --environment_max_steps={2 * progress.agent_steps}"
-    if not progress.updates:
-        held_back_by = "" if progress.unrolls_left else TOO_SHORT
+    steps = progress.agent_steps + max(progress.agent_steps, saver.config.steps_to_learn)
+    more = "" if progress.unrolls_left else f" --environment_max_steps={steps}"
+    if not progress.has_learned:
+        held_back_by = f"nothing was learned: a first update takes {saver.config.steps_to_learn:,} agent steps"
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
     go_on = f"go on with: python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}"
     return [

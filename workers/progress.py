@@ -36,7 +36,7 @@ class Progress:
         self.max_steps = max_steps
         self._begun = time.monotonic()
         self.agent_steps = 0
-        self._earlier = (0, 0)  # steps and frames of the runs that this one goes on from
+        self._earlier = (0, 0, 0)  # steps, frames and updates of the runs that this one goes on from
         self.updates = 0
         self.episodes = 0
         self.return_window = return_window  # games that `return_mean` is the mean of
@@ -77,7 +77,8 @@ class Progress:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.agent_steps, self.updates, self.episodes = state["agent_steps"], state["updates"], state["episodes"]
-        self._earlier = self.agent_steps, state.get("frames", self.frames)  # which older versions did not write down
+        frames = state.get("frames", self.frames)  # which older versions did not write down
+        self._earlier = self.agent_steps, frames, self.updates
         self._begun = time.monotonic() - state["seconds"]
         self.recent_returns.extend(state["recent_returns"])
         self.return_max, self.best_return_mean = state["return_max"], state["best_return_mean"]
@@ -129,8 +130,13 @@ class Progress:
     @property
     def frames(self) -> int:
         """Also of a lineage whose runs skip different numbers of them."""
-        earlier_steps, earlier_frames = self._earlier
+        earlier_steps, earlier_frames, _ = self._earlier
         return int(earlier_frames + (self.agent_steps - earlier_steps) * self.skipped_frames)
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether this run itself has made an update."""
+        return self.updates > self._earlier[2]
 
     @property
     def return_mean(self) -> float | None:

@@ -157,21 +157,34 @@ def test_a_checkpoint_with_a_damaged_byte_is_refused_or_reads_the_same(tmp_path:
     """torch.load alone takes wrong weights for right ones."""
     path = write(tmp_path)
     whole, refused = path.read_bytes(), 0
+    directory = whole.index(b"PK\x01\x02")  # behind the parts; what it says of them counts most
     saved = repr(read_checkpoint(path).content)
-    for place in range(0, len(whole), 53):
+    for place in [*range(0, directory, 7), *range(directory, len(whole))]:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         if checkpoint._is_whole(path):
             assert repr(read_checkpoint(path).content) == saved, "only what lies between the parts may differ"
         else:
             refused += 1
             assert "is cut off, damaged, or no checkpoint of ours" in sentence(path)
-    assert refused > 10
+    assert refused > 100
+
+
+def test_a_part_that_would_be_taken_for_a_folder_is_refused(tmp_path: Path) -> None:
+    """torch would read nothing for it, and take what lay in memory for weights."""
+    path = write(tmp_path)
+    whole = path.read_bytes()
+    entries = [at for at in range(len(whole)) if whole.startswith(b"PK\x01\x02", at)]
+    assert len(entries) > 3
+    for entry in entries:
+        path.write_bytes(whole[: entry + 38] + bytes([whole[entry + 38] ^ 0x10]) + whole[entry + 39 :])
+        assert not checkpoint._is_whole(path)
 
 
 def test_a_run_that_has_saved_nothing_yet_is_told_from_a_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / CHECKPOINTS).mkdir()
     (tmp_path / "config.json").touch()
-    assert "is a run without a checkpoint yet" in sentence(tmp_path)
+    for url in (tmp_path, tmp_path / CHECKPOINTS):
+        assert "is a run that has saved nothing yet" in sentence(url)
 
 
 def foreign_files() -> Mapping[str, bytes]:

@@ -1,7 +1,6 @@
 """Real processes, killed in every way that there is."""
 
 import errno
-import multiprocessing
 import os
 import signal
 import time
@@ -13,6 +12,7 @@ import psutil
 import pytest
 import torch
 
+from tests.processes import spawned
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer, read_pattern
 from workers.failures import WorkersFailedError
 from workers.inference_server import InferenceServer
@@ -244,7 +244,7 @@ def test_workers_that_find_no_room_at_the_start_end_the_run_in_a_sentence(
     sentence = r"^worker 1 could not be started \(Too many open files\); a smaller --worker_count would be right\.$"
     with pytest.raises(WorkersFailedError, match=sentence):
         make_pool(workers=2)
-    assert started and not multiprocessing.active_children()
+    assert started and not spawned()
 
 
 def test_workers_ignore_interrupts(make_pool: MakePool) -> None:

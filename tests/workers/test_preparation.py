@@ -1,7 +1,6 @@
 """What a run settles before it begins."""
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch.cuda._utils import _get_device_index
 
 from agents import device as devices
-from agents.checkpoint import check_resumable, find_checkpoint
+from agents.checkpoint import find_checkpoint
 from option_flags import Config, UsageError, given_flags
 from tests.catch import make_catch
 from workers import preparation
@@ -23,15 +22,6 @@ HALF_REPLAYED = (
 )
 
 
-@pytest.fixture
-def torch_as_it_was() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.mark.usefixtures("torch_as_it_was")
 @pytest.mark.parametrize(("asked", "workers"), [("auto", torch.float32), ("bfloat16", torch.bfloat16)])
 def test_workers_compute_as_suits_the_cpu_whatever_suits_the_gpu(
     monkeypatch: pytest.MonkeyPatch, asked: str, workers: torch.dtype
@@ -46,7 +36,6 @@ def test_workers_compute_as_suits_the_cpu_whatever_suits_the_gpu(
     assert (machine.precision, machine.worker_precision) == (torch.bfloat16, workers)
 
 
-@pytest.mark.usefixtures("torch_as_it_was")
 def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """They spin while they wait for each other, and nothing is heard of the run for minutes, not even of CTRL+C."""
     monkeypatch.setattr(preparation, "usable_cores", lambda: 2)
@@ -61,10 +50,11 @@ def test_steps_that_are_over_before_the_first_batch_are_told(
     words = {"environment_max_steps": 1, "worker_count": 1, "envs_per_worker": 1, "console": "plain", "curves": False}
     folder = train(Config.from_flags({**words, "results_dir": str(tmp_path)}), make_catch)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-3] == "nothing was learned: the steps were over before the first batch was full"
-    assert lines[-1].endswith("--environment_max_steps=40")
-    flags = given_flags(shlex.split(lines[-1].removeprefix("go on with: python main.py")))
-    check_resumable(Config.from_flags(flags), find_checkpoint(str(folder)))
+    assert lines[-3] == "nothing was learned: a first update takes 160 agent steps"
+    parent = find_checkpoint(str(folder))
+    assert parent.updates == 0
+    flags = {**parent.options, **given_flags(shlex.split(lines[-1].removeprefix("go on with: python main.py")))}
+    assert find_checkpoint(str(train(Config.from_flags(flags), make_catch, parent))).updates == 1
 
 
 @pytest.mark.parametrize(
