@@ -531,9 +531,10 @@ class Config:
         """Options of a training that somebody has set, and that do nothing unless another one is set, too."""
         flags = self.flags()
         return [
-            f"--{name} has no effect without --{other}" + ("" if wanted is None else f"={wanted}")
-            for name, (other, wanted) in NEEDS.items()
-            if flags[name] != OPTIONS[name].default and not (flags[other] if wanted is None else flags[other] == wanted)
+            f"--{name} has no effect without {needed}"
+            for needed, (is_there, names) in NEEDS.items()
+            for name in names
+            if flags[name] != OPTIONS[name].default and not is_there(self)
         ]
 
     def flags(self) -> dict[str, Any]:
@@ -564,20 +565,27 @@ TOPICS: dict[str, type[Options]] = get_type_hints(Config)
 OPTIONS: dict[str, dataclasses.Field[Any]] = {item.name: item for topic in TOPICS.values() for item in fields(topic)}
 
 
-# What an option needs to do anything: another one, of this value, or any but off where none is named.
-NEEDS: dict[str, tuple[str, str | None]] = {
-    "lstm_size": ("use_lstm", None),
-    "cache_output_buffer_size": ("caching", None),
-    "lz4_compression_level": ("use_replay_compression", None),
-    "kl_div_threshold": ("use_kl_mask", None),
-    "policy_cloning_loss_weight": ("use_policy_cloning_loss", None),
-    "value_cloning_loss_weight": ("use_value_cloning_loss", None),
-    **dict.fromkeys(("rmsprop_alpha", "rmsprop_eps", "rmsprop_momentum"), ("optimizer", "rmsprop")),
-    **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_eps"), ("optimizer", "adam")),
-    "wandb_project": ("wandb", None),
-    "metrics_host": ("metrics_port", None),
-    "eval_episode_count": ("eval_period", None),
-    "render": ("eval_period", None),  # in training, the films are of evaluations
+# What some options need to do anything.
+NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
+    "--use_lstm": (lambda c: c.network.use_lstm, ("lstm_size",)),
+    "--noepisodic_life": (lambda c: not c.environment.episodic_life, ("fire_on_life_loss",)),
+    "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
+    "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
+    "a replay besides queues": (lambda c: c.replay.fill, ("training_fill_in_factor", "use_replay_compression")),
+    "a replay that compares features": (lambda c: c.replay.ranks_by_features, ("feature_out_layer_size",)),
+    "--use_kl_mask": (lambda c: c.loss.use_kl_mask, ("kl_div_threshold",)),
+    "--use_policy_cloning_loss": (lambda c: c.loss.use_policy_cloning_loss, ("policy_cloning_loss_weight",)),
+    "--use_value_cloning_loss": (lambda c: c.loss.use_value_cloning_loss, ("value_cloning_loss_weight",)),
+    "--optimizer=rmsprop": (
+        lambda c: c.optimizer.optimizer == "rmsprop",
+        ("rmsprop_alpha", "rmsprop_eps", "rmsprop_momentum"),
+    ),
+    "--optimizer=adam": (lambda c: c.optimizer.optimizer == "adam", ("adam_beta1", "adam_beta2", "adam_eps")),
+    "--save_replay": (lambda c: c.saves_replays, ("save_replay_minutes",)),
+    "--wandb": (lambda c: c.report.wandb, ("wandb_project",)),
+    "--metrics_port": (lambda c: c.report.metrics_port, ("metrics_host",)),
+    "--eval_period": (lambda c: c.test.eval_period, ("eval_episode_count", "test_policy", "render")),
+    "--op_mode=test": (lambda c: c.run.op_mode == "test", ("test_episode_count",)),
 }
 
 

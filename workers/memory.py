@@ -13,7 +13,7 @@ from replay.trajectory import Rows, UnrollSpec
 from workers.worker import MakeEnvironment
 
 PART_OF_FREE = 0.9  # the rest is for networks, activations and whatever else the machine does
-PROCESS_BYTES = 200 << 20  # of a worker or a player, with torch and some games, beside what processes share
+PROCESS_BYTES, GAME_BYTES = 170 << 20, 2 << 20  # of a worker or a player with torch, and of each of its games
 SAMPLED_STEPS = 300
 COMPRESSED_TO = 0.02  # of the raw size, in games that compress well
 # A policy that has learned gets to see fuller screens than the random one that the sample is played with, and memory
@@ -48,10 +48,9 @@ class ReplayMemory:
         size = f"about {_shown(self.in_replays)} compressed" if self.compressed else _shown(self.in_replays)
         return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
 
-    def check(self, worker_count: int) -> Self:
-        """Refuse what the machine cannot hold beside so many workers."""
-        check_processes(worker_count)
-        free = usable_memory() - worker_count * PROCESS_BYTES
+    def check(self, workers: int, games_each: int) -> Self:
+        """Refuse what the machine cannot hold beside the workers."""
+        free = usable_memory() - check_processes(workers, games_each)
         if self.needed <= PART_OF_FREE * free:
             return self
         unrolls = self.in_queues + self.in_others + self.in_passing
@@ -72,15 +71,17 @@ class ReplayMemory:
         )
 
 
-def check_processes(count: int) -> None:
-    """Refuse more workers, or players of a test, than the machine has memory for."""
-    free = usable_memory()
-    if count * PROCESS_BYTES > PART_OF_FREE * free:
-        most = max(1, int(PART_OF_FREE * free / PROCESS_BYTES))
+def check_processes(count: int, games_each: int) -> int:
+    """What so many workers, or players of a test, take; refuse more of them than the machine has memory for."""
+    each = PROCESS_BYTES + games_each * GAME_BYTES
+    room = int(PART_OF_FREE * usable_memory())
+    if count * each > room:
+        remedy = f"--worker_count={room // each} or fewer" if room >= each else "a machine with more memory"
         raise UsageError(
-            f"{count:,} workers would take about {_shown(count * PROCESS_BYTES)}, but {_shown(free)} of memory are "
-            f"free; --worker_count={most} or fewer would be right."
+            f"--worker_count={count} would take {count} × {_shown(each)}, more than the {_shown(room)} of memory that "
+            f"can be had; {remedy} would be right."
         )
+    return count * each
 
 
 def plan_memory(

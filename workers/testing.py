@@ -19,7 +19,7 @@ from agents.run_folder import write_json
 from agents.scoreboard import TestStatus, verdict
 from option_flags import Config, UsageError
 from workers.failures import RunFailedError
-from workers.games import GameResult, as_tested, figures_of
+from workers.games import SEATS, GameResult, as_tested, figures_of
 from workers.memory import check_processes
 from workers.player import Player
 from workers.players import Players
@@ -65,7 +65,7 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
     config = replace(config, environment=as_tested(config.environment))
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
-    check_processes(processes)
+    check_processes(processes, SEATS)
     torch.set_num_threads(1)
     spec = describe_unrolls(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))

@@ -50,7 +50,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
     spec = describe_unrolls(config, make_environment)
     network = make_network(config.network, spec, machine.precision)
     unrolls_in_slots = machine.worker_count * slot_count * environments
-    memory = plan_memory(config, spec, make_environment, unrolls_in_slots).check(machine.worker_count)
+    memory = plan_memory(config, spec, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
     resume = Resume(parent, config, spec, machine.worker_count)
 
     with ExitStack() as cleanup:

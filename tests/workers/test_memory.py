@@ -96,25 +96,31 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(
     config = config_of(100_000, **flags)
     plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
     with pytest.raises(UsageError) as refused:
-        plan.check(worker_count=1)
+        plan.check(1, games_each=15)
     sentence = str(refused.value)
     assert sentence.startswith("--replay_parameters") and sentence.endswith("would be right.")
     for part in words:
         assert part in sentence, sentence
     monkeypatch.setattr(memory, "usable_memory", lambda: 100 * GIB)
-    plan.check(worker_count=1)
+    plan.check(1, games_each=15)
 
 
 def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
-    check_processes(4)
-    with pytest.raises(UsageError, match=r"^5 workers would take about 1\.0 GiB, but 1\.0 GiB .*; --worker_count=4 or"):
-        check_processes(5)
+    assert check_processes(4, games_each=15) == 800 << 20
+    with pytest.raises(UsageError) as refused:
+        check_processes(5, games_each=15)
+    assert str(refused.value) == (
+        "--worker_count=5 would take 5 × 0.2 GiB, more than the 0.9 GiB of memory that can be had; "
+        "--worker_count=4 or fewer would be right."
+    )
+    with pytest.raises(UsageError, match="; a machine with more memory would be right"):
+        check_processes(1, games_each=500)
     config = config_of(2_000)
     plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
-    plan.check(worker_count=0)
+    plan.check(0, games_each=15)
     with pytest.raises(UsageError, match="beside the workers; capacities"):
-        plan.check(worker_count=3)
+        plan.check(3, games_each=15)
 
 
 def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,4 +128,4 @@ def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.Mon
     config = config_of(100)
     plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, unrolls_in_slots=20_000)
     with pytest.raises(UsageError, match="; a smaller --batch_size, --r_f_steps, --worker_count, .* would be right"):
-        plan.check(worker_count=1)
+        plan.check(1, games_each=15)

@@ -89,11 +89,13 @@ def test_options_without_effect_are_named(tmp_path: Path) -> None:
         return header(config, tmp_path, machine, describe_unrolls(config, make_catch), memory, 100)[3:]
 
     assert said() == said(use_lstm=True, lstm_size=9) == said(optimizer="adam", adam_eps=1e-3) == []
-    assert said(lstm_size=9, adam_eps=1e-3, render=True) == [
+    assert said(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [
         "--lstm_size has no effect without --use_lstm",
+        "--use_replay_compression has no effect without a replay besides queues",
         "--adam_eps has no effect without --optimizer=adam",
         "--render has no effect without --eval_period",
     ]
+    assert said(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
     assert said(optimizer="adam", rmsprop_eps=1e-3) == ["--rmsprop_eps has no effect without --optimizer=rmsprop"]
 
 
