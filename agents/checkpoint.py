@@ -19,6 +19,7 @@ FORMAT_VERSION = 3
 BEST = "best.pt"
 BEST_EVAL = "best_eval.pt"
 
+FOLDER_BIT = 0x10  # of a part's attributes in a zip file, as DOS had them
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
 # What the network and the unrolls are made for.
@@ -204,11 +205,11 @@ def _check_readable(value: Any, name: str) -> None:
 
 
 def _is_whole_zip(written: bytes) -> bool:
-    """Whether it is one as torch writes them, in which each part has the checksum that stands beside it."""
+    """Whether it is one, of files only, in which each part has the checksum that stands beside it."""
     try:
         with zipfile.ZipFile(BytesIO(written)) as parts:
-            # What has attributes may be a folder to torch, which would read nothing, and leave the memory as it is.
-            return parts.testzip() is None and not any(part.external_attr for part in parts.infolist())
+            # For what is marked as a folder, torch reads nothing, and takes what lies in memory for its content.
+            return parts.testzip() is None and not any(part.external_attr & FOLDER_BIT for part in parts.infolist())
     except Exception:  # damaged bytes end in errors of many kinds
         return False
 
