@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from wrappers.area_mean import SCREEN, SMALL, AreaMean
 from wrappers.emulator import AtariWrapper, Frame
 
 
@@ -24,11 +25,15 @@ class Resize(AtariWrapper):
         if shape is None:
             raise TypeError("Resize needs an environment whose observations have one fixed shape.")
         self._width_height = (resolution[1], resolution[0])
+        self._area_mean = AreaMean() if (shape, resolution) == (SCREEN, SMALL) else None
         self._resized = np.empty((*resolution, *shape[2:]), np.uint8)
         self.observation_space = Box(0, 255, self._resized.shape, np.uint8)
 
     def _resize(self, screen: Frame) -> Frame:
-        cv2.resize(screen, self._width_height, self._resized, interpolation=cv2.INTER_AREA)
+        if self._area_mean is None:
+            cv2.resize(screen, self._width_height, self._resized, interpolation=cv2.INTER_AREA)
+        else:
+            self._area_mean.shrink(screen, self._resized)
         return self._resized
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:

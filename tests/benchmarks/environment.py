@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ale_py import roms
 
 from option_flags import EnvironmentOptions
+from wrappers.area_mean import AreaMean
 from wrappers.atari import atari_ids, make_atari
 
 SKIP, SIDE, STACK, NOOPS = 4, 84, 4, 30
@@ -33,7 +34,7 @@ def by_hand(game: str) -> Callable[[Actions], None]:
     ale.loadROM(str(roms.get_rom_path(game)))
     action_set = [action.value for action in ale.getMinimalActionSet()]
     earlier, latest = np.empty((2, *ale.getScreenDims()), np.uint8)
-    frame = np.empty((SIDE, SIDE), np.uint8)
+    frame, area_mean = np.empty((SIDE, SIDE), np.uint8), AreaMean()
 
     def play(actions: Actions) -> None:
         for action in actions.tolist():
@@ -43,7 +44,7 @@ def by_hand(game: str) -> Callable[[Actions], None]:
             ale.act(action_set[action])
             ale.getScreenGrayscale(latest)
             np.maximum(earlier, latest, out=latest)
-            cv2.resize(latest, (SIDE, SIDE), frame, interpolation=cv2.INTER_AREA)
+            area_mean.shrink(latest, frame)
             if ale.game_over():
                 ale.reset_game()
 

@@ -2,6 +2,7 @@
 
 import math
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from option_flags import EnvironmentOptions
 from tests.wrappers.scripted_game import Moment, ScriptedGame
+from wrappers.area_mean import AreaMean
 from wrappers.atari import make_atari
 from wrappers.clip_reward import ClipReward
 from wrappers.emulator import Emulator, Frame
@@ -65,19 +67,43 @@ def shares(size: int, new_size: int) -> npt.NDArray[np.float64]:
     return np.asarray(np.clip(overlap, 0, None) * new_size / size)
 
 
+@pytest.mark.parametrize("grayscale", [False, True])
 @pytest.mark.parametrize("resolution", [(84, 84), (105, 80), (50, 130)])
-def test_new_pixels_are_means_of_the_area_they_cover(resolution: tuple[int, int]) -> None:
-    emulator = Emulator("space_invaders", 0, grayscale=False, max_game_frames=10_000)
+def test_new_pixels_are_means_of_the_area_they_cover(resolution: tuple[int, int], grayscale: bool) -> None:
+    emulator = Emulator("space_invaders", 0, grayscale=grayscale, max_game_frames=10_000)
     screens = FrameSkip(emulator, 2)
     env = Resize(screens, resolution)
     env.reset()
     resized = env.step(0)[0]
     screen = np.maximum(screens._latest, screens._earlier)
     rows, columns = shares(210, resolution[0]), shares(160, resolution[1])
-    means = np.einsum("ah,hwc,bw->abc", rows, screen.astype(float), columns, optimize=True)
-    assert resized.shape == env.observation_space.shape == (*resolution, 3)
+    means = np.einsum("ah,hw...,bw->ab...", rows, screen.astype(float), columns, optimize=True)
+    assert resized.shape == env.observation_space.shape == (*resolution, *screen.shape[2:])
     assert np.abs(resized - means).max() <= 1
     assert resized.std() > 10
+
+
+def screens_of_many_kinds() -> list[npt.NDArray[np.uint8]]:
+    generator = np.random.default_rng(0)
+    noise = generator.integers(0, 256, (20, 210, 160), dtype=np.uint8)
+    black_or_white = generator.integers(0, 2, (20, 210, 160), dtype=np.uint8) * np.uint8(255)
+    plain = [np.full((210, 160), value, np.uint8) for value in range(256)]
+    return [*noise, *black_or_white, *plain]
+
+
+def test_means_at_the_usual_size_are_exact_and_those_of_opencv_but_for_halves() -> None:
+    area_mean, small, halves = AreaMean(), np.empty((84, 84), np.uint8), 0
+    for screen in screens_of_many_kinds():
+        area_mean.shrink(screen, small)
+        # Cut so fine that the areas hold whole pixels: 5 × 40 of them.
+        fine = np.repeat(np.repeat(screen, 2, axis=0), 21, axis=1)
+        sums = fine.reshape(84, 5, 84, 40).sum(axis=(1, 3), dtype=np.int64)
+        assert np.array_equal(small, (sums + 100) // 200)
+        between = sums % 200 == 100
+        opencvs = cv2.resize(screen, (84, 84), interpolation=cv2.INTER_AREA)
+        assert np.array_equal(small[~between], opencvs[~between])
+        halves += int(between.sum())
+    assert halves > 100
 
 
 def test_the_screens_behind_the_last_two_frames_are_all_that_is_fetched() -> None:
