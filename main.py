@@ -18,7 +18,8 @@ if __name__ == "__main__":  # and not in the workers, which import this file, to
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "save now", while there is nothing to save
 
 from agents.command_line import end, open_closed_streams
-from option_flags import Config, HelpRequested, UsageError, given_flags, help_text
+from agents.given_flags import HelpRequested, given_flags, help_text
+from option_flags import Config, UsageError
 from workers.failures import RunFailedError
 
 

@@ -61,7 +61,8 @@ if __name__ == "__main__":
 
 from agents.command_line import end, open_closed_streams
 from agents.console import make_console
-from option_flags import HelpRequested, UsageError, given_flags, help_text, whole
+from agents.given_flags import HelpRequested, given_flags, help_text
+from option_flags import UsageError, whole
 from workers.stop_request import StopRequest
 from workers.sweep import Sweep, plan_sweep, read_sweep
 from workers.sweep_files import try_lock

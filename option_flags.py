@@ -6,19 +6,14 @@ however it was made (command line, Python, checkpoint); a bad one ends in a Usag
 
 import dataclasses
 import difflib
-import itertools
 import json
 import math
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self, get_type_hints
-
-from absl import flags
 
 
 class UsageError(Exception):
@@ -26,10 +21,6 @@ class UsageError(Exception):
 
     def __init__(self, sentence: str) -> None:
         super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
-
-
-class HelpRequested(Exception):  # noqa: N818  # not an error
-    """The command line asks for help_text() and nothing else."""
 
 
 # --- Rules: what one value may be -------------------------------------------------------------------------------------
@@ -51,7 +42,7 @@ class Rule:
             return None
         exact = self._in_kind(value)
         if exact is None or not self.accepts(exact):
-            raise UsageError(f"{subject} must {self.wanted}, not {_shown(value)}.")
+            raise UsageError(f"{subject} must {self.wanted}, not {shown(value)}.")
         return exact
 
     def _in_kind(self, value: object) -> Any:
@@ -66,7 +57,7 @@ class Rule:
         return value if isinstance(value, self.kind) else None
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     text = json.dumps(value, default=repr, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -550,7 +541,7 @@ class Config:
         """The inverse of flags(); names that are left out get their defaults."""
         for name in values:
             if name not in OPTIONS:
-                raise _unknown_flag(name)
+                raise unknown_flag(name)
         topics: dict[str, Any] = {
             topic: options(**{item.name: values[item.name] for item in fields(options) if item.name in values})
             for topic, options in TOPICS.items()
@@ -599,7 +590,7 @@ def once_each(subject: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]
         entry: dict[str, Any] = {}
         for key, value in pairs:
             if key in entry:
-                raise UsageError(f"{subject} has the key {_shown(key)} twice in one entry; give it once.")
+                raise UsageError(f"{subject} has the key {shown(key)} twice in one entry; give it once.")
             entry[key] = value
         return entry
 
@@ -618,12 +609,12 @@ def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
     except json.JSONDecodeError as error:
         hint = "in a shell it stands in single quotes, in a flagfile in none"
         raise UsageError(
-            f"{flag} must be valid JSON, not {_shown(text)}; {hint}; at character {error.pos + 1}: {error.msg.lower()}."
+            f"{flag} must be valid JSON, not {shown(text)}; {hint}; at character {error.pos + 1}: {error.msg.lower()}."
         ) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, or brackets thousands deep
-        raise UsageError(f"{flag} must be a JSON list of replays, not {_shown(text)}.") from None
+        raise UsageError(f"{flag} must be a JSON list of replays, not {shown(text)}.") from None
     if not isinstance(entries, list) or not entries:
-        raise UsageError(f"{flag} must be a JSON list of at least one replay, not {_shown(entries)}.")
+        raise UsageError(f"{flag} must be a JSON list of at least one replay, not {shown(entries)}.")
     replays = tuple(_replay(f"{flag}: entry {number}", entry) for number, entry in enumerate(entries, start=1))
     total = math.fsum(replay.sample_ratio for replay in replays)
     if abs(total - 1) > 1e-6:
@@ -633,14 +624,14 @@ def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
 
 def _replay(subject: str, entry: object) -> ReplaySpec:
     if not isinstance(entry, dict) or "type" not in entry:
-        raise UsageError(f'{subject} must be an object with the key "type", not {_shown(entry)}.')
+        raise UsageError(f'{subject} must be an object with the key "type", not {shown(entry)}.')
     entry = _in_present_words(subject, entry)
     declared = {item.name: item for item in fields(ReplaySpec)}
     kind = declared["type"].metadata["rule"].checked(f"{subject}: type", entry["type"])
     allowed = REPLAY_KEYS[kind]
     for key in entry:
         if key not in allowed:
-            unknown = f"{subject} has the unknown key {_shown(key)}" + _closest(key, allowed, quote='"')
+            unknown = f"{subject} has the unknown key {shown(key)}" + _closest(key, allowed, quote='"')
             raise UsageError(f"{unknown} The keys of {kind} are {', '.join(allowed)}.")
     for key in allowed:
         if key not in entry and declared[key].default is MISSING:
@@ -661,7 +652,7 @@ def _in_present_words(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
         strategy = words.pop("sample_strategy", None)
         if not isinstance(strategy, str) or strategy not in CUSTOM_TYPES:
             names = " or ".join(CUSTOM_TYPES)
-            raise UsageError(f'{subject}: a custom replay needs "sample_strategy" {names}, not {_shown(strategy)}.')
+            raise UsageError(f'{subject}: a custom replay needs "sample_strategy" {names}, not {shown(strategy)}.')
         words["type"] = CUSTOM_TYPES[strategy]
         if strategy == "attentive_sampling":
             words.pop("elite_sampling_strategy", None)  # given, and ignored, there
@@ -683,7 +674,7 @@ def split_by_ratio(total: int, ratios: Sequence[float]) -> tuple[int, ...]:
     return tuple(parts)
 
 
-# --- The command line -------------------------------------------------------------------------------------------------
+# --- Names that are no flags ------------------------------------------------------------------------------------------
 
 REPLACED_FLAGS = {
     "multiprocessing_backend": "workers are always spawned processes",
@@ -700,157 +691,23 @@ NAMES_ELSEWHERE = {
     "total_timesteps": "environment_max_steps",
     "unroll_length": "r_f_steps",
 }
-HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
-SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-HELP_WIDTH = 100
 
 
-def given_flags(argv: Sequence[str], others: Iterable[str] = ()) -> dict[str, Any]:
-    """What the words after the program's name and their flagfile say, converted but not yet checked.
-
-    The words beat the flagfile. That holds one flag a line, everything after the `=` being its value, without quotes;
-    blank lines and lines that begin with # are skipped, and it cannot name another flagfile.
-    `others` are flags that the program has read already: a word that is none of ours may have been meant for them.
-    """
-    words = [_normal(word) for word in argv]
-    if HELP_WORDS.intersection(words):
-        raise HelpRequested
-    given = _read_words(words, others)
-    path = given.pop("flagfile", None)
-    from_file = {} if path is None else _read_flagfile(path)
-    return {**from_file, **given}
-
-
-def _normal(word: str) -> str:
-    """-c-const=1 as --c_const=1; numbers and values stay as they are."""
-    return re.sub("^--?[A-Za-z][^=]*", lambda name: "--" + name[0].lstrip("-").replace("-", "_"), word)
-
-
-class _OnceFlag(flags.Flag[str]):
-    def parse(self, argument: str) -> None:
-        if self.present:
-            torn = ", its JSON in single quotes" if self.name == "replay_parameters" else ""  # else a shell tears it
-            raise UsageError(f"--{self.name} is given twice; give it once{torn}.")
-        super().parse(argument)
-
-
-class _FlagWords(flags.FlagValues):
-    """absl's reading of words, over our own flags only; what a flagfile says is left to given_flags()."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.set_gnu_getopt(True)
-        for name in (*OPTIONS, "flagfile"):
-            self[name] = _OnceFlag(flags.ArgumentParser(), None, name, None, None, boolean=_is_switch(name))
-
-    def read_flags_from_files(self, argv: Sequence[str], force_gnu: bool = True) -> list[str]:
-        return list(argv)
-
-
-def _is_switch(name: str) -> bool:
+def is_switch(name: str) -> bool:
     return name in OPTIONS and OPTIONS[name].metadata["rule"].kind is bool
 
 
-def _read_words(words: Sequence[str], others: Iterable[str] = ()) -> dict[str, Any]:
-    """The given flags by name, with values converted but not yet checked."""
-    if any(word.partition("=")[0] == "--undefok" for word in words):  # absl would let unknown flags pass
-        raise _unknown_flag("undefok")
-    known = _FlagWords()
-    try:
-        stray = known(["", *words])[1:]
-    except flags.UnrecognizedFlagError as error:
-        raise _unknown_flag(error.flagname, others) from None
-    except flags.Error:  # all that is left: the words end where a value should follow
-        raise UsageError(f"{words[-1]} needs a value: {words[-1]}=...") from None
-    except ValueError as error:  # --noname=value; absl's sentence begins with the word
-        name = str(error).partition("=")[0]
-        raise UsageError(f"{name} takes no value; write {name} alone.") from None
-    if stray or "--" in words:
-        raise _stray_word(words, [*stray, "--"][0])
-    return {name: _spelled(name, known[name].value or "") for name in known if known[name].present}
-
-
-def _spelled(name: str, text: str) -> Any:
-    """The number or switch that the text spells; where it spells none, the text itself, for the rule to refuse."""
-    kind = OPTIONS[name].metadata["rule"].kind if name in OPTIONS else str
-    if kind is bool:
-        return SWITCH_WORDS.get(text.lower(), text)
-    try:
-        number = text if kind is str else float(text)
-        # By way of Decimal 1e6 is a whole number too, and a large one keeps all its digits.
-        return int(Decimal(text)) if kind is int and Decimal(text) % 1 == 0 else number
-    except (ValueError, ArithmeticError):
-        return text
-
-
-def _read_flagfile(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            lines = [line.strip() for line in file]
-    except OSError as error:
-        raise UsageError(f"--flagfile={path} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        raise UsageError(f"--flagfile={path} must be a text file in UTF-8.") from None
-    words: list[str] = []
-    for line in lines:
-        if line and not line.startswith("#"):
-            words += [line] if "=" in line.split()[0] else line.split(maxsplit=1)
-    try:
-        given = _read_words([_normal(word) for word in words])
-    except UsageError as error:
-        raise UsageError(f"--flagfile={path}: {error}") from None
-    if "flagfile" in given:
-        raise UsageError(f"--flagfile={path}: a flagfile must not name another one; give --flagfile once.")
-    for name, value in given.items():
-        OPTIONS[name].metadata["rule"].checked(f"--flagfile={path}: --{name}", value)
-    return given
-
-
-def _closest(name: str, names: Iterable[str], dashes: str = "", quote: str = "") -> str:
-    """The end of a sentence: asks for the closest name, or just stops where none is close."""
-    matches = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {quote}{dashes}{matches[0]}{quote}?" if matches else "."
-
-
-def _unknown_flag(name: str, others: Iterable[str] = ()) -> UsageError:
+def unknown_flag(name: str, others: Iterable[str] = ()) -> UsageError:
     if name in REPLACED_FLAGS:
         return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
-    if name.startswith("no_") and _is_switch(name[3:]):
+    if name.startswith("no_") and is_switch(name[3:]):
         return UsageError(f"--{name} is no known flag; did you mean --no{name[3:]}?")
     if name in NAMES_ELSEWHERE:
         return UsageError(f"--{name} is no known flag; did you mean --{NAMES_ELSEWHERE[name]}?")
     return UsageError(f"--{name} is no known flag{_closest(name, (*OPTIONS, 'flagfile', *others), dashes='--')}")
 
 
-def _stray_word(words: Sequence[str], stray: str) -> UsageError:
-    if any(word.startswith("--replay_parameters=[") and not word.endswith("]") for word in words):
-        return UsageError(f"{_shown(stray)} belongs to no flag; the JSON of --replay_parameters needs single quotes.")
-    for before, word in itertools.pairwise(words):
-        if word == stray and word.lower() in SWITCH_WORDS and _is_switch(before.removeprefix("--")):
-            return UsageError(f"{before} {word} must be one word; write {before}={word}.")
-    return UsageError(f"{_shown(stray)} belongs to no flag; every word must be --name=value, --name value or --name.")
-
-
-def help_text() -> str:
-    """All flags by topic, each with its default and its sentence."""
-    lines = [
-        "usage: python main.py [--name=value ...] [--flagfile=path]",
-        "",
-        "  python main.py --op_mode=train                          train on Pong with the defaults",
-        "  python main.py --env=BreakoutNoFrameskip-v4 --seed=1    another game, a fixed seed",
-        "  python main.py --flagfile=my.flags --lr=3e-4            flags from a file; the command line wins",
-        "  python main.py --op_mode=train_w_load --load_model_url=results/<run>        go on with a run",
-        "  python main.py --op_mode=test --load_model_url=results/<run> --render  score an agent and film it",
-        "",
-        "Switches are written --name or --noname. A dash in a name counts as an underscore.",
-    ]
-    for topic in TOPICS.values():
-        lines += ["", topic.topic]
-        for item in fields(topic):
-            rule, default = item.metadata["rule"], item.default
-            name = f"--[no]{item.name}" if rule.kind is bool else f"--{item.name}"
-            shown = "unset" if default is None else default if isinstance(default, str) else json.dumps(default)
-            sentence = item.metadata["help"] + (f" One of {', '.join(rule.choices)}." if rule.choices else "")
-            lines.append(f"  {name}  (default: {shown})")
-            lines += textwrap.wrap(sentence, HELP_WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
-    return "\n".join(lines)
+def _closest(name: str, names: Iterable[str], dashes: str = "", quote: str = "") -> str:
+    """The end of a sentence: asks for the closest name, or just stops where none is close."""
+    matches = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {quote}{dashes}{matches[0]}{quote}?" if matches else "."

@@ -17,7 +17,8 @@ import pytest
 
 import multi_train
 from agents.checkpoint import checkpoint_name
-from option_flags import UsageError, given_flags
+from agents.given_flags import given_flags
+from option_flags import UsageError
 from tests.fake_main import write_checkpoint
 from workers import sweep_runner, sweep_summary
 from workers.sweep import plan_sweep

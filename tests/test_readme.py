@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from agents import curves_sink
+from agents.given_flags import given_flags
 from agents.sinks import read_metrics
 from multi_train import OWN_FLAGS as SWEEP_FLAGS
 from multi_train import SWEEP
-from option_flags import OPTIONS, Config, given_flags
+from option_flags import OPTIONS, Config
 from tests.catch import make_catch
 from tests.words import parse
 from workers.sweep import KEYS, plan_sweep, read_sweep

@@ -13,10 +13,11 @@ from PIL import Image
 from agents.acting import Actor
 from agents.checkpoint import Checkpoint, check_playable, find_checkpoint
 from agents.device import choose_precision
+from agents.given_flags import given_flags
 from agents.network import flat_weights, make_network
 from agents.video import FRAMES_PER_SECOND, Picture
 from agents.video_gif import as_gif
-from option_flags import Config, EnvironmentOptions, given_flags
+from option_flags import Config, EnvironmentOptions
 from workers.games import GameResult, Games, as_tested
 from workers.preparation import describe_unrolls
 from workers.showing import Showing

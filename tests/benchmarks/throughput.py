@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.device import choose_device, choose_precision, usable_cores
-from option_flags import Config, UsageError, given_flags
+from agents.given_flags import given_flags
+from option_flags import Config, UsageError
 from tests.benchmarks import tables
 from tests.benchmarks.ceiling import Speed, StepCost, fastest
 from tests.benchmarks.replay_stages import replay_stages

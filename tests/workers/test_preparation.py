@@ -10,7 +10,8 @@ from torch.cuda._utils import _get_device_index
 
 from agents import device as devices
 from agents.checkpoint import find_checkpoint
-from option_flags import Config, UsageError, given_flags
+from agents.given_flags import given_flags
+from option_flags import Config, UsageError
 from tests.catch import make_catch
 from workers import preparation
 from workers.memory import ReplayMemory
