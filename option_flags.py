@@ -202,13 +202,18 @@ class WorkerOptions(Options):
     topic = "Workers"
 
     worker_count: int = option(0, whole(0), "Worker processes; 0 is one for each core that this process may use.")
-    envs_per_worker: int = option(16, whole(1), "Environments that each worker steps together.")
+    envs_per_worker: int = option(32, whole(1), "Environments that each worker steps together.")
     inference: str = option(
         "worker",
         one_of("worker", "learner"),
         "Who chooses actions: each worker by itself, or one process for all of them on the learner's device.",
     )
-    slots_per_worker: int = option(2, whole(1, 8), "Rounds of unrolls that a worker may be ahead of the learner.")
+    slots_per_worker: int = option(
+        0,
+        whole(0, 8),
+        "Rounds of unrolls that a worker may be ahead of the learner; 0 is one where the other workers' rounds keep it "
+        "busy, else two.",
+    )
     worker_timeout: float = option(120.0, above(0), "Seconds without a sign of life until a worker is replaced.")
     worker_restart_budget: int = option(100, whole(0), "Deaths of workers within ten minutes that a run puts up with.")
 
@@ -458,6 +463,9 @@ class TestOptions(Options):
     eval_episode_count: int = option(10, whole(1, 10**6), "Games of one evaluation.")
 
 
+UPDATES_FROM_OTHERS = 4  # made from one round of all other workers, while the learner has a worker's only slot
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything that a run is told, topic by topic."""
@@ -489,10 +497,15 @@ class Config:
     def saves_replays(self) -> bool:
         return self.checkpoint.save_replay or self.run.reproducible
 
-    @property
-    def slots_per_worker(self) -> int:
-        """Rounds of unrolls that a worker may be ahead; in lockstep it waits after each."""
-        return 1 if self.run.reproducible else self.workers.slots_per_worker
+    def slots_for(self, workers: int) -> int:
+        """Rounds of unrolls that each of so many workers may be ahead; in lockstep it waits after each.
+
+        More than the learner needs would only make the policies older that it learns from.
+        """
+        if self.run.reproducible:
+            return 1
+        updates_from_others = (workers - 1) * self.workers.envs_per_worker / self.fresh_unrolls_per_update
+        return self.workers.slots_per_worker or (1 if updates_from_others >= UPDATES_FROM_OTHERS else 2)
 
     @property
     def fresh_unrolls_per_update(self) -> int:

@@ -144,6 +144,25 @@ def test_fresh_unrolls_of_an_update(parameters: str, fresh: int) -> None:
     assert Config(replay=ReplayOptions(replay_parameters=parameters)).fresh_unrolls_per_update == fresh
 
 
+@pytest.mark.parametrize(
+    ("flags", "workers", "slots"),
+    [
+        ({}, 2, 1),
+        ({}, 1, 2),  # nobody else plays while the learner has its unrolls
+        ({}, 64, 1),
+        ({"batch_size": 9}, 2, 2),
+        ({"batch_size": 9}, 3, 1),
+        ({"envs_per_worker": 2, "batch_size": 10}, 2, 2),
+        ({"batch_size": 16, "replay_parameters": replays(queue(0.5), standard(0.5))}, 2, 1),
+        ({"slots_per_worker": 3}, 2, 3),
+        ({"slots_per_worker": 3, "reproducible": True}, 2, 1),
+        ({"reproducible": True}, 1, 1),
+    ],
+)
+def test_a_worker_is_as_far_ahead_as_the_learner_needs(flags: dict[str, Any], workers: int, slots: int) -> None:
+    assert Config.from_flags(flags).slots_for(workers) == slots
+
+
 # --- Rules ------------------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +207,7 @@ def test_texts_refuse_other_types_and_unknown_words(name: str, value: object) ->
     ("name", "inside", "outside"),
     [
         ("seed", [0, 2**31 - 1], [-1, 2**31]),
-        ("slots_per_worker", [1, 8], [0, 9]),
+        ("slots_per_worker", [0, 8], [-1, 9]),
         ("worker_count", [0], [-1]),
         ("batch_size", [1], [0]),
         ("environment_max_steps", [1], [0]),

@@ -36,6 +36,7 @@ class Machine:
     precision: torch.dtype  # on that device
     worker_precision: torch.dtype  # of networks in workers and players, which are on the CPU
     worker_count: int
+    slots_per_worker: int
     learner_threads: int
 
     def described(self) -> dict[str, str | int]:
@@ -44,6 +45,7 @@ class Machine:
             "precision": str(self.precision).removeprefix("torch."),
             "worker_precision": str(self.worker_precision).removeprefix("torch."),
             "worker_count": self.worker_count,
+            "slots_per_worker": self.slots_per_worker,
             "learner_threads": self.learner_threads,
             "cores": usable_cores(),
             "platform": platform.platform(),
@@ -80,11 +82,13 @@ def prepare_machine(config: Config) -> Machine:
     # The mean squares of dead weights fade into denormal numbers, on which the optimizer's step takes twice the time.
     torch.set_flush_denormal(True)
     prepare_torch(device, config.run.reproducible)
+    worker_count = config.workers.worker_count or usable_cores()
     return Machine(
         device=device,
         precision=choose_precision(config.run.precision, device),
         worker_precision=choose_precision(config.run.precision, torch.device("cpu")),
-        worker_count=config.workers.worker_count or usable_cores(),
+        worker_count=worker_count,
+        slots_per_worker=config.slots_for(worker_count),
         learner_threads=threads,
     )
 
@@ -138,7 +142,7 @@ def header(
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
     environments = machine.worker_count * config.workers.envs_per_worker
-    waiting = environments * config.workers.slots_per_worker  # unrolls that may be played before one is learned from
+    waiting = environments * machine.slots_per_worker  # unrolls that may be played before one is learned from
     age = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
     return [
         f"{config.environment.env}, {spec.action_count} actions, seed {config.run.seed}, results in {folder}",

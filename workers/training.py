@@ -46,7 +46,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
     check_sinks(config.report)
     config, seed = settle_seed(config)
     machine = prepare_machine(config)
-    slot_count, environments = config.slots_per_worker, config.workers.envs_per_worker
+    slot_count, environments = machine.slots_per_worker, config.workers.envs_per_worker
     spec = describe_unrolls(config, make_environment)
     network = make_network(config.network, spec, machine.precision)
     unrolls_in_slots = machine.worker_count * slot_count * environments

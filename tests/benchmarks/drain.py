@@ -84,7 +84,7 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
     count, nbytes = bench.config.workers.envs_per_worker, bench.spec.nbytes
     recording = Slots(1, 1, count, nbytes)
     recording.rows[0, 0] = record_untrained(bench.config, bench.spec, bench.worker_precision, count)
-    slots = Slots(workers, bench.config.workers.slots_per_worker, count, nbytes)
+    slots = Slots(workers, bench.config.slots_for(workers), count, nbytes)
     delivered = SharedBlock(8 * workers)
     pool = WorkerPool(
         partial(RecordedWorker, recording, delivered, slots),  # type: ignore[arg-type]

@@ -188,7 +188,7 @@ def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> N
     weights = SharedWeights(weight_count(network))
     weights.publish(0, flat_weights(network))
     slots, times, announced = Slots(1, 2, 3, spec.nbytes), WorkerTimes(2), list[str]()
-    machine, resume = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 1), Resume(None, config, spec, 1)
+    machine, resume = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 2, 1), Resume(None, config, spec, 1)
     pool = make_pool(config, make_catch, 1, spec, machine, slots, weights, times, resume, announced.append)
     try:
         take(pool, spec, 12)

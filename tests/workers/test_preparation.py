@@ -58,6 +58,10 @@ def test_steps_that_are_over_before_the_first_batch_are_told(
     assert find_checkpoint(str(train(Config.from_flags(flags), make_catch, parent))).updates == 1
 
 
+def machine_for(config: Config, workers: int) -> Machine:
+    return Machine(torch.device("cpu"), torch.float32, torch.float32, workers, config.slots_for(workers), 1)
+
+
 @pytest.mark.parametrize(
     ("workers", "flags", "age"),
     [
@@ -72,7 +76,7 @@ def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
     workers: int, flags: dict[str, Any], age: int | None
 ) -> None:
     config = Config().replace_flags(seed=1, **flags)
-    machine = Machine(torch.device("cpu"), torch.float32, torch.float32, workers, learner_threads=1)
+    machine = machine_for(config, workers)
     spec = describe_unrolls(config, make_catch)
     lines = header(config, Path("results/run"), machine, spec, ReplayMemory(1, 0, 0, 1, 1, False), 100)
     said = [line for line in lines if "updates old" in line]
@@ -82,7 +86,7 @@ def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
 
 
 def test_options_without_effect_are_named(tmp_path: Path) -> None:
-    machine = Machine(torch.device("cpu"), torch.float32, torch.float32, 2, learner_threads=1)
+    machine = machine_for(Config(), workers=2)
     memory = ReplayMemory(1, 0, 0, 1, 1, False)
 
     def said(**flags: Any) -> list[str]:
