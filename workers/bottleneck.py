@@ -80,7 +80,7 @@ def _for_the_learner(top: str, full: bool, gpu: bool) -> str:
     if gpu:
         return "; a larger --batch_size or a smaller --network would help"
     if full:
-        return "; a smaller --network, or a smaller --worker_count that leaves it more of the cores, would help"
+        return "; a smaller --network or more cores would help"
     return "; more --learner_threads, a smaller --network or a GPU would help"
 
 

@@ -1,6 +1,6 @@
 """Makes the pictures of the README: a run's curves, its agent at play, and the display of a terminal.
 
-    python -m tests.benchmarks.pictures results/<run> docs/pictures [--seconds=30]
+    python -m tests.benchmarks.pictures results/<run> docs/pictures [--seconds=45]
 
 The curves and the game are those of the run; the display is that of a new training of the same game, with seed 1, ended
 by CTRL+C after so many seconds. On the same machine, curves and game come out the same each time.
@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("place", type=Path, help="the folder that the pictures are written into")
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long the training on the terminal lasts")
+    parser.add_argument("--seconds", type=float, default=45.0, help="how long the training on the terminal lasts")
     arguments = parser.parse_args()
     try:
         history = read_history(arguments.run)

@@ -26,7 +26,7 @@ WORKERS_WAIT = {**WORKERS_BUSY, "environment": 0.4, "waiting": 0.31}
         (
             *(LEARNER_BUSY, WORKERS_WAIT, 0.98, 0.02, False, False),
             "the learner is the bottleneck: 92% of its time goes into updates, and the workers wait 31% of theirs; "
-            "a smaller --network, or a smaller --worker_count that leaves it more of the cores, would help",
+            "a smaller --network or more cores would help",
         ),
         (
             *(LEARNER_BUSY, WORKERS_WAIT, 0.5, 0.02, False, False),
