@@ -211,8 +211,8 @@ class WorkerOptions(Options):
     slots_per_worker: int = option(
         0,
         whole(0, 8),
-        "Rounds of unrolls that a worker may be ahead of the learner; 0 is one where the other workers' rounds keep it "
-        "busy, else two.",
+        "Rounds of unrolls that a worker may be ahead of the learner; 0 is one where those of the others keep the "
+        "learner busy, else two.",
     )
     worker_timeout: float = option(120.0, above(0), "Seconds without a sign of life until a worker is replaced.")
     worker_restart_budget: int = option(100, whole(0), "Deaths of workers within ten minutes that a run puts up with.")
@@ -463,7 +463,9 @@ class TestOptions(Options):
     eval_episode_count: int = option(10, whole(1, 10**6), "Games of one evaluation.")
 
 
-UPDATES_FROM_OTHERS = 4  # made from one round of all other workers, while the learner has a worker's only slot
+UPDATES_FROM_OTHERS = (
+    2  # at least, made from one round of all other workers, while the learner has a worker's only slot
+)
 
 
 @dataclass(frozen=True, kw_only=True)

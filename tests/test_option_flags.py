@@ -50,7 +50,7 @@ def standard(ratio: float = 1.0, capacity: Any = 100) -> dict[str, Any]:
 
 def test_import_is_light_and_defines_no_global_flag() -> None:
     program = (
-        "import sys; from absl import flags; before = set(flags.FLAGS); import option_flags;"
+        "import sys; from absl import flags; before = set(flags.FLAGS); import agents.given_flags;"
         "print(set(flags.FLAGS) - before, sorted({'torch', 'numpy', 'gymnasium', 'cv2'} & set(sys.modules)))"
     )
     root = Path(__file__).parent.parent
@@ -150,10 +150,11 @@ def test_fresh_unrolls_of_an_update(parameters: str, fresh: int) -> None:
         ({}, 2, 1),
         ({}, 1, 2),  # nobody else plays while the learner has its unrolls
         ({}, 64, 1),
-        ({"batch_size": 9}, 2, 2),
-        ({"batch_size": 9}, 3, 1),
+        ({"batch_size": 16}, 2, 1),
+        ({"batch_size": 17}, 2, 2),
+        ({"batch_size": 17}, 3, 1),
         ({"envs_per_worker": 2, "batch_size": 10}, 2, 2),
-        ({"batch_size": 16, "replay_parameters": replays(queue(0.5), standard(0.5))}, 2, 1),
+        ({"batch_size": 32, "replay_parameters": replays(queue(0.5), standard(0.5))}, 2, 1),
         ({"slots_per_worker": 3}, 2, 3),
         ({"slots_per_worker": 3, "reproducible": True}, 2, 1),
         ({"reproducible": True}, 1, 1),

@@ -65,7 +65,7 @@ def what_holds_back(
             others or ("; more cores would help" if full else "")
         )
     return f"learner and workers wait for each other: {waits} of theirs" + (
-        others or "; more --slots_per_worker may help"
+        others or "; --slots_per_worker=2 or more may help"
     )
 
 

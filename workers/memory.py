@@ -64,7 +64,7 @@ class ReplayMemory:
             if not self.compressed and self.needed - (1 - COMPRESSED_TO) * self.in_others * self.nbytes < free:
                 remedy += ", or --use_replay_compression,"
         else:
-            remedy = "a smaller --batch_size, --r_f_steps, --worker_count, --envs_per_worker or --slots_per_worker"
+            remedy = "a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker"
         raise UsageError(
             f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls {each}, {_shown(self.needed)} "
             f"in all, but {_shown(free)} of memory are free beside the workers; {remedy} would be right."

@@ -24,7 +24,7 @@ from workers.resume import Resume
 from workers.saver import Saver
 from workers.worker import MakeEnvironment
 
-OLD = 40  # updates; what is known of learning is known of 7
+OLD = 40  # updates; what is known of learning is known of 3 to 15
 KEEPS_THEM_FRESH = "a larger --batch_size or fewer --envs_per_worker would keep them fresh"
 
 

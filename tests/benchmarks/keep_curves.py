@@ -28,6 +28,8 @@ def keep(run: Path, place: Path, figures: list[str]) -> None:
     options = {name: value for name, value in config["options"].items() if name not in PLACES + ENDS}
     if not options["lr_scheduler_steps"]:
         options["lr_scheduler_steps"] = config["planned_updates"]
+    if options.get("slots_per_worker") == 0:  # chosen by the run
+        options["slots_per_worker"] = config["machine"]["slots_per_worker"]
     machine = {name: value for name, value in config.get("machine", {}).items() if name in MACHINE}
     place.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"options": options, "machine": machine}, indent=1)

@@ -76,7 +76,7 @@ WORKERS_WAIT = {**WORKERS_BUSY, "environment": 0.4, "waiting": 0.31}
         (
             *(LEARNER_WAITS, WORKERS_WAIT, 0.5, 0.02, False, False),
             "learner and workers wait for each other: the learner waits 50% of its time for unrolls, and the workers "
-            "wait 31% of theirs; more --slots_per_worker may help",
+            "wait 31% of theirs; --slots_per_worker=2 or more may help",
         ),
         (
             *(LEARNER_WAITS, WORKERS_WAIT, 0.5, 0.02, False, True),

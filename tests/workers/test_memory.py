@@ -127,5 +127,7 @@ def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.Mon
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
     config = config_of(100)
     plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, unrolls_in_slots=20_000)
-    with pytest.raises(UsageError, match="; a smaller --batch_size, --r_f_steps, --worker_count, .* would be right"):
+    with pytest.raises(
+        UsageError, match="; a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker would"
+    ):
         plan.check(1, games_each=15)
