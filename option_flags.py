@@ -463,9 +463,8 @@ class TestOptions(Options):
     eval_episode_count: int = option(10, whole(1, 10**6), "Games of one evaluation.")
 
 
-UPDATES_FROM_OTHERS = (
-    2  # at least, made from one round of all other workers, while the learner has a worker's only slot
-)
+# While the learner has a worker's only slot, a round of all other workers is to last it for so many updates.
+UPDATES_FROM_OTHERS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
