@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
@@ -26,7 +26,7 @@ from workers.messages import (
 from workers.process_entry import end_process, start_process
 from workers.restarts import Place, Restarts
 from workers.slots import Slots
-from workers.turns import AsItComes, Rounds, Turns
+from workers.turns import Lockstep, OnDemand, Turns
 from workers.worker import Worker
 
 
@@ -53,10 +53,15 @@ class WorkerPool:
         self._silence_limit = silence_limit
         self._restarts = Restarts(restart_budget)
         workers, slot_count, self._environments, _ = slots.rows.shape
-        self._places = [Place(index, f"worker {index}", set(range(slot_count))) for index in range(workers)]
+        self._places = [Place(index, f"worker {index}") for index in range(workers)]
         self._server = server
-        self._server_places = [] if server is None else [Place(-1, "the inference server", set(), is_server=True)]
-        self._turns: Turns = Rounds(workers) if lockstep else AsItComes()
+        self._server_places = [] if server is None else [Place(-1, "the inference server", is_server=True)]
+        self._turns: Turns = Lockstep(workers) if lockstep else OnDemand(workers * slot_count)
+        self._slot_total = int(workers * slot_count)
+        # Free slots that no worker may write yet, in the order in which they are handed out.
+        self._idle: deque[tuple[Place, int]] = deque(
+            (place, slot) for slot in range(slot_count) for place in self._places
+        )
         self._delivered: deque[tuple[Place, int]] = deque()  # filled slots, in the order in which they are taken
         self._taken = 0  # unrolls already taken from the first of them
         self._sources: dict[Any, Place] = {}  # pipes and process sentinels to wait for
@@ -81,6 +86,11 @@ class WorkerPool:
         return sum(place.process is not None for place in self._places)
 
     @property
+    def rounds_under_way(self) -> int:
+        """Slots that workers write, or that hold what is not taken yet."""
+        return self._slot_total - len(self._idle)
+
+    @property
     def _all_places(self) -> list[Place]:
         return [*self._server_places, *self._places]
 
@@ -92,13 +102,12 @@ class WorkerPool:
 
         Workers that are gone are replaced, and those whose time has come are started.
         """
-        if not self._delivered and self._turns.begin():
-            for place in self._places:
-                if place.process is not None:
-                    self._offer(place, place.free_slots)
+        if not self._delivered:
+            self._turns.nothing_there(learner_waits=timeout > 0)
         self._hear(0.0 if self._delivered else timeout)
 
     def _hear(self, timeout: float) -> None:
+        self._hand_out()
         ready = connections.wait(list(self._sources), timeout)
         # The server first: where it is lost, that is why its workers end.
         for source in sorted(ready, key=lambda source: self._sources[source].index):
@@ -125,21 +134,22 @@ class WorkerPool:
             if not self._delivered:
                 return
             place, slot = self._delivered[0]
+            if not self._taken:
+                self._turns.begin(behind=len(self._delivered) - 1)
             yield self._rows[place.index, slot, self._taken]
             self._taken += 1
             if self._taken == self._environments:
                 self._delivered.popleft()
                 self._taken = 0
-                place.free_slots.add(slot)
-                if self._turns.playing and place.process is not None:
-                    self._offer(place, [slot])
+                self._idle.append((place, slot))
+                self._hand_out()
 
     def in_flight(self, deadline: float, give_up: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Lockstep only: what lies between the workers and the learner, once all workers are at rest.
 
         None if some worker does not come to rest before the deadline, or before it is time to give up.
         """
-        while self._turns.playing or self.alive < len(self._places):
+        while self._turns.limit or self.alive < len(self._places):
             if give_up() or time.monotonic() > deadline:
                 return None
             self._hear(0.1)
@@ -175,7 +185,7 @@ class WorkerPool:
         place_index, self._taken = divmod(first, self._environments)
         self._rows.reshape(-1, self._rows.shape[-1])[first:] = unrolls
         for place in self._places[place_index:]:
-            place.free_slots.remove(0)
+            self._idle.remove((place, 0))
             self._delivered.append((place, 0))
 
     def close(self) -> None:
@@ -193,7 +203,7 @@ class WorkerPool:
         return all(place.process is not None for place in self._server_places)
 
     def _is_awaited(self, place: Place) -> bool:
-        return place.is_server or (bool(place.free_slots) and self._turns.playing)
+        return place.is_server or bool(place.slots_to_fill)
 
     def _listen(self, place: Place) -> None:
         """Take in what one worker has sent; whole unrolls of a dead one count."""
@@ -212,7 +222,7 @@ class WorkerPool:
             self._lose(place)
 
     def _filled(self, place: Place, slot: int) -> None:
-        place.free_slots.remove(slot)
+        place.slots_to_fill.remove(slot)
         self._sign_of_life(place, at_work=True)
         self._delivered.extend((self._places[index], filled) for index, filled in self._turns.fill((place.index, slot)))
 
@@ -221,12 +231,17 @@ class WorkerPool:
         if at_work:
             place.failures = 0
 
-    def _offer(self, place: Place, slots: Iterable[int]) -> None:
-        """Let the worker write these slots. One that has just died is noticed by the next `wait`."""
-        assert place.connection is not None
-        place.last_sign = time.monotonic()
-        with suppress(BrokenPipeError, ConnectionResetError):
-            for slot in sorted(slots):
+    def _hand_out(self) -> None:
+        """Let workers write as many slots as there may be rounds under way; whose worker is gone has to wait."""
+        room = self._turns.limit - self.rounds_under_way
+        if room <= 0:
+            return
+        for place, slot in [(place, slot) for place, slot in self._idle if place.connection is not None][:room]:
+            self._idle.remove((place, slot))
+            place.slots_to_fill.add(slot)
+            place.last_sign = time.monotonic()
+            assert place.connection is not None
+            with suppress(BrokenPipeError, ConnectionResetError):  # has just died; the next `wait` will see it
                 send_free(place.connection, slot)
 
     def _start(self, place: Place) -> None:
@@ -237,8 +252,6 @@ class WorkerPool:
             place.process, place.connection = start_process(worker, f"worker-{place.index}", *self._pipes_for(place))
         place.last_sign = time.monotonic()
         self._sources[place.connection] = self._sources[place.process.sentinel] = place
-        if self._is_awaited(place):
-            self._offer(place, place.free_slots)
 
     def _start_first(self, place: Place) -> None:
         try:
@@ -284,4 +297,6 @@ class WorkerPool:
         assert process is not None and connection is not None
         del self._sources[connection], self._sources[process.sentinel]
         place.process = place.connection = None
+        self._idle.extend((place, slot) for slot in sorted(place.slots_to_fill))
+        place.slots_to_fill.clear()
         return end_process(process, connection)

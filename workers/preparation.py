@@ -151,7 +151,11 @@ def header(
         f"batch of {config.replay.batch_size} unrolls × {spec.unroll_length} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {planned_updates:,} updates planned",
         *memory.described(),
-        *([f"unrolls may be {age} updates old when they are learned from; {KEEPS_THEM_FRESH}"] if age >= OLD else []),
+        *(
+            [f"where the learner needs all workers, unrolls may be {age} updates old; {KEEPS_THEM_FRESH}"]
+            if age >= OLD
+            else []
+        ),
         *config.without_effect(),
     ]
 

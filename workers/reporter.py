@@ -102,6 +102,7 @@ class Reporter:
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
         report |= self._of_replays()
         report |= self._progress.close_stretch()
+        report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
         report |= self._hardware.report()._asdict()
         self._sink.write(report)

@@ -3,7 +3,7 @@
 import signal
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -22,10 +22,10 @@ class Place:
 
     index: int
     name: str
-    free_slots: set[int]
     is_server: bool = False
     process: BaseProcess | None = None
     connection: Connection | None = None
+    slots_to_fill: set[int] = field(default_factory=set)
     incarnation: int = 0
     failures: int = 0  # ends in a row without a delivered unroll
     refusals: int = 0  # starts in a row that the system had no room for

@@ -94,6 +94,38 @@ def test_a_worker_is_never_further_ahead_than_its_slots(make_pool: MakePool) -> 
     assert len(list(pool.take(100))) == 2
 
 
+def take_slowly(pool: WorkerPool) -> list[tuple[int, int, int, int]]:
+    """Rounds, each once all that are under way are there, until no more than two are."""
+    patterns = []
+    for _ in range(100):
+        while not pool.rounds_under_way or len(pool._delivered) < pool.rounds_under_way:
+            pool.wait(0.0)
+            time.sleep(0.001)
+        patterns += take(pool, 2)
+    assert pool.rounds_under_way <= 2
+    return patterns
+
+
+def test_workers_that_the_learner_does_not_need_rest_by_turns(make_pool: MakePool) -> None:
+    pool, _ = make_pool(workers=4, slots=2, environments=2)
+    patterns = take_slowly(pool)
+    later = [pattern for _ in range(40) for pattern in take(pool, 2)]
+    assert {worker for worker, *_ in later} == {0, 1, 2, 3}
+    assert len(set(patterns + later)) == len(patterns + later)
+
+
+def test_workers_that_hang_hold_nobody_up(make_pool: MakePool) -> None:
+    """As many rounds as were to be under way are theirs, and never come: then there are more."""
+    pool, announced = make_pool(workers=4, slots=1, pause=0.001)
+    take_slowly(pool)
+    for hanging in pool.process_ids()[:2]:
+        os.kill(hanging, signal.SIGSTOP)
+    while {worker for worker, *_ in take(pool, 8)} != {2, 3}:
+        pass
+    assert {worker for worker, *_ in take(pool, 40)} == {2, 3}
+    assert not announced
+
+
 def test_killed_workers_are_replaced_and_no_unroll_is_torn(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, pause=0.001)
     patterns = take(pool, 20)
@@ -220,6 +252,16 @@ def test_a_worker_that_dies_before_it_can_go_on_is_replaced(make_pool: MakePool)
     pool.put_back({"snapshots": [snapshot, snapshot], "unrolls": torch.empty((0, ROW_BYTES), dtype=torch.uint8)})
     assert take(pool, 4) == [(0, 1, 0, 0), (1, 0, 5, 0), (0, 1, 1, 0), (1, 0, 6, 0)]
     assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
+
+
+def test_a_worker_lost_in_a_round_plays_it_again_before_a_snapshot(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.3)
+    take(pool, 2)
+    pool.wait(0.0)  # the next round begins
+    os.kill(pool.process_ids()[1], signal.SIGKILL)
+    in_flight = pool.in_flight(time.monotonic() + 60)
+    assert in_flight is not None and len(announced) == 1
+    assert in_flight["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 1}]
 
 
 def test_a_snapshot_that_comes_too_late_does_no_harm(make_pool: MakePool) -> None:

@@ -80,9 +80,8 @@ def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
     spec = describe_unrolls(config, make_catch)
     lines = header(config, Path("results/run"), machine, spec, ReplayMemory(1, 0, 0, 1, 1, False), 100)
     said = [line for line in lines if "updates old" in line]
-    assert said == (
-        [] if age is None else [f"unrolls may be {age} updates old when they are learned from; {KEEPS_THEM_FRESH}"]
-    )
+    told = f"where the learner needs all workers, unrolls may be {age} updates old; {KEEPS_THEM_FRESH}"
+    assert said == ([] if age is None else [told])
 
 
 def test_options_without_effect_are_named(tmp_path: Path) -> None:
