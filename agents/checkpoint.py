@@ -19,6 +19,7 @@ FORMAT_VERSION = 3
 BEST = "best.pt"
 BEST_EVAL = "best_eval.pt"
 
+DAMAGED = "is cut off, damaged, or no checkpoint of ours"
 FOLDER_BIT = 0x10  # of a part's attributes in a zip file, as DOS had them
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
@@ -130,10 +131,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise UnusableError(f"cannot be read ({error.strerror})") from None
     try:
         if not _is_whole_zip(written):  # torch.load takes what is no zip for an older format, and looks at no checksum
-            raise UnusableError("is cut off, damaged, or no checkpoint of ours")
+            raise UnusableError(DAMAGED)
         content = torch.load(BytesIO(written), map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
-        raise UnusableError("is cut off, damaged, or no checkpoint of ours") from None
+        raise UnusableError(DAMAGED) from None
     if not isinstance(content, dict) or not {"format_version", "options", "learner", "progress"} <= set(content):
         raise UnusableError("is no checkpoint of ours")
     if content["format_version"] != FORMAT_VERSION:

@@ -90,7 +90,7 @@ def read_history(folder: Path) -> History:
         place, limit = _parent(place, lineage, limit)
     played = np.concatenate(games)
     ancestors = frozenset(seen - {folder.resolve()})
-    return History(folder, config["options"], reports, Curve(played[:, 0], played[:, 1]), evaluations, ancestors)
+    return History(folder, _options(config), reports, Curve(played[:, 0], played[:, 1]), evaluations, ancestors)
 
 
 def _numbers(path: Path, limit: float) -> list[Numbers]:
@@ -137,6 +137,14 @@ def _read_config(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return config if isinstance(config, dict) and isinstance(config.get("options"), dict) else None
+
+
+def _options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags, with what a run of its own choice had instead of a 0: so it is no other than one that was told."""
+    options = dict(config["options"])
+    if options.get("slots_per_worker") == 0:
+        options["slots_per_worker"] = config.get("machine", {}).get("slots_per_worker", 0)
+    return options
 
 
 def _parent(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:

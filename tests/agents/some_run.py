@@ -14,12 +14,13 @@ def write_run(
     parent: dict[str, Any] | None = None,
     raised: float = 0.0,
     more: dict[str, Any] | None = None,
+    machine: dict[str, Any] | None = None,
     **options: Any,
 ) -> Path:
     """A run that reported at `steps` and whose returns rise with them, by `raised` above their number in thousands."""
     folder.mkdir(parents=True)
     flags = Config.from_flags({"seed": 1, **options}).flags()
-    (folder / "config.json").write_text(json.dumps({"options": flags, "machine": {}, "parent": parent}))
+    (folder / "config.json").write_text(json.dumps({"options": flags, "machine": machine or {}, "parent": parent}))
     reports = [report(at, at / 1000 + raised) | (more or {}) for at in steps]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
     games = [f"{at - 7},{at / 1000 + raised},100,0\n" for at in steps]

@@ -125,6 +125,14 @@ def test_options_that_an_older_run_did_not_know_are_at_their_defaults(tmp_path: 
     assert len(grouped([read_history(old), read_history(new)])) == 1
 
 
+def test_what_a_run_chose_itself_is_no_other_than_what_one_was_told(tmp_path: Path) -> None:
+    chose = write_run(tmp_path / "chose", slots_per_worker=0, machine={"slots_per_worker": 1})
+    told = write_run(tmp_path / "told", slots_per_worker=1, seed=2)
+    other = write_run(tmp_path / "other", slots_per_worker=2)
+    groups = grouped([read_history(run) for run in (chose, told, other)])
+    assert [group.label for group in groups] == ["slots_per_worker 1, 2 seeds", "slots_per_worker 2"]
+
+
 def test_seeds_together_reach_as_far_as_the_shortest() -> None:
     long = Curve(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 20.0]))
     short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))

@@ -25,11 +25,9 @@ def keep(run: Path, place: Path, figures: list[str]) -> None:
     """Write the run's config.json and metrics.jsonl, both reduced, to the folder `place`."""
     history = read_history(run)
     config: dict[str, Any] = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    options = {name: value for name, value in config["options"].items() if name not in PLACES + ENDS}
+    options = {name: value for name, value in history.options.items() if name not in PLACES + ENDS}
     if not options["lr_scheduler_steps"]:
         options["lr_scheduler_steps"] = config["planned_updates"]
-    if options.get("slots_per_worker") == 0:  # chosen by the run
-        options["slots_per_worker"] = config["machine"]["slots_per_worker"]
     machine = {name: value for name, value in config.get("machine", {}).items() if name in MACHINE}
     place.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"options": options, "machine": machine}, indent=1)
