@@ -540,6 +540,11 @@ class Config:
             for needed, (is_there, names) in NEEDS.items()
             for name in names
             if flags[name] != OPTIONS[name].default and not is_there(self)
+        ] + [
+            f"the {replay.type} replay has nothing to choose from with lambda_batch_multiplier 1 and draws like "
+            "standard; 6 is what was measured"
+            for replay in self.replay.replays
+            if replay.type in ("attentive", "elite") and replay.lambda_batch_multiplier == 1
         ]
 
     def flags(self) -> dict[str, Any]:

@@ -100,6 +100,12 @@ def test_options_without_effect_are_named(tmp_path: Path) -> None:
         "--render has no effect without --eval_period",
     ]
     assert said(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
+    elite = '[{"type": "elite", "capacity": 9, "sample_ratio": 1.0, "lambda_batch_multiplier": %s}]'
+    assert said(replay_parameters=elite % 6) == []
+    assert said(replay_parameters=elite % 1)[-1] == (
+        "the elite replay has nothing to choose from with lambda_batch_multiplier 1 and draws like standard; "
+        "6 is what was measured"
+    )
     assert said(optimizer="adam", rmsprop_eps=1e-3) == ["--rmsprop_eps has no effect without --optimizer=rmsprop"]
 
 
