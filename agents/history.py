@@ -140,11 +140,9 @@ def _read_config(folder: Path) -> dict[str, Any] | None:
 
 
 def _options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with what a run of its own choice had instead of a 0: so it is no other than one that was told."""
-    options = dict(config["options"])
-    if options.get("slots_per_worker") == 0:
-        options["slots_per_worker"] = config.get("machine", {}).get("slots_per_worker", 0)
-    return options
+    """The flags, with what the run had where it could choose: so it is no other than one that was told."""
+    chosen = (config.get("machine") or {}).get("slots_per_worker")
+    return {**config["options"], **({"slots_per_worker": chosen} if chosen else {})}
 
 
 def _parent(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:

@@ -56,9 +56,10 @@ class WorkerPool:
         self._places = [Place(index, f"worker {index}") for index in range(workers)]
         self._server = server
         self._server_places = [] if server is None else [Place(-1, "the inference server", is_server=True)]
-        self._turns: Turns = Lockstep(workers) if lockstep else OnDemand(workers * slot_count)
         self._slot_total = int(workers * slot_count)
-        # Free slots that no worker may write yet, in the order in which they are handed out.
+        self._turns: Turns = Lockstep(workers) if lockstep else OnDemand(self._slot_total)
+        # Each slot is in one of three places: idle, in the order in which they are handed out; among those that a
+        # worker is to fill; or delivered.
         self._idle: deque[tuple[Place, int]] = deque(
             (place, slot) for slot in range(slot_count) for place in self._places
         )
@@ -103,7 +104,9 @@ class WorkerPool:
         Workers that are gone are replaced, and those whose time has come are started.
         """
         if not self._delivered:
-            self._turns.nothing_there(learner_waits=timeout > 0)
+            self._hear(0.0)  # what has come while the learner was busy
+        if not self._delivered:
+            self._turns.found_nothing(learner_waits=timeout > 0)
         self._hear(0.0 if self._delivered else timeout)
 
     def _hear(self, timeout: float) -> None:
@@ -135,7 +138,7 @@ class WorkerPool:
                 return
             place, slot = self._delivered[0]
             if not self._taken:
-                self._turns.begin(behind=len(self._delivered) - 1)
+                self._turns.round_begun(behind=len(self._delivered) - 1)
             yield self._rows[place.index, slot, self._taken]
             self._taken += 1
             if self._taken == self._environments:
@@ -232,14 +235,15 @@ class WorkerPool:
             place.failures = 0
 
     def _hand_out(self) -> None:
-        """Let workers write as many slots as there may be rounds under way; whose worker is gone has to wait."""
+        """Let workers write as many slots as there may be rounds under way; those whose worker is gone stay idle."""
         room = self._turns.limit - self.rounds_under_way
         if room <= 0:
             return
         for place, slot in [(place, slot) for place, slot in self._idle if place.connection is not None][:room]:
             self._idle.remove((place, slot))
+            if not place.slots_to_fill:  # and it was not awaited until now
+                place.last_sign = time.monotonic()
             place.slots_to_fill.add(slot)
-            place.last_sign = time.monotonic()
             assert place.connection is not None
             with suppress(BrokenPipeError, ConnectionResetError):  # has just died; the next `wait` will see it
                 send_free(place.connection, slot)
