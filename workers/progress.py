@@ -15,7 +15,7 @@ from replay.trajectory import Rows, UnrollSpec
 from workers.draw_sums import DrawSums
 
 GAMES_TO_JUDGE = 20  # games that a best policy must have behind it, or all of a smaller window
-SHORTEST_SPAN = 0.5  # seconds that a speed is taken over
+SHORTEST_SPAN, RECENT = 0.5, 20.0  # seconds that a speed is taken over: at least, and about
 STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")
 
 
@@ -42,7 +42,7 @@ class Progress:
         self.return_window = return_window  # games that `return_mean` is the mean of
         self.recent_returns: deque[float] = deque(maxlen=return_window)
         self.return_max: float | None = None
-        self._recent_speed: deque[tuple[float, int]] = deque(maxlen=40)
+        self._recently: deque[tuple[float, int]] = deque()  # seconds and agent steps
         self.best_return_mean: float | None = None
         self._stage_totals = dict.fromkeys(STAGES, 0.0)
         self._at_first_unroll: tuple[float, dict[str, float]] | None = None
@@ -205,13 +205,16 @@ class Progress:
         return {name: (total - before[name]) / whole for name, total in self._stage_totals.items()}
 
     def recent_speed(self) -> float:
-        """Agent steps a second over the last calls, for a display; 0 until they span enough time to tell."""
+        """Agent steps a second not long ago, for a display; 0 until the calls span enough time to tell."""
         if self.agent_steps == self._earlier[0]:
             return 0.0  # workers that start, and a first update, which takes long, tell nothing of the speed
-        if len(self._recent_speed) > 1 and self._recent_speed[-1][1] == self.agent_steps:
-            self._recent_speed.pop()  # nothing came since then
-        self._recent_speed.append((self.seconds, self.agent_steps))
-        (first_time, first_steps), (last_time, last_steps) = self._recent_speed[0], self._recent_speed[-1]
+        marks = self._recently
+        if len(marks) > 1 and marks[-1][1] == self.agent_steps:
+            marks.pop()  # nothing came since then
+        marks.append((self.seconds, self.agent_steps))
+        while len(marks) > 2 and marks[-1][0] - marks[1][0] >= RECENT:
+            marks.popleft()
+        (first_time, first_steps), (last_time, last_steps) = marks[0], marks[-1]
         span = last_time - first_time
         return (last_steps - first_steps) / span if span >= SHORTEST_SPAN else 0.0
 

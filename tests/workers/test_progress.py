@@ -28,6 +28,20 @@ def test_a_speed_is_told_once_there_is_time_behind_it(monkeypatch: pytest.Monkey
     assert speeds == pytest.approx([0.0, 0.0, 0.0, 0.0, 1000 / 0.995, 2000 / 1.995, 2000 / 3.995])
 
 
+@pytest.mark.parametrize("period", [0.25, 10.0, 60.0])
+def test_the_speed_is_that_of_not_long_ago(monkeypatch: pytest.MonkeyPatch, period: float) -> None:
+    """However often it is asked for: a machine that is quicker or slower since a minute shows so."""
+    now, calls = 0.0, round(120 / period)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    progress = make_progress()
+    for speed in (1000.0, 3000.0):
+        for _ in range(calls):
+            now += period
+            progress.agent_steps += round(speed * period)
+            shown = progress.recent_speed()
+        assert shown == pytest.approx(speed)
+
+
 def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
     """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
     batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
