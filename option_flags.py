@@ -240,6 +240,11 @@ class ReplaySpec:
     )
     elite_batch_size: int = option(20, whole(1), "Unrolls that elite insertion looks at.")
 
+    @property
+    def ranks(self) -> bool:
+        """Whether it compares candidates, where it has more of them than it gives."""
+        return self.type in ("attentive", "elite")
+
 
 # Every type names its own keys; a key that only some types take is one more ReplaySpec field, with a default.
 _COMMON_KEYS = ("capacity", "sample_ratio", "type")
@@ -315,7 +320,7 @@ class ReplayOptions(Options):
     @property
     def ranks_by_features(self) -> bool:
         """Whether a replay compares states by features."""
-        return any(r.type in ("attentive", "elite") and r.dist_function != "kl_div" for r in self.replays)
+        return any(r.ranks and r.dist_function != "kl_div" for r in self.replays)
 
     @property
     def queue_shares(self) -> tuple[int, ...]:
@@ -487,7 +492,7 @@ class Config:
             raise UsageError(
                 "--inference=learner computes on cpu or cuda, not on --device=mps; --inference=worker would be right."
             )
-        kinds = [replay.dist_function for replay in self.replay.replays if replay.type in ("attentive", "elite")]
+        kinds = [replay.dist_function for replay in self.replay.replays if replay.ranks]
         if self.network.use_lstm and "kl_div" in kinds:
             raise UsageError(
                 "--replay_parameters: kl_div compares policies state by state, and with --use_lstm a policy depends on "
@@ -544,7 +549,7 @@ class Config:
             f"the {replay.type} replay has nothing to choose from with lambda_batch_multiplier 1 and draws like "
             "standard; 6 is what was measured"
             for replay in self.replay.replays
-            if replay.type in ("attentive", "elite") and replay.lambda_batch_multiplier == 1
+            if replay.ranks and replay.lambda_batch_multiplier == 1
         ]
 
     def flags(self) -> dict[str, Any]:

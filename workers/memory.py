@@ -103,7 +103,7 @@ def plan_memory(
     candidates = sum(
         min(replay.capacity, int(replay.lambda_batch_multiplier * share))
         for replay, share in zip(options.replays, options.shares, strict=True)
-        if replay.type in ("attentive", "elite")
+        if replay.ranks
     )
     in_passing = unrolls_in_slots + batches * options.batch_size + candidates
     return ReplayMemory(in_queues, in_others, in_passing, spec.nbytes, kept_nbytes, compressed)

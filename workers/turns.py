@@ -4,7 +4,6 @@ from typing import Protocol
 
 Filled = tuple[int, int]  # the index of a worker's place, and of a slot there
 
-
 LOOKS_IN_VAIN = 10  # of a learner that waits, a tenth of a second each, until one more round is to be under way
 
 
@@ -73,20 +72,20 @@ class Lockstep:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._filled: list[Filled] = []
-        self.playing = False
+        self._playing = False
 
     @property
     def limit(self) -> int:
-        return self._workers if self.playing else 0
+        return self._workers if self._playing else 0
 
     def found_nothing(self, learner_waits: bool) -> None:
-        self.playing = True
+        self._playing = True
 
     def fill(self, filled: Filled) -> list[Filled]:
         self._filled.append(filled)
         if len(self._filled) < self._workers:
             return []
-        whole, self._filled, self.playing = sorted(self._filled), [], False
+        whole, self._filled, self._playing = sorted(self._filled), [], False
         return whole
 
     def round_begun(self, behind: int) -> None:
