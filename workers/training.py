@@ -167,8 +167,9 @@ def training_loop(
     """Drain → add → mix → update → publish → save → report, until enough steps were learned from or a signal came.
 
     In lockstep no unroll is taken before it is needed, so that what a batch is mixed from does not depend on time.
+    What has come in is learned from, also after the last unroll has: a long queue may hold enough for many updates.
     """
-    while progress.unrolls_left and not stop.requested:
+    while (progress.unrolls_left or mix.ready()) and not stop.requested:
         with progress.stage("wait"):
             ready = mix.ready()
         with progress.stage("publish"):

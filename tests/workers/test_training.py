@@ -17,10 +17,12 @@ import torch
 
 from agents.checkpoint import find_checkpoint
 from agents.console import Console, Display
+from agents.learner import Learner
 from agents.sinks import read_metrics
 from agents.status import Status
 from main import main
 from option_flags import Config
+from replay.mix import Batch
 from tests.catch import make_catch
 from tests.processes import spawned
 from workers import training
@@ -103,6 +105,22 @@ def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
     saved = find_checkpoint(str(folder))
     assert saved.agent_steps == steps
     assert saved.options["seed"] == 1
+
+
+def test_what_waits_in_a_queue_at_the_end_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner so slow that all unrolls have come in when it has learned from a part of them."""
+    real = Learner.update
+
+    def update(self: Learner, batch: Batch) -> dict[str, torch.Tensor]:
+        time.sleep(0.02)
+        return real(self, batch)
+
+    monkeypatch.setattr(Learner, "update", update)
+    long = '[{"type": "queue", "capacity": 1000, "sample_ratio": 1.0}]'
+    config = catch_config(tmp_path, replay_parameters=long, environment_max_steps=9600)
+    report = reports(train(config, make_catch))
+    assert report[-1]["agent_steps"] == 9600
+    assert report[-1]["updates"] == config.planned_updates == 60
 
 
 def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
