@@ -13,6 +13,8 @@ from agents.network import ActorCritic
 from option_flags import ReplaySpec
 from replay.trajectory import Rows, UnrollSpec, rebuild_stacks
 
+AT_ONCE = 64  # newest states that unrolls are compared with in one go: each takes memory for all of the unrolls
+
 Distance = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # present [..., D] and other [..., D] → [...]
 
 
@@ -41,7 +43,8 @@ class Ranking:
         """How far each unroll is from the nearest of the newest states: `[m, nbytes]`, `[E, S*C, H, W]` → `[m]`."""
         seen = self._seen(self._on_device(rows))  # [m, k, D]
         now = self._embedded(torch.from_numpy(newest).to(seen.device))  # [E, D]
-        return as_numbers(self._distance(now[:, None, None], seen).mean(-1).amin(0))[: len(rows)]
+        nearest = [self._distance(some[:, None, None], seen).mean(-1).amin(0) for some in torch.split(now, AT_ONCE)]
+        return as_numbers(torch.stack(nearest).amin(0))[: len(rows)]
 
     def _on_device(self, rows: Rows) -> dict[str, torch.Tensor]:
         """The fields of the unrolls, and of empty ones behind them where the device would rather compute more."""

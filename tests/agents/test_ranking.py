@@ -132,6 +132,17 @@ def test_nearness_is_the_distance_from_the_nearest_of_the_newest_states(
 
 
 @every_distance
+def test_many_newest_states_are_compared_with_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, distance: dict[str, Any]
+) -> None:
+    network, rows = network_of(), unrolls(5)
+    newest = np.random.default_rng(3).integers(0, 256, (7, 2, 20, 20), dtype=np.uint8)
+    at_once = ranking_of(network, distance).nearness(rows, newest)
+    monkeypatch.setattr("agents.ranking.AT_ONCE", 3)
+    np.testing.assert_array_equal(ranking_of(network, distance).nearness(rows, newest), at_once)
+
+
+@every_distance
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_the_present_network_has_stored_has_not_drifted(distance: dict[str, Any], dtype: torch.dtype) -> None:
     network, rows = network_of(dtype=dtype), unrolls(4)
