@@ -76,8 +76,9 @@ def at_least(low: float) -> Rule:
     return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf)
 
 
-def above(low: float) -> Rule:
-    return Rule(float, f"be a number above {low:g}", lambda v: low < v < math.inf)
+def above(low: float, high: float = math.inf) -> Rule:
+    wanted = f"be a number above {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
+    return Rule(float, wanted, lambda v: low < v <= high and v < math.inf)
 
 
 def one_of(*names: str) -> Rule:
@@ -90,7 +91,6 @@ def matching(pattern: str, wanted: str) -> Rule:
 
 ON_OFF = Rule(bool, "be true or false")
 FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
-FRACTION_ABOVE_ZERO = Rule(float, "be a number above 0 and at most 1", lambda v: 0 < v <= 1)
 
 
 RESOLUTION = Rule(
@@ -98,6 +98,9 @@ RESOLUTION = Rule(
     'be "height,width", such as 84,84, neither above 512',
     lambda v: re.fullmatch("[1-9][0-9]{0,2},[1-9][0-9]{0,2}", v) is not None and max(map(int, v.split(","))) <= 512,
 )
+
+
+MOST_CHANNELS = 128  # that OpenCV merges into one observation
 
 
 def option(default: Any, rule: Rule, sentence: str) -> Any:
@@ -196,6 +199,13 @@ class EnvironmentOptions(Options):
         height, width = self.frame_scale_resolution.split(",")
         return int(height), int(width)
 
+    def _check_together(self) -> None:
+        if not self.grayscaling_frames and self.frames_stacked > MOST_CHANNELS // 3:
+            raise UsageError(
+                f"--frames_stacked={self.frames_stacked} is too many for frames in colour; at most "
+                f"{MOST_CHANNELS // 3} with --nograyscaling_frames would be right."
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions(Options):
@@ -224,7 +234,7 @@ class ReplaySpec:
 
     type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "How it picks unrolls.")
     capacity: int = option(MISSING, whole(1), "Unrolls that it holds.")
-    sample_ratio: float = option(MISSING, FRACTION_ABOVE_ZERO, "Its part of every batch.")
+    sample_ratio: float = option(MISSING, above(0, 1), "Its part of every batch.")
     dist_function: str = option("ln_norm", one_of("ln_norm", "cos_dist", "kl_div"), "What near means.")
     p: float = option(2.0, Rule(float, "lie between 1 and 64", lambda v: 1 <= v <= 64), "Exponent of ln_norm.")
     lambda_batch_multiplier: float = option(1.0, Rule(float, "lie between 1 and 1000", lambda v: 1 <= v <= 1000), "λ.")
@@ -244,6 +254,19 @@ class ReplaySpec:
     def ranks(self) -> bool:
         """Whether it compares candidates, where it has more of them than it gives."""
         return self.type in ("attentive", "elite")
+
+    def most_candidates(self, share: int) -> int:
+        """How many unrolls are compared at most where so many are given."""
+        return min(self.capacity, int(self.lambda_batch_multiplier * share))
+
+    def no_choice(self, share: int) -> str:
+        """Why it never compares more unrolls than it gives, and what would change that; empty where it does."""
+        if not self.ranks or self.most_candidates(share) > share:
+            return ""
+        if self.capacity <= share:
+            return f"a capacity of {self.capacity} for a share of {share}; a larger one, such as 1000, would be right"
+        multiplier = f"a lambda_batch_multiplier of {self.lambda_batch_multiplier:g}"
+        return f"{multiplier} for a share of {share}; a larger one, such as 6, would be right"
 
 
 # Every type names its own keys; a key that only some types take is one more ReplaySpec field, with a default.
@@ -339,6 +362,11 @@ class ReplayOptions(Options):
                     f"--replay_parameters: entry {entry} has a capacity of {replay.capacity}, but its share of a batch "
                     f"is {share}; at least {share} would be right."
                 )
+            if replay.insert_strategy == "elite_insertion" and (why := replay.no_choice(share)):
+                raise UsageError(
+                    f"--replay_parameters: entry {entry}: elite_insertion goes by the distances that ranking finds, "
+                    f"and nothing is ranked with {why}."
+                )
         if len(set(self.queue_shares)) > 1:
             raise UsageError(
                 "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
@@ -363,8 +391,8 @@ class LossOptions(Options):
     topic = "Losses"
 
     gamma: float = option(0.99, between(0, 1), "Discount of each later agent step.")
-    rho_const: float = option(1.0, above(0), "V-trace: upper bound of the importance weight of each error.")
-    c_const: float = option(1.0, above(0), "V-trace: upper bound of the importance weights along the trace.")
+    rho_const: float = option(1.0, above(0, 100_000), "V-trace: upper bound of the importance weight of each error.")
+    c_const: float = option(1.0, above(0, 100_000), "V-trace: upper bound of the importance weights along the trace.")
     trace_lambda: float = option(0.95, between(0, 1), "V-trace: factor on every step of the trace.")
     policy_gradient_loss_weight: float = option(1.0, at_least(0), "Weight of the policy gradient loss.")
     value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
@@ -390,11 +418,7 @@ class OptimizerOptions(Options):
     topic = "Optimizer"
 
     optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "How gradients become steps.")
-    lr: float = option(
-        1e-3,
-        Rule(float, "be a number above 0 and at most 100", lambda v: 0 < v <= 100),
-        "Learning rate at the start of the schedule.",
-    )
+    lr: float = option(1e-3, above(0, 100), "Learning rate at the start of the schedule.")
     lr_warmup_updates: int = option(
         300,
         whole(0),
@@ -546,10 +570,9 @@ class Config:
             for name in names
             if flags[name] != OPTIONS[name].default and not is_there(self)
         ] + [
-            f"the {replay.type} replay has nothing to choose from with lambda_batch_multiplier 1 and draws like "
-            "standard; 6 is what was measured"
-            for replay in self.replay.replays
-            if replay.ranks and replay.lambda_batch_multiplier == 1
+            f"the {replay.type} replay draws like standard: nothing is ranked with {why}"
+            for replay, share in zip(self.replay.replays, self.replay.shares, strict=True)
+            if (why := replay.no_choice(share))
         ]
 
     def flags(self) -> dict[str, Any]:
@@ -583,9 +606,11 @@ OPTIONS: dict[str, dataclasses.Field[Any]] = {item.name: item for topic in TOPIC
 # What some options need to do anything.
 NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--use_lstm": (lambda c: c.network.use_lstm, ("lstm_size",)),
+    "--noreproducible": (lambda c: not c.run.reproducible, ("slots_per_worker",)),
     "--noepisodic_life": (lambda c: not c.environment.episodic_life, ("fire_on_life_loss",)),
     "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
     "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
+    "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight",)),
     "a replay besides queues": (lambda c: c.replay.fill, ("training_fill_in_factor", "use_replay_compression")),
     "a replay that compares features": (lambda c: c.replay.ranks_by_features, ("feature_out_layer_size",)),
     "--use_kl_mask": (lambda c: c.loss.use_kl_mask, ("kl_div_threshold",)),
@@ -660,13 +685,7 @@ def _replay(subject: str, entry: object) -> ReplaySpec:
     for key in allowed:
         if key not in entry and declared[key].default is MISSING:
             raise UsageError(f'{subject} lacks the key "{key}"; the keys of {kind} are {", ".join(allowed)}.')
-    replay = ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
-    if replay.insert_strategy == "elite_insertion" and replay.lambda_batch_multiplier == 1:
-        raise UsageError(
-            f"{subject}: elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
-            "lambda_batch_multiplier of 1; a larger one, such as 6, would be right."
-        )
-    return replay
+    return ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
 
 
 def _in_present_words(subject: str, entry: dict[str, Any]) -> dict[str, Any]:

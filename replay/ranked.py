@@ -35,8 +35,7 @@ class RankedReplay(StandardReplay):
         self._first_multiplier = options.lambda_batch_multiplier
         self._annealing_updates = options.alfa_annealing_factor * planned_updates
         self._strategy = strategy
-        most = min(storage.capacity, max(share, int(self._first_multiplier * share)))
-        self._candidates: Rows = np.zeros((most, nbytes), dtype=np.uint8)
+        self._candidates: Rows = np.zeros((options.most_candidates(share), nbytes), dtype=np.uint8)
 
     @abstractmethod
     def _distances(self, rows: Rows) -> NDArray[np.float64]:

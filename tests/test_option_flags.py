@@ -249,6 +249,19 @@ def test_dataclasses_made_in_python_are_checked_too() -> None:
         ReplayOptions(batch_size=True)
 
 
+@pytest.mark.parametrize("name", ["rho_const", "c_const"])
+def test_importance_weights_are_bounded_by_what_float32_can_hold(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"^--{name} must be a number above 0 and at most 100000, not 1e\+39\.$"):
+        Config.from_flags({"rho_const": 100_000.0, name: 1e39})
+
+
+def test_frames_in_colour_may_have_as_many_channels_as_one_observation_can() -> None:
+    assert EnvironmentOptions(frames_stacked=64).frames_stacked == 64
+    assert EnvironmentOptions(frames_stacked=42, grayscaling_frames=False).frames_stacked == 42
+    with pytest.raises(UsageError, match=r"^--frames_stacked=43 is too many .*; at most 42 with --nograyscaling_fram"):
+        EnvironmentOptions(frames_stacked=43, grayscaling_frames=False)
+
+
 def test_rho_const_may_not_be_below_c_const() -> None:
     with pytest.raises(UsageError, match=r"^--rho_const must be at least --c_const, but 1\.0 is below 1\.5\.$"):
         LossOptions(c_const=1.5)
@@ -445,9 +458,14 @@ def test_keys_of_ranked_replays_are_checked(entry: dict[str, Any], sentence: str
             ': a custom replay needs "sample_strategy" attentive_sampling or elite_sampling, not ["elite_sampling"].',
         ),
         (
-            ranked(insert_strategy="elite_insertion"),
+            ranked(insert_strategy="elite_insertion", lambda_batch_multiplier=1.1),
             ": elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
-            "lambda_batch_multiplier of 1; a larger one, such as 6, would be right.",
+            "lambda_batch_multiplier of 1.1 for a share of 8; a larger one, such as 6, would be right.",
+        ),
+        (
+            ranked(insert_strategy="elite_insertion", lambda_batch_multiplier=6, capacity=8),
+            ": elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
+            "capacity of 8 for a share of 8; a larger one, such as 1000, would be right.",
         ),
     ],
 )

@@ -101,7 +101,7 @@ def plan_memory(
     batches = 2 + (options.batches_ahead + 1 if options.caching else 0)
     # A replay that ranks copies out what it looks at.
     candidates = sum(
-        min(replay.capacity, int(replay.lambda_batch_multiplier * share))
+        replay.most_candidates(share)
         for replay, share in zip(options.replays, options.shares, strict=True)
         if replay.ranks
     )

@@ -101,10 +101,21 @@ def test_options_without_effect_are_named(tmp_path: Path) -> None:
     ]
     assert said(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
     elite = '[{"type": "elite", "capacity": 9, "sample_ratio": 1.0, "lambda_batch_multiplier": %s}]'
-    assert said(replay_parameters=elite % 6) == []
-    assert said(replay_parameters=elite % 1)[-1] == (
-        "the elite replay has nothing to choose from with lambda_batch_multiplier 1 and draws like standard; "
-        "6 is what was measured"
+    assert said(replay_parameters=elite % 6, batch_size=2) == []
+    draws_like_standard = "the elite replay draws like standard: nothing is ranked with a "
+    for multiplier in (1, 1.4):
+        assert said(replay_parameters=elite % multiplier, batch_size=2)[-1] == (
+            f"{draws_like_standard}lambda_batch_multiplier of {multiplier} for a share of 2; "
+            "a larger one, such as 6, would be right"
+        )
+    assert said(replay_parameters=elite % 6, batch_size=9)[-1] == (
+        f"{draws_like_standard}capacity of 9 for a share of 9; a larger one, such as 1000, would be right"
+    )
+    assert said(replay_parameters=elite % 6, batch_size=2, proximal_loss_weight=1.0) == [
+        "--proximal_loss_weight has no effect without a queue"
+    ]
+    assert said(reproducible=True, slots_per_worker=2)[-1] == (
+        "--slots_per_worker has no effect without --noreproducible"
     )
     assert said(optimizer="adam", rmsprop_eps=1e-3) == ["--rmsprop_eps has no effect without --optimizer=rmsprop"]
 
