@@ -48,7 +48,7 @@ class Checkpoint:
     @property
     def played_options(self) -> dict[str, Any]:
         """The flags that a test starts from: what the policy is and what it sees, and not how long a game may be."""
-        taken = {item.name for topic in (EnvironmentOptions, NetworkOptions) for item in fields(topic)}
+        taken = {"precision"} | {item.name for topic in (EnvironmentOptions, NetworkOptions) for item in fields(topic)}
         return {name: value for name, value in self.options.items() if name in taken - {"max_game_frames"}}
 
     @property

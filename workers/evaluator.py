@@ -37,7 +37,7 @@ class Evaluator:
         """Called in every turn of the training loop."""
 
     def finish(self) -> None:
-        """Wait until what is under way is over, or until a signal comes."""
+        """Wait until all evaluations that are due are over, or until a signal comes."""
 
     def close(self) -> None:
         """Give up all that is under way."""
@@ -107,6 +107,9 @@ class PeriodicEvaluator(Evaluator):
         if not self._stop.requested and (self._evaluation is not None or self._filming.under_way):
             self._announce("waiting for the evaluation under way; CTRL+C leaves it out")
         self._wait()
+        if not self._stop.requested:  # the one that had to wait for it
+            self.tick()
+            self._wait()
 
     def _wait(self) -> None:
         while self._evaluation is not None and not self._stop.requested:

@@ -185,6 +185,21 @@ def test_a_run_outlives_a_system_that_has_no_room_for_an_evaluation(
     assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
 
 
+def test_an_evaluation_that_waits_for_another_at_the_end_comes_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first takes longer than the rest of the training."""
+    real = Players.wait
+
+    def wait(self: Players, timeout: float) -> list[GameResult]:
+        return real(self, timeout) if timeout else []  # in training it is never waited for
+
+    monkeypatch.setattr(Players, "wait", wait)
+    first, last = evaluations(run(tmp_path))
+    assert 800 <= first["agent_steps"] < 1600
+    assert last["agent_steps"] == 2000
+
+
 def test_the_end_is_saved_before_the_last_evaluation_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

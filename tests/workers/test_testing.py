@@ -73,8 +73,10 @@ def results(path: Path | None) -> dict[str, Any]:
 def test_a_test_plays_shows_and_says_all(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    flags = ("--test_episode_count=40", "--seed=3", "--worker_count=2", "--render", "--precision=float32")
-    path = play_test(*arguments(run_folder, *flags))
+    flags = ("--test_episode_count=40", "--seed=3", "--worker_count=2", "--render")
+    config, make_environment, checkpoint = arguments(run_folder, *flags)
+    assert config.run.precision == "float32", "as in the training"
+    path = play_test(config, make_environment, checkpoint)
     found = results(path)
     assert path is not None
     assert path.parent == run_folder
@@ -95,7 +97,7 @@ def test_a_test_plays_shows_and_says_all(run_folder: Path, monkeypatch: pytest.M
     capture = cv2.VideoCapture(str(best))
     assert (capture.get(cv2.CAP_PROP_FRAME_COUNT), capture.get(cv2.CAP_PROP_FPS)) == (6, 60)
 
-    alone = results(play_test(*arguments(run_folder, *flags[:2], "--worker_count=1", "--precision=float32")))
+    alone = results(play_test(*arguments(run_folder, *flags[:2], "--worker_count=1")))
     assert alone["returns"] == found["returns"], "how many processes play makes no difference"
 
 
