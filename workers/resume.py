@@ -48,7 +48,7 @@ class Resume:
             self._look_at_options(parent, config)
             self._look_at_replays(parent, config, spec)
             self._look_at_in_flight(parent, config, worker_count)
-            self._progress = self._progress_from(parent, config)
+            self._progress = self._progress_from(parent, config) | best_scores(parent)
 
     def described(self) -> dict[str, Any] | None:
         """The parent, for config.json: its curves count up to these steps."""
@@ -92,7 +92,6 @@ class Resume:
             return
         learner.load_state_dict(self._parent.content["learner"])
         progress.load_state_dict(self._progress)
-        self._restore_best(self._parent, progress)
         if self._replays is not None:
             mix.load_state_dict(self._replays["mix"], queues_too=self._queues_too)
             self._replays = None
@@ -114,16 +113,6 @@ class Resume:
         except (OSError, ValueError):  # missing or damaged, without which a run can go on
             return False
         return report is not None and report.get("agent_steps") == parent.agent_steps
-
-    def _restore_best(self, parent: Checkpoint, progress: Progress) -> None:
-        """The scores of the best policies that were carried over, which may be newer than the checkpoint."""
-        folder, evaluations = parent.path.parent, _evaluations(parent.run_folder / "evaluations.jsonl")
-        if (folder / BEST).exists():
-            with suppress(UnusableError):
-                progress.best_return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
-        if (folder / BEST_EVAL).exists():
-            means = [progress.best_eval_mean, *(row.get("best_eval_return_mean") for row in evaluations)]
-            progress.best_eval_mean = max((mean for mean in means if isinstance(mean, int | float)), default=None)
 
     def put_back(self, pool: WorkerPool) -> None:
         """What lay between the workers and the learner, where the games go on exactly."""
@@ -179,6 +168,20 @@ class Resume:
             self._notes.append("the games go on exactly where they stopped")
         else:
             self._notes.append("new games begin")
+
+
+def best_scores(parent: Checkpoint) -> dict[str, float | None]:
+    """Those of its best policies, of which the files may be newer than the checkpoint."""
+    progress, folder = parent.content["progress"], parent.path.parent
+    return_mean, eval_mean = progress["best_return_mean"], progress.get("best_eval_mean")
+    if (folder / BEST).exists():
+        with suppress(UnusableError):
+            return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
+    if (folder / BEST_EVAL).exists():
+        evaluations = _evaluations(parent.run_folder / "evaluations.jsonl")
+        means = [eval_mean, *(row.get("best_eval_return_mean") for row in evaluations)]
+        eval_mean = max((mean for mean in means if isinstance(mean, int | float)), default=None)
+    return {"best_return_mean": return_mean, "best_eval_mean": eval_mean}
 
 
 def _evaluations(path: Path) -> list[Report]:

@@ -15,18 +15,21 @@ import psutil
 import pytest
 import torch
 
-from agents.checkpoint import find_checkpoint, read_checkpoint
+from agents.checkpoint import find_checkpoint, read_checkpoint, write_checkpoint
 from agents.run_folder import CHECKPOINTS
 from option_flags import Config, EnvironmentOptions
 from tests.catch import make_catch
 from tests.processes import spawned
 from workers import evaluator as evaluator_module
+from workers import training
 from workers.evaluator import PeriodicEvaluator
 from workers.filming import Filming
 from workers.games import GameLog, GameResult
 from workers.players import Players
 from workers.process_entry import start_process
+from workers.saver import Saver
 from workers.showing import Showing
+from workers.stop_request import StopRequest
 from workers.training import train
 from wrappers.spectator import Watch
 
@@ -64,19 +67,37 @@ def test_evaluations_of_a_reproducible_run_are_its_own(tmp_path: Path) -> None:
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), "training took no notice"
 
 
-def test_the_best_evaluated_policy_is_the_one_to_beat_after_a_kill(tmp_path: Path) -> None:
-    """The newest checkpoint was written when the evaluation began, and knows nothing of how it ended."""
+def test_the_best_evaluated_policy_is_the_one_to_beat_after_two_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest checkpoint was written before the evaluation was over, and knows nothing of how it ended."""
     first = run(tmp_path, reproducible=True)
+    checkpoint = find_checkpoint(str(first))
+    checkpoint.content["progress"]["best_eval_mean"] = None
+    write_checkpoint(checkpoint.path, checkpoint.content)
     curve = first / "evaluations.jsonl"
     lines = [{**line, "best_eval_return_mean": 5.0} for line in evaluations(first)]
     curve.write_text("".join(json.dumps(line) + "\n" for line in lines))
     best = (first / CHECKPOINTS / "best_eval.pt").read_bytes()
-    parent = find_checkpoint(str(first))
-    parent.content["progress"]["best_eval_mean"] = None
-    own = {"op_mode": "train_w_load", "load_model_url": str(first), "environment_max_steps": 3000}
-    second = train(Config.from_flags({**parent.options, **own}), make_catch, parent)
-    assert evaluations(second)[-1]["best_eval_return_mean"] == 5.0
-    assert (second / CHECKPOINTS / "best_eval.pt").read_bytes() == best
+
+    def go_on_from(folder: Path) -> Path:
+        parent = find_checkpoint(str(folder))
+        own = {"op_mode": "train_w_load", "load_model_url": str(folder), "environment_max_steps": 3000}
+        return train(Config.from_flags({**parent.options, **own}), make_catch, parent)
+
+    class StopAtOnce(StopRequest):
+        def __init__(self) -> None:
+            super().__init__()
+            self.requested = True
+
+    with monkeypatch.context() as patches:
+        patches.setattr(Saver, "save", lambda self, with_replays: None)  # killed before it has saved anything
+        patches.setattr(training, "StopRequest", StopAtOnce)
+        in_between = go_on_from(first)
+    assert not evaluations(in_between)
+    last = go_on_from(in_between)
+    assert evaluations(last)[-1]["best_eval_return_mean"] == 5.0
+    assert (last / CHECKPOINTS / "best_eval.pt").read_bytes() == best
 
 
 def test_each_evaluation_has_a_film_of_its_median_game(tmp_path: Path) -> None:
