@@ -13,7 +13,7 @@ import torch
 
 from replay.trajectory import Rows
 from workers.failures import no_room
-from workers.inference_server import InferenceServer, introduce
+from workers.inference_server import SIGN_OF_LIFE_SECONDS, InferenceServer, introduce
 from workers.messages import (
     WorkerError,
     receive_alive,
@@ -120,6 +120,9 @@ class WorkerPool:
         away, self._heard_at = now - self._heard_at - timeout, now
         if away > self._silence_limit / 2:  # the learner was stopped, perhaps all of the run: nobody else is to blame
             for place in self._all_places:
+                place.last_sign = now
+        if any(now - server.last_sign > 3 * SIGN_OF_LIFE_SECONDS for server in self._server_places):
+            for place in self._places:  # without its answers they cannot go on
                 place.last_sign = now
         for place in self._all_places:
             if place.process is None:

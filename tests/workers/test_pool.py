@@ -216,9 +216,11 @@ def test_lockstep_takes_rounds_in_the_order_of_the_places(make_pool: MakePool) -
 def test_lockstep_workers_play_only_while_the_learner_waits(make_pool: MakePool) -> None:
     pool, _ = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.3)
     take(pool, 2)
-    time.sleep(0.6)
-    pool.wait(0.0)  # opens the next round; nobody can have played it before
+    for _ in range(2):
+        pool.wait(0.0)
+        time.sleep(0.6)
     assert not list(pool.take(2))
+    assert len(take(pool, 2)) == 2, "now it waits"
 
 
 def test_lockstep_goes_on_after_a_kill(make_pool: MakePool) -> None:
@@ -257,7 +259,7 @@ def test_a_worker_that_dies_before_it_can_go_on_is_replaced(make_pool: MakePool)
 def test_a_worker_lost_in_a_round_plays_it_again_before_a_snapshot(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.3)
     take(pool, 2)
-    pool.wait(0.0)  # the next round begins
+    pool.wait(0.001)  # the next round begins
     os.kill(pool.process_ids()[1], signal.SIGKILL)
     in_flight = pool.in_flight(time.monotonic() + 60)
     assert in_flight is not None and len(announced) == 1
@@ -299,11 +301,18 @@ def test_workers_ignore_interrupts(make_pool: MakePool) -> None:
     assert not announced
 
 
-def test_a_server_that_stops_is_replaced_with_its_workers(make_pool: MakePool) -> None:
+@pytest.mark.parametrize("workers_fall_silent_first", [False, True])
+def test_a_server_that_stops_is_replaced_with_its_workers(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch, workers_fall_silent_first: bool
+) -> None:
+    monkeypatch.setattr("workers.pool.SIGN_OF_LIFE_SECONDS", 0.1)
     pool, announced = make_pool(workers=2, server=SilentServer())
     take(pool, 8)
     before = pool.process_ids()
-    os.kill(before[0], signal.SIGSTOP)
+    for stopped in reversed(before) if workers_fall_silent_first else before[:1]:
+        os.kill(stopped, signal.SIGSTOP)
+        if workers_fall_silent_first:
+            pool.wait(0.4)
     pool._silence_limit = 1.0
     while not announced:
         take(pool, 1)
