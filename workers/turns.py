@@ -79,7 +79,8 @@ class Lockstep:
         return self._workers if self._playing else 0
 
     def found_nothing(self, learner_waits: bool) -> None:
-        self._playing = True
+        if learner_waits:  # otherwise it updates first
+            self._playing = True
 
     def fill(self, filled: Filled) -> list[Filled]:
         self._filled.append(filled)

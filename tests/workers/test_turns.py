@@ -128,8 +128,9 @@ def test_a_wait_is_one_round_more_and_a_long_one_is_more() -> None:
 
 def test_in_lockstep_all_play_one_round_and_rest() -> None:
     turns = Lockstep(3)
-    assert turns.limit == 0
     turns.found_nothing(learner_waits=False)
+    assert turns.limit == 0
+    turns.found_nothing(learner_waits=True)
     assert turns.limit == 3
     assert turns.fill((2, 0)) == []
     assert turns.fill((0, 0)) == []
