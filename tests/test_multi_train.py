@@ -21,9 +21,11 @@ from agents.given_flags import given_flags
 from option_flags import UsageError
 from tests.fake_main import write_checkpoint
 from workers import sweep_runner, sweep_summary
+from workers.stop_request import ONE_WISH_SECONDS, StopRequest
 from workers.sweep import plan_sweep
 from workers.sweep_files import run_folders
 from workers.sweep_job import Job, flag_words
+from workers.sweep_runner import SweepRunner, SweepState
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -367,6 +369,22 @@ def test_runs_at_once(tmp_path: Path) -> None:
     when((folder / "c_seed1" / "Game_1" / "metrics.jsonl").exists, let_go)
     assert multi_train.main(words, FAKE) == 0
     assert {row["status"] for row in rows(folder).values()} == {"done"}
+
+
+def test_two_wishes_at_once_reach_a_run_as_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    signals: list[tuple[int, float]] = []
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setattr(Job, "signal", lambda job, number: signals.append((number, now)))
+    stop = StopRequest()
+    stop.requested = stop.hurried = True
+    sweep = plan_sweep({"runs": {"a": {}}}, {})
+    runner = SweepRunner(sweep, tmp_path, SweepState(tmp_path, sweep), 1, FAKE, stop, lambda text: None)
+    runner._active["a"] = sweep.runs[0], Job(tmp_path, FAKE)
+    for now in (100.0, 100.2, 100.4, 101.2, 101.4, 110.0):  # noqa: B007
+        runner._pass_signals_on()
+    assert signals == [(signal.SIGTERM, 100.0), (signal.SIGTERM, 101.2)]
+    assert signals[1][1] - signals[0][1] > ONE_WISH_SECONDS
 
 
 def test_a_real_run_is_cut_and_gone_on_with(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs a sweep: so many runs at once, each in a process of its own, whatever happens to the others."""
 
 import json
+import math
 import signal
 import time
 from collections import deque
@@ -11,13 +12,14 @@ from typing import Any
 
 from agents.run_folder import write_json
 from option_flags import UsageError
-from workers.stop_request import StopRequest
+from workers.stop_request import ONE_WISH_SECONDS, StopRequest
 from workers.sweep import Sweep, SweepRun
 from workers.sweep_files import agent_steps, last_lines, resumable, try_lock
 from workers.sweep_job import Job
 
 STATE_FILE = "sweep.json"
 POLL_SECONDS = 0.2
+SECONDS_BETWEEN_WISHES = 2 * ONE_WISH_SECONDS  # or a run would take two for one
 # What may be another with the second command than with the first: it changes nothing that was learned so far.
 CHANGEABLE = {"environment_max_steps", "console", "console_period"}
 
@@ -85,7 +87,7 @@ class SweepRunner:
         self._stop = stop
         self._tell = tell
         self._active: dict[str, tuple[SweepRun, Job]] = {}
-        self._signals_sent = 0
+        self._signals_sent, self._signalled_at = 0, -math.inf
         self._width = max(len(run.name) for run in sweep.runs)
 
     def run(self) -> None:
@@ -151,10 +153,10 @@ class SweepRunner:
         self._state.set(run.name, "running")
 
     def _pass_signals_on(self) -> None:
-        wishes = self._stop.requested + self._stop.hurried
-        if wishes > self._signals_sent:
-            self._signals_sent = wishes
-            again = "; CTRL+C again hurries them" if wishes == 1 else ""
+        wishes, now = self._stop.requested + self._stop.hurried, time.monotonic()
+        if wishes > self._signals_sent and now > self._signalled_at + SECONDS_BETWEEN_WISHES:
+            self._signals_sent, self._signalled_at = self._signals_sent + 1, now
+            again = "; CTRL+C again hurries them" if self._signals_sent == 1 else ""
             self._tell(f"stopping {len(self._active)} run(s) in good order{again}")
             self._signal_all(signal.SIGTERM)
         if self._stop.save_now:
