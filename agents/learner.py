@@ -122,7 +122,7 @@ class Learner:
         keep = (~dones).float()
         previous_actions = torch.where(dones, -1, fields["actions"])
         any_fresh = bool(batch.fresh.any())
-        entropy_on = batch.fresh if any_fresh else ~batch.fresh
+        fresh = torch.from_numpy(batch.fresh).to(self.device, non_blocking=True)
         return Unrolls(
             inputs=NetworkInput(
                 observations=rebuild_stacks(fields["frames"], dones),
@@ -137,10 +137,10 @@ class Learner:
             discounts=(self._loss.gamma * keep).T,
             behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
             stored_values=fields["values"].T,
-            fresh=torch.from_numpy(batch.fresh).to(self.device, non_blocking=True),
+            fresh=fresh,
             any_fresh=any_fresh,
             any_replayed=not batch.fresh.all(),
-            entropy_on=torch.from_numpy(entropy_on).to(self.device, non_blocking=True),
+            entropy_on=fresh if any_fresh else ~fresh,
         )
 
     def _losses(self, unrolls: Unrolls) -> tuple[dict[str, torch.Tensor], torch.Tensor]:

@@ -81,5 +81,5 @@ def evenly_spaced(count: int, steps: int) -> list[int]:
 
 
 def as_numbers(distances: torch.Tensor) -> NDArray[np.float64]:
-    numbers: NDArray[np.float64] = distances.double().cpu().numpy()
+    numbers: NDArray[np.float64] = distances.cpu().double().numpy()  # MPS has no double
     return numbers
