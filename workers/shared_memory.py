@@ -3,6 +3,7 @@
 import mmap
 import os
 import tempfile
+import weakref
 from multiprocessing.reduction import DupFd
 from typing import Any
 
@@ -20,6 +21,7 @@ class SharedBlock:
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
         self._fd = _nameless_file()
+        self._close = weakref.finalize(self, os.close, self._fd)
         os.ftruncate(self._fd, nbytes)
         self.bytes = self._map()
 
@@ -27,8 +29,8 @@ class SharedBlock:
         return np.frombuffer(mmap.mmap(self._fd, self.nbytes), dtype=np.uint8)
 
     def close(self) -> None:
-        """Hand the block to no more children; the bytes stay for as long as an array shows them."""
-        os.close(self._fd)
+        """Hand the block to no more children, before it is forgotten; the bytes stay as long as an array shows them."""
+        self._close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"nbytes": self.nbytes, "fd": DupFd(self._fd)}

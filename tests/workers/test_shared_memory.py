@@ -35,3 +35,14 @@ def test_a_child_writes_what_its_parent_sees(anonymous: bool, monkeypatch: pytes
     assert names_in_dev_shm() == before
     block.close()
     assert (block.bytes == 7).all(), "what is mapped stays readable"
+
+
+def test_a_block_that_is_forgotten_is_closed_but_what_is_mapped_stays() -> None:
+    block = SharedBlock(10_000)
+    shown, held = block.bytes, block._fd
+    shown[:] = 3
+    assert os.fstat(held).st_size == 10_000
+    del block
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(held)
+    assert (shown == 3).all()
