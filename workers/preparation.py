@@ -160,9 +160,9 @@ def header(
     ]
 
 
-def summary(folder: Path, progress: Progress, saver: Saver, held_back_by: str) -> Sequence[str]:
+def summary(folder: Path, progress: Progress, saver: Saver, is_over: bool, held_back_by: str) -> Sequence[str]:
     """What a run says of itself at its end."""
-    reached = "stopped" if progress.unrolls_left else "finished"
+    reached = "finished" if is_over else "stopped"
     mean = (
         "no game ended" if progress.return_mean is None else f"mean return of the last games {progress.return_mean:.2f}"
     )

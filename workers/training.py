@@ -146,7 +146,10 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 lockstep=config.run.reproducible,
             )
             # Last of all, after what there is to say of the evaluation under way.
-            cleanup.callback(console.close, summary(folder, progress, saver, held_back_by))
+            cleanup.callback(
+                console.close,
+                summary(folder, progress, saver, not (progress.unrolls_left or mix.ready()), held_back_by),
+            )
             cleanup.callback(evaluator.close)
         evaluator.finish()
     return folder
