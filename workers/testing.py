@@ -164,9 +164,11 @@ def results_of(config: Config, checkpoint: Checkpoint, tally: Tally) -> dict[str
 
 def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]:
     games, policy = config.test.test_episode_count, config.test.test_policy
+    unnoticed = [f"--{name}" for name in config.of_training_only()]
     return [
         f"{config.environment.env}, {games:,} games, {policy} policy, seed {config.run.seed}, {processes} processes",
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",
+        *([f"without effect on a test: {', '.join(unnoticed)}"] if unnoticed else []),
     ]
 
 

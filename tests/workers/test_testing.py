@@ -101,6 +101,16 @@ def test_a_test_plays_shows_and_says_all(run_folder: Path, monkeypatch: pytest.M
     assert alone["returns"] == found["returns"], "how many processes play makes no difference"
 
 
+def test_what_a_test_takes_no_notice_of_is_told(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said_of(*words: str) -> str:
+        config, make_environment, checkpoint = arguments(run_folder, "--test_episode_count=2", "--seed=3", *words)
+        play_test(config.replace_flags(console="plain"), make_environment, checkpoint)
+        return capsys.readouterr().out
+
+    assert "without effect" not in said_of("--worker_count=1", "--precision=float32")
+    assert "without effect on a test: --device, --lr\n" in said_of("--device=cpu", "--lr=0.5")
+
+
 def arguments(folder: Path, *words: str) -> tuple[Config, MakeWatchedEnvironment, Checkpoint]:
     config, checkpoint = configured(folder, *words)
     return config, make_catch, checkpoint
