@@ -362,11 +362,6 @@ class ReplayOptions(Options):
                     f"--replay_parameters: entry {entry} has a capacity of {replay.capacity}, but its share of a batch "
                     f"is {share}; at least {share} would be right."
                 )
-            if replay.insert_strategy == "elite_insertion" and (why := replay.no_choice(share)):
-                raise UsageError(
-                    f"--replay_parameters: entry {entry}: elite_insertion goes by the distances that ranking finds, "
-                    f"and nothing is ranked with {why}."
-                )
         if len(set(self.queue_shares)) > 1:
             raise UsageError(
                 "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
@@ -697,7 +692,13 @@ def _replay(subject: str, entry: object) -> ReplaySpec:
     for key in allowed:
         if key not in entry and declared[key].default is MISSING:
             raise UsageError(f'{subject} lacks the key "{key}"; the keys of {kind} are {", ".join(allowed)}.')
-    return ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
+    replay = ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
+    if replay.insert_strategy == "elite_insertion" and replay.lambda_batch_multiplier == 1:
+        raise UsageError(
+            f"{subject}: elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
+            "lambda_batch_multiplier of 1; a larger one, such as 6, would be right."
+        )
+    return replay
 
 
 def _in_present_words(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
