@@ -572,9 +572,8 @@ class Config:
 
     def of_training_only(self) -> list[str]:
         """Options that somebody has set, and that a test takes no notice of."""
-        noticed = {item.name for topic in (EnvironmentOptions, NetworkOptions) for item in fields(topic)}
         set_here = (name for name, value in self.flags().items() if value != OPTIONS[name].default)
-        return [name for name in set_here if name not in noticed and name not in ALSO_IN_TESTS]
+        return [name for name in set_here if name not in (*OF_THE_POLICY, *ALSO_IN_TESTS)]
 
     def flags(self) -> dict[str, Any]:
         """All values by flag name: plain enough for JSON, and from_flags makes an equal Config of them."""
@@ -604,10 +603,15 @@ TOPICS: dict[str, type[Options]] = get_type_hints(Config)
 OPTIONS: dict[str, dataclasses.Field[Any]] = {item.name: item for topic in TOPICS.values() for item in fields(topic)}
 
 
-# What a test takes notice of, besides all that is about the environment and the network.
+# What the policy is, and what it sees.
+OF_THE_POLICY = (
+    "precision",
+    *(item.name for topic in (EnvironmentOptions, NetworkOptions) for item in fields(topic)),
+)
+# What a test takes notice of besides.
 ALSO_IN_TESTS = (
     *("op_mode", "load_model_url", "test_episode_count", "test_policy", "render"),
-    *("seed", "precision", "worker_count", "console", "console_period"),
+    *("seed", "worker_count", "console", "console_period"),
 )
 
 # What some options need to do anything.

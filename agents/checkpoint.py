@@ -5,7 +5,7 @@ import pickle
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from agents.run_folder import CHECKPOINTS, remove_abandoned, temporary_beside, write_atomically
-from option_flags import Config, EnvironmentOptions, NetworkOptions, UsageError
+from option_flags import OF_THE_POLICY, Config, UsageError
 
 FORMAT_VERSION = 3
 BEST = "best.pt"
@@ -48,8 +48,8 @@ class Checkpoint:
     @property
     def played_options(self) -> dict[str, Any]:
         """The flags that a test starts from: what the policy is and what it sees, and not how long a game may be."""
-        taken = {"precision"} | {item.name for topic in (EnvironmentOptions, NetworkOptions) for item in fields(topic)}
-        return {name: value for name, value in self.options.items() if name in taken - {"max_game_frames"}}
+        taken = set(OF_THE_POLICY) - {"max_game_frames"}
+        return {name: value for name, value in self.options.items() if name in taken}
 
     @property
     def run_folder(self) -> Path:

@@ -34,7 +34,8 @@ def make_mix(config: Config, spec: UnrollSpec, resume: Resume, learner: Learner)
     mix = BatchMix(replays, spec, pin_memory=learner.device.type == "cuda")
     if not ahead:
         return mix
-    ranks = any(entry.lambda_batch_multiplier > 1 for entry in config.replay.replays)
+    shares = zip(config.replay.replays, config.replay.shares, strict=True)
+    ranks = any(entry.most_candidates(share) > share for entry, share in shares)
 
     def look() -> int:
         if ranks:
