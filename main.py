@@ -17,9 +17,10 @@ if __name__ == "__main__":  # and not in the workers, which import this file, to
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "save now", while there is nothing to save
 
-from agents.command_line import end, open_closed_streams
-from agents.given_flags import HelpRequested, given_flags, help_text
-from option_flags import Config, UsageError
+from option_flags import Config
+from options.command_line import HelpRequested, given_flags, help_text
+from options.program import end, open_closed_streams
+from options.rules import UsageError
 from workers.failures import RunFailedError
 
 
@@ -30,9 +31,9 @@ def main(arguments: Sequence[str]) -> int:
         mode = given.get("op_mode")
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
         # Loaded only now: a mistyped flag is answered at once, and workers, which import this file, are light.
-        from agents.checkpoint import find_checkpoint
-        from workers.testing import test
-        from workers.training import train
+        from evaluation.score_checkpoint import test
+        from run_files.checkpoint import find_checkpoint
+        from training.train import train
         from wrappers.atari import check_atari, make_atari
 
         parent = None

@@ -59,15 +59,15 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, leave)
     signal.signal(signal.SIGTERM, leave)
 
-from agents.command_line import end, open_closed_streams
-from agents.console import make_console
-from agents.given_flags import HelpRequested, given_flags, help_text
-from option_flags import UsageError, whole
-from workers.stop_request import StopRequest
-from workers.sweep import Sweep, plan_sweep, read_sweep
-from workers.sweep_files import try_lock
-from workers.sweep_runner import SweepRunner, SweepState
-from workers.sweep_summary import draw_curves, summarise, table_lines, write_csv
+from machine.stop_signals import StopRequest
+from options.command_line import HelpRequested, given_flags, help_text
+from options.program import end, open_closed_streams
+from options.rules import UsageError, whole
+from reports.console import make_console
+from sweeps.files import try_lock
+from sweeps.plan import Sweep, plan_sweep, read_sweep
+from sweeps.runner import SweepRunner, SweepState
+from sweeps.summary import draw_curves, summarise, table_lines, write_csv
 
 PROGRAM = Path(__file__).resolve().with_name("main.py")
 OWN_FLAGS = {

@@ -5,122 +5,34 @@ however it was made (command line, Python, checkpoint); a bad one ends in a Usag
 """
 
 import dataclasses
-import difflib
-import json
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, Self, get_type_hints
 
-
-class UsageError(Exception):
-    """One sentence for the user, on one line: which flag is wrong, and what would be right."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
-
+from options.replay_options import ReplaySpec, did_you_mean, parse_replays, split_by_ratio
+from options.rules import (
+    FRACTION_BELOW_ONE,
+    ON_OFF,
+    RESOLUTION,
+    Options,
+    Rule,
+    UsageError,
+    above,
+    at_least,
+    between,
+    matching,
+    one_of,
+    option,
+    whole,
+)
 
 # --- Rules: what one value may be -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What one option accepts. `wanted` completes the sentence "--name must ..."."""
-
-    kind: type
-    wanted: str
-    accepts: Callable[[Any], bool] = lambda value: True
-    choices: tuple[str, ...] = ()
-    optional: bool = False
-
-    def checked(self, subject: str, value: object) -> Any:
-        """Returns the value in its declared type, or raises a UsageError about `subject`."""
-        if value is None and self.optional:
-            return None
-        exact = self._in_kind(value)
-        if exact is None or not self.accepts(exact):
-            raise UsageError(f"{subject} must {self.wanted}, not {shown(value)}.")
-        return exact
-
-    def _in_kind(self, value: object) -> Any:
-        """The value as `kind`, or None where it is of another type; an int will do for a float, a bool never will."""
-        if isinstance(value, bool) != (self.kind is bool):
-            return None
-        if self.kind is float and isinstance(value, int):
-            try:
-                return float(value)
-            except OverflowError:
-                return None
-        return value if isinstance(value, self.kind) else None
-
-
-def shown(value: object) -> str:
-    text = json.dumps(value, default=repr, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def whole(low: int, high: int | None = None, optional: bool = False) -> Rule:
-    if high is None:
-        return Rule(int, f"be a whole number of at least {low}", lambda v: v >= low, optional=optional)
-    return Rule(int, f"be a whole number between {low} and {high}", lambda v: low <= v <= high, optional=optional)
-
-
-def between(low: float, high: float) -> Rule:
-    return Rule(float, f"lie between {low:g} and {high:g}", lambda v: low <= v <= high)
-
-
-def at_least(low: float) -> Rule:
-    return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf)
-
-
-def above(low: float, high: float = math.inf) -> Rule:
-    wanted = f"be a number above {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
-    return Rule(float, wanted, lambda v: low < v <= high and v < math.inf)
-
-
-def one_of(*names: str) -> Rule:
-    return Rule(str, f"be one of {', '.join(names)}", lambda v: v in names, choices=names)
-
-
-def matching(pattern: str, wanted: str) -> Rule:
-    return Rule(str, wanted, lambda v: re.fullmatch(pattern, v) is not None)
-
-
-ON_OFF = Rule(bool, "be true or false")
-FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
-
-
-RESOLUTION = Rule(
-    str,
-    'be "height,width", such as 84,84, neither above 512',
-    lambda v: re.fullmatch("[1-9][0-9]{0,2},[1-9][0-9]{0,2}", v) is not None and max(map(int, v.split(","))) <= 512,
-)
-
-
 MOST_CHANNELS = 128  # that OpenCV merges into one observation
-
-
-def option(default: Any, rule: Rule, sentence: str) -> Any:
-    return field(default=default, metadata={"rule": rule, "help": sentence})
-
-
-@dataclass(frozen=True)
-class Options:
-    """The base of every topic's dataclass: checks each field by its rule, then the fields against each other."""
-
-    topic: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            value = item.metadata["rule"].checked(f"--{item.name}", getattr(self, item.name))
-            object.__setattr__(self, item.name, value)  # 1 becomes 1.0 in a float field
-        self._check_together()
-
-    def _check_together(self) -> None:
-        """Raises a UsageError where values that are fine alone do not go together."""
 
 
 # --- Options, topic by topic ------------------------------------------------------------------------------------------
@@ -226,66 +138,6 @@ class WorkerOptions(Options):
     )
     worker_timeout: float = option(120.0, above(0), "Seconds without a sign of life until a worker is replaced.")
     worker_restart_budget: int = option(100, whole(0), "Deaths of workers within ten minutes that a run puts up with.")
-
-
-@dataclass(frozen=True)
-class ReplaySpec:
-    """One entry of --replay_parameters; parse_replays checks each key by its rule."""
-
-    type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "How it picks unrolls.")
-    capacity: int = option(MISSING, whole(1), "Unrolls that it holds.")
-    sample_ratio: float = option(MISSING, above(0, 1), "Its part of every batch.")
-    dist_function: str = option("ln_norm", one_of("ln_norm", "cos_dist", "kl_div"), "What near means.")
-    p: float = option(2.0, Rule(float, "lie between 1 and 64", lambda v: 1 <= v <= 64), "Exponent of ln_norm.")
-    lambda_batch_multiplier: float = option(1.0, Rule(float, "lie between 1 and 1000", lambda v: 1 <= v <= 1000), "λ.")
-    alfa_annealing_factor: float = option(1.0, above(0), "Part of the planned updates over which λ falls to 1.")
-    ranked_states: int = option(5, whole(1), "States of a candidate that its distance is the mean of.")
-    elite_sampling_strategy: str = option(
-        "lowest_least_sampled",
-        one_of("lowest", "stratified", "lowest_least_sampled", "stratified_least_sampled"),
-        "Which of the candidates are taken.",
-    )
-    insert_strategy: str = option(
-        "oldest", one_of("oldest", "elite_insertion"), "What a new unroll takes the place of."
-    )
-    elite_batch_size: int = option(20, whole(1), "Unrolls that elite insertion looks at.")
-
-    @property
-    def ranks(self) -> bool:
-        """Whether it compares candidates, where it has more of them than it gives."""
-        return self.type in ("attentive", "elite")
-
-    def most_candidates(self, share: int) -> int:
-        """How many unrolls are compared at most where so many are given."""
-        return min(self.capacity, int(self.lambda_batch_multiplier * share))
-
-    def no_choice(self, share: int) -> str:
-        """Why it never compares more unrolls than it gives, and what would change that; empty where it does."""
-        if not self.ranks or self.most_candidates(share) > share:
-            return ""
-        if self.capacity <= share:
-            return f"a capacity of {self.capacity} for a share of {share}; a larger one, such as 1000, would be right"
-        multiplier = f"a lambda_batch_multiplier of {self.lambda_batch_multiplier:g}"
-        return f"{multiplier} for a share of {share}; a larger one, such as 6, would be right"
-
-
-# Every type names its own keys; a key that only some types take is one more ReplaySpec field, with a default.
-_COMMON_KEYS = ("capacity", "sample_ratio", "type")
-_RANKED_KEYS = ("alfa_annealing_factor", "dist_function", "lambda_batch_multiplier", "p", "ranked_states")
-REPLAY_KEYS: dict[str, tuple[str, ...]] = {
-    "queue": _COMMON_KEYS,
-    "standard": _COMMON_KEYS,
-    "attentive": (*_COMMON_KEYS, *_RANKED_KEYS),
-    "elite": (*_COMMON_KEYS, *_RANKED_KEYS, "elite_batch_size", "elite_sampling_strategy", "insert_strategy"),
-}
-# The older form {"type": "custom", "sample_strategy": ...}, and what its values are called now.
-CUSTOM_TYPES = {"attentive_sampling": "attentive", "elite_sampling": "elite"}
-NUMBERED_STRATEGIES = {
-    "strategy1": "lowest",
-    "strategy2": "stratified",
-    "strategy3": "lowest_least_sampled",
-    "strategy4": "stratified_least_sampled",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -643,97 +495,6 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
 # --- Replays ----------------------------------------------------------------------------------------------------------
 
 
-def once_each(subject: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """For `json.loads`, which would silently take the last of two values for one key."""
-
-    def entry_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entry: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in entry:
-                raise UsageError(f"{subject} has the key {shown(key)} twice in one entry; give it once.")
-            entry[key] = value
-        return entry
-
-    return entry_of
-
-
-def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
-    """Reads --replay_parameters key by key; a UsageError says which entry and which key is wrong."""
-    flag = "--replay_parameters"
-
-    def no_constant(name: str) -> None:
-        raise UsageError(f"{flag} must hold finite numbers, not {name}.")
-
-    try:
-        entries = json.loads(text, object_pairs_hook=once_each(flag), parse_constant=no_constant)
-    except json.JSONDecodeError as error:
-        hint = "in a shell it stands in single quotes, in a flagfile in none"
-        raise UsageError(
-            f"{flag} must be valid JSON, not {shown(text)}; {hint}; at character {error.pos + 1}: {error.msg.lower()}."
-        ) from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, or brackets thousands deep
-        raise UsageError(f"{flag} must be a JSON list of replays, not {shown(text)}.") from None
-    if not isinstance(entries, list) or not entries:
-        raise UsageError(f"{flag} must be a JSON list of at least one replay, not {shown(entries)}.")
-    replays = tuple(_replay(f"{flag}: entry {number}", entry) for number, entry in enumerate(entries, start=1))
-    total = math.fsum(replay.sample_ratio for replay in replays)
-    if abs(total - 1) > 1e-6:
-        raise UsageError(f"{flag}: the values of sample_ratio must add up to 1, not {total:.9g}.")
-    return replays
-
-
-def _replay(subject: str, entry: object) -> ReplaySpec:
-    if not isinstance(entry, dict) or "type" not in entry:
-        raise UsageError(f'{subject} must be an object with the key "type", not {shown(entry)}.')
-    entry = _in_present_words(subject, entry)
-    declared = {item.name: item for item in fields(ReplaySpec)}
-    kind = declared["type"].metadata["rule"].checked(f"{subject}: type", entry["type"])
-    allowed = REPLAY_KEYS[kind]
-    for key in entry:
-        if key not in allowed:
-            unknown = f"{subject} has the unknown key {shown(key)}" + _closest(key, allowed, quote='"')
-            raise UsageError(f"{unknown} The keys of {kind} are {', '.join(allowed)}.")
-    for key in allowed:
-        if key not in entry and declared[key].default is MISSING:
-            raise UsageError(f'{subject} lacks the key "{key}"; the keys of {kind} are {", ".join(allowed)}.')
-    replay = ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
-    if replay.insert_strategy == "elite_insertion" and replay.lambda_batch_multiplier == 1:
-        raise UsageError(
-            f"{subject}: elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
-            "lambda_batch_multiplier of 1; a larger one, such as 6, would be right."
-        )
-    return replay
-
-
-def _in_present_words(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry as it was written for the earlier platform, in the words of today."""
-    words = dict(entry)
-    if words["type"] == "custom":
-        strategy = words.pop("sample_strategy", None)
-        if not isinstance(strategy, str) or strategy not in CUSTOM_TYPES:
-            names = " or ".join(CUSTOM_TYPES)
-            raise UsageError(f'{subject}: a custom replay needs "sample_strategy" {names}, not {shown(strategy)}.')
-        words["type"] = CUSTOM_TYPES[strategy]
-        if strategy == "attentive_sampling":
-            words.pop("elite_sampling_strategy", None)  # given, and ignored, there
-    numbered = words.get("elite_sampling_strategy")
-    if isinstance(numbered, str) and numbered in NUMBERED_STRATEGIES:
-        words["elite_sampling_strategy"] = NUMBERED_STRATEGIES[numbered]
-    return words
-
-
-def split_by_ratio(total: int, ratios: Sequence[float]) -> tuple[int, ...]:
-    """Whole parts of `total` by the method of the largest remainder; of equal remainders the earlier part rounds up."""
-    # Decimal fractions as they were written: in binary floating point, ties would be decided by rounding errors.
-    exact = [Fraction(str(ratio)) for ratio in ratios]
-    quotas = [total * ratio / sum(exact) for ratio in exact]
-    parts = [math.floor(quota) for quota in quotas]
-    by_remainder = sorted(range(len(parts)), key=lambda i: parts[i] - quotas[i])
-    for i in by_remainder[: total - sum(parts)]:
-        parts[i] += 1
-    return tuple(parts)
-
-
 # --- Names that are no flags ------------------------------------------------------------------------------------------
 
 REPLACED_FLAGS = {
@@ -764,10 +525,4 @@ def unknown_flag(name: str, others: Iterable[str] = ()) -> UsageError:
         return UsageError(f"--{name} is no known flag; did you mean --no{name[3:]}?")
     if name in NAMES_ELSEWHERE:
         return UsageError(f"--{name} is no known flag; did you mean --{NAMES_ELSEWHERE[name]}?")
-    return UsageError(f"--{name} is no known flag{_closest(name, (*OPTIONS, 'flagfile', *others), dashes='--')}")
-
-
-def _closest(name: str, names: Iterable[str], dashes: str = "", quote: str = "") -> str:
-    """The end of a sentence: asks for the closest name, or just stops where none is close."""
-    matches = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {quote}{dashes}{matches[0]}{quote}?" if matches else "."
+    return UsageError(f"--{name} is no known flag{did_you_mean(name, (*OPTIONS, 'flagfile', *others), dashes='--')}")

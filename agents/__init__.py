@@ -1,1 +1,1 @@
-"""The agent: its network, how it acts, how it learns, and what is said of it."""
+"""What learns: network, acting, V-trace, losses, ranking, and one update of the weights."""

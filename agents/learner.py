@@ -11,7 +11,7 @@ from agents.network import ActorCritic, NetworkInput, NetworkOutput
 from agents.vtrace import VTrace, trusted_states, vtrace
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
-from replay.trajectory import UnrollSpec, rebuild_stacks
+from replay.unroll_layout import UnrollSpec, rebuild_stacks
 
 SLOWEST_BACKGROUND = 0.001  # part of it that an update replaces; the mean over all, as long as these are few
 

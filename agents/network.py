@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from option_flags import NetworkOptions, UsageError
-from replay.trajectory import UnrollSpec
+from option_flags import NetworkOptions
+from options.rules import UsageError
+from replay.unroll_layout import UnrollSpec
 
 SQRT_2 = 2.0**0.5
 PIXEL_SCALE = 1 / 256  # brings pixels below 1; a power of two, which bfloat16 has exactly

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.device import size_computed
 from agents.distances import cosine_distance, ln_norm
 from agents.distribution import kl_divergence
 from agents.network import ActorCritic
-from option_flags import ReplaySpec
-from replay.trajectory import Rows, UnrollSpec, rebuild_stacks
+from machine.device import size_computed
+from options.replay_options import ReplaySpec
+from replay.unroll_layout import Rows, UnrollSpec, rebuild_stacks
 
 AT_ONCE = 64  # newest states that unrolls are compared with in one go: each takes memory for all of the unrolls
 

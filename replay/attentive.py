@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from option_flags import ReplaySpec
+from options.replay_options import ReplaySpec
 from replay.newest_states import NewestStates
 from replay.ranked import RankedReplay
+from replay.selection_rules import lowest
 from replay.storage import Storage
-from replay.strategies import lowest
-from replay.trajectory import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollSpec
 
 # Candidates [m, nbytes] and the agents' newest states [E, S*C, H, W] → how far each candidate is from them, [m].
 Nearness = Callable[[Rows, NDArray[np.uint8]], NDArray[np.float64]]

@@ -5,7 +5,7 @@ from itertools import pairwise
 import lz4.block  # type: ignore[import-untyped]
 import numpy as np
 
-from replay.trajectory import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollSpec
 
 HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
 

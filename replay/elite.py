@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from option_flags import ReplaySpec
-from replay.arrays import array_from_bytes, array_to_bytes
+from options.replay_options import ReplaySpec
+from replay.array_bytes import array_from_bytes, array_to_bytes
 from replay.ranked import RankedReplay
+from replay.selection_rules import STRATEGIES
 from replay.storage import Storage
-from replay.strategies import STRATEGIES
-from replay.trajectory import Rows
+from replay.unroll_layout import Rows
 
 # Candidates [m, nbytes] → how far the present network has drifted from what acted in each, [m].
 Drift = Callable[[Rows], NDArray[np.float64]]

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from replay.protocol import Drawn, Replay
-from replay.trajectory import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollSpec
 
 
 class ReplayDraw(NamedTuple):

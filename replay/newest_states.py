@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.trajectory import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollSpec
 
 ROUNDS_REMEMBERED = 10
 

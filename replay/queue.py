@@ -6,7 +6,7 @@ import numpy as np
 
 from replay.protocol import Drawn
 from replay.storage import RawStorage
-from replay.trajectory import Rows
+from replay.unroll_layout import Rows
 
 
 class QueueReplay:

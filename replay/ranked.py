@@ -5,12 +5,12 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from option_flags import ReplaySpec
+from options.replay_options import ReplaySpec
 from replay.protocol import Drawn
+from replay.selection_rules import Strategy
 from replay.standard import StandardReplay
 from replay.storage import Storage
-from replay.strategies import Strategy
-from replay.trajectory import Rows
+from replay.unroll_layout import Rows
 
 
 class RankedReplay(StandardReplay):

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from replay.arrays import array_from_bytes, array_to_bytes
+from replay.array_bytes import array_from_bytes, array_to_bytes
 from replay.protocol import Drawn
 from replay.storage import Storage
-from replay.trajectory import Rows
+from replay.unroll_layout import Rows
 
 
 class StandardReplay:

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from replay.compression import UnrollCodec
-from replay.trajectory import Rows
+from replay.unroll_layout import Rows
 
 # What Python and the allocator take for one blob besides its content: the header of a bytes object (33), rounding and
 # header of malloc (16), a place in the list (8, and up to an eighth more for the list to grow into).

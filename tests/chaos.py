@@ -19,11 +19,11 @@ from pathlib import Path
 
 import psutil
 
-from agents.checkpoint import find_checkpoint, read_checkpoint
-from agents.run_folder import CHECKPOINTS
-from agents.sinks import read_metrics
-from agents.tensor_file import read_tensor_file
-from workers.stop_request import ONE_WISH_SECONDS
+from machine.stop_signals import ONE_WISH_SECONDS
+from run_files.checkpoint import find_checkpoint, read_checkpoint
+from run_files.metrics import read_metrics
+from run_files.replay_file import read_tensor_file
+from run_files.run_folder import CHECKPOINTS
 
 ROOT = Path(__file__).resolve().parents[1]
 GONE_SECONDS = 5.0  # from a signal to the end of all processes, without the time that the replays take

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from agents import curves_sink
-from agents.given_flags import given_flags
-from agents.sinks import read_metrics
 from multi_train import OWN_FLAGS as SWEEP_FLAGS
 from multi_train import SWEEP
 from option_flags import OPTIONS, Config
+from options.command_line import given_flags
+from reports import curves_sink
+from run_files.metrics import read_metrics
+from sweeps.plan import KEYS, plan_sweep, read_sweep
 from tests.catch import make_catch
-from tests.words import parse
-from workers.sweep import KEYS, plan_sweep, read_sweep
-from workers.training import train
+from tests.options.words import parse
+from training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,7 +25,6 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "docs/design.md",
     "docs/export.md",
-    "docs/files.md",
     "docs/learning.md",
     "docs/performance.md",
     "docs/replays.md",
@@ -71,15 +70,6 @@ def test_every_flag_that_is_named_exists(document: str) -> None:
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text))):
         others = {*SWEEP_FLAGS, "help", "flagfile", "extra-index-url", "x", "metric", "smooth", "output", "logdir"}
         assert name in {*OPTIONS, *(f"no{option}" for option in OPTIONS), *others}, name
-
-
-def test_every_module_is_in_the_map_and_nothing_else() -> None:
-    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
-    on_the_map = set(re.findall(r"^\| `([^`]+\.py)` \|", page, re.MULTILINE))
-    folders = ("workers", "agents", "replay", "wrappers")
-    modules = {path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).glob("*.py")}
-    top = {path.name for path in ROOT.glob("*.py")}
-    assert on_the_map == top | {module for module in modules if not module.endswith("__init__.py")}
 
 
 def test_the_tables_name_the_files_and_the_fields_of_a_real_run(

@@ -1,1 +1,1 @@
-"""The processes: workers that play, the memory they share with the learner, and the loop that drives it all."""
+"""Processes that play for the learner, and the memory and pipes between them."""

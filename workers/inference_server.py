@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.device import prepare_torch, size_computed
 from agents.network import make_network
-from agents.system_settings import settle_on_one_core
+from machine.device import prepare_torch, size_computed
+from machine.system_settings import settle_on_one_core
 from option_flags import NetworkOptions
-from workers.deciding import NewestWeights
-from workers.inference_memory import InferenceMemory
+from workers.inference_rows import InferenceMemory
+from workers.local_policy import NewestWeights
 from workers.messages import receive_question, receive_worker, send_alive, send_answer, send_worker
 from workers.observations import as_batch
 from workers.shared_weights import SharedWeights

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.trajectory import UnrollSpec
+from replay.unroll_layout import UnrollSpec
 
 Observations = NDArray[np.uint8]  # [..., H, W, S*C]
 

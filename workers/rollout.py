@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Decision
-from replay.trajectory import Rows, UnrollSpec
-from workers.deciding import Decider
+from replay.unroll_layout import Rows, UnrollSpec
+from workers.local_policy import Decider
 from workers.observations import as_stacks, put_stack
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from workers.shared_memory import SharedBlock
+from workers.shared_block import SharedBlock
 
 NOT_PUBLISHED = -1
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.shared_memory import SharedBlock
+from workers.shared_block import SharedBlock
 
 
 class Slots:

@@ -1,30 +1,26 @@
 """A worker: wait for a free slot, see to the newest weights, fill the slot, say so; over and over."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 
 from agents.acting import Actor
 from agents.network import make_network
-from agents.system_settings import settle_on_one_core
-from option_flags import Config, EnvironmentOptions
-from replay.trajectory import UnrollSpec
-from workers.deciding import Decider, LocalDecider, NewestWeights
-from workers.inference_memory import InferenceMemory
+from machine.system_settings import settle_on_one_core
+from option_flags import Config
+from replay.unroll_layout import UnrollSpec
+from workers.inference_rows import InferenceMemory
+from workers.local_policy import Decider, LocalDecider, NewestWeights
 from workers.messages import receive_order, send_filled, send_snapshot
 from workers.random_streams import stream_of
-from workers.remote_decider import RemoteDecider
+from workers.remote_policy import RemoteDecider
 from workers.rollout import Rollout, Seat
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
 from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
-
-MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]  # spawned workers find it by its name
+from wrappers.environment_types import MakeEnvironment
 
 
 @dataclass(frozen=True)

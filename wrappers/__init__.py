@@ -1,1 +1,1 @@
-"""Atari games as learning environments: one small class for each step of preprocessing, put together in `atari.py`."""
+"""Games as environments: one class for each step of preprocessing, put together in `atari.py`."""

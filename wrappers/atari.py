@@ -6,7 +6,8 @@ import re
 import ale_py
 import gymnasium
 
-from option_flags import EnvironmentOptions, UsageError
+from option_flags import EnvironmentOptions
+from options.rules import UsageError
 from wrappers.clip_reward import ClipReward
 from wrappers.emulator import Emulator, Frame
 from wrappers.episodic_life import EpisodicLife

@@ -10,7 +10,7 @@ from agents.learner import Learner
 from agents.network import ActorCritic, flat_weights
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
-from replay.trajectory import UnrollSpec
+from replay.unroll_layout import UnrollSpec
 
 ENVIRONMENTS = 3
 

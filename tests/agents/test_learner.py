@@ -13,7 +13,7 @@ from agents.learner import Learner
 from agents.network import ActorCritic, NetworkInput, flat_weights, load_flat_weights, make_network, weight_count
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
-from replay.trajectory import UnrollSpec
+from replay.unroll_layout import UnrollSpec
 from tests.agents.slow_versions import (
     Array,
     Steps,

@@ -16,8 +16,9 @@ from agents.network import (
     weight_count,
     write_flat_weights,
 )
-from option_flags import NetworkOptions, UsageError
-from replay.trajectory import UnrollSpec
+from option_flags import NetworkOptions
+from options.rules import UsageError
+from replay.unroll_layout import UnrollSpec
 from tests.agents.slow_versions import Array
 
 FEATURES = {"nature": 512, "impala_shallow": 256, "conv3": 512, "impala_deep": 256}

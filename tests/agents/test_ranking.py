@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from agents.network import ActorCritic, make_network
 from agents.ranking import Ranking, evenly_spaced
-from option_flags import NetworkOptions, ReplaySpec
-from replay.trajectory import Rows, UnrollSpec
+from option_flags import NetworkOptions
+from options.replay_options import ReplaySpec
+from replay.unroll_layout import Rows, UnrollSpec
 from tests.agents.slow_versions import Array, kl, probabilities
 
 STEPS = 7

@@ -21,18 +21,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.checkpoint import Checkpoint, find_checkpoint
-from agents.device import choose_precision
 from agents.network import ActorCritic, make_network
 from agents.ranking import Ranking
-from agents.sinks import read_metrics
-from agents.tensor_file import read_tensor_file
-from option_flags import Config, ReplaySpec
+from agents.spaces import describe_unrolls
+from machine.device import choose_precision
+from option_flags import Config
+from options.replay_options import ReplaySpec
 from replay.newest_states import NewestStates
 from replay.standard import StandardReplay
-from replay.trajectory import Rows, UnrollSpec
-from workers.preparation import describe_unrolls
-from workers.replays import make_storage
+from replay.unroll_layout import Rows, UnrollSpec
+from run_files.checkpoint import Checkpoint, find_checkpoint
+from run_files.metrics import read_metrics
+from run_files.replay_file import read_tensor_file
+from training.make_mix import make_storage
 from wrappers.atari import make_atari
 
 SHARE, CANDIDATES = 4, 24  # of a batch of 8, at λ = 6

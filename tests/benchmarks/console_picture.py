@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib import get_data_path
 from PIL import Image, ImageDraw, ImageFont
 
-from agents.status import ACCENT, ALERT, DIM, NORMAL
+from reports.run_display import ACCENT, ALERT, DIM, NORMAL
 from tests.terminal import BLANK, ROOT, Cell, Screen, run_on_terminal
 
 WIDTH, HEIGHT = 100, 40  # of the terminal, in characters

@@ -15,13 +15,13 @@ from replay.mix import BatchMix
 from tests.benchmarks.recorded_worker import RecordedWorker
 from tests.benchmarks.recording import record_untrained
 from tests.benchmarks.stages import Bench
-from workers.pool import WorkerPool
-from workers.replays import make_replays
-from workers.shared_memory import SharedBlock
+from training.loop import POLL_SECONDS
+from training.make_mix import make_replays
+from workers.shared_block import SharedBlock
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
-from workers.training import POLL_SECONDS
-from workers.weight_outbox import make_outbox
+from workers.weight_publisher import make_outbox
+from workers.worker_pool import WorkerPool
 
 DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"
 START_SECONDS = 120.0  # in which all workers must have delivered
@@ -39,7 +39,7 @@ class Drained:
 
 
 class LearnerSide:
-    """The pieces of the training loop, as `workers.training` puts them together, in three depths."""
+    """The pieces of the training loop, as `training.train` puts them together, in three depths."""
 
     def __init__(self, bench: Bench) -> None:
         self._learner: Learner = bench.learner()

@@ -11,16 +11,16 @@ import torch
 from PIL import Image
 
 from agents.acting import Actor
-from agents.checkpoint import Checkpoint, check_playable, find_checkpoint
-from agents.device import choose_precision
-from agents.given_flags import given_flags
 from agents.network import flat_weights, make_network
-from agents.video import FRAMES_PER_SECOND, Picture
-from agents.video_gif import as_gif
+from agents.spaces import describe_unrolls
+from evaluation.film import FRAMES_PER_SECOND, Picture
+from evaluation.logged_game import Showing
+from evaluation.parallel_games import GameResult, Games, as_tested
+from machine.device import choose_precision
 from option_flags import Config, EnvironmentOptions
-from workers.games import GameResult, Games, as_tested
-from workers.preparation import describe_unrolls
-from workers.showing import Showing
+from options.command_line import given_flags
+from reports.film_gif import as_gif
+from run_files.checkpoint import Checkpoint, check_playable, find_checkpoint
 from wrappers.atari import make_atari
 from wrappers.spectator import Watch
 

@@ -1,4 +1,4 @@
-"""Keeps the curves of runs in small form, for the documentation: one folder a run, which agents.plot can read.
+"""Keeps the curves of runs in small form, for the documentation: one folder a run, which reports.plot can read.
 
     python -m tests.benchmarks.keep_curves results/<run> docs/data/<name> [--figures=return_mean,kl_fresh]
 
@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agents.history import read_history
+from run_files.run_history import read_history
 
 ALWAYS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"

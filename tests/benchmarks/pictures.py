@@ -13,10 +13,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from agents.history import History, read_history
-from agents.run_folder import write_atomically
-from agents.run_picture import draw_run
-from option_flags import UsageError
+from options.rules import UsageError
+from reports.run_curves import draw_run
+from run_files.run_folder import write_atomically
+from run_files.run_history import History, read_history
 from tests.benchmarks.console_picture import console_png
 from tests.benchmarks.game_film import game_gif
 

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from workers.messages import receive_order, send_filled
-from workers.shared_memory import SharedBlock
+from workers.shared_block import SharedBlock
 from workers.slots import Slots
 
 

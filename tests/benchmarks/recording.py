@@ -6,8 +6,8 @@ import torch
 from agents.acting import Actor
 from agents.network import ActorCritic, make_network
 from option_flags import Config
-from replay.trajectory import Rows, UnrollSpec
-from workers.deciding import LocalDecider
+from replay.unroll_layout import Rows, UnrollSpec
+from workers.local_policy import LocalDecider
 from workers.rollout import Rollout, Seat
 from wrappers.atari import make_atari
 

@@ -8,10 +8,10 @@ import numpy as np
 from option_flags import Config
 from replay.protocol import Replay
 from replay.queue import QueueReplay
-from replay.trajectory import Rows
+from replay.unroll_layout import Rows
 from tests.benchmarks.stages import Bench
 from tests.benchmarks.timing import Stage
-from workers.replays import make_replays
+from training.make_mix import make_replays
 
 CAPACITY = 200
 LONG = 1e9  # λ does not fall while it is measured

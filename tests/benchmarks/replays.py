@@ -30,18 +30,18 @@ import numpy as np
 import psutil
 import torch
 
-from agents.checkpoint import find_checkpoint
-from agents.device import choose_precision, usable_memory
 from agents.learner import Learner
 from agents.network import make_network
+from agents.spaces import describe_unrolls
+from machine.device import choose_precision, usable_memory
 from option_flags import Config
 from replay.compression import UnrollCodec
 from replay.mix import Batch
 from replay.storage import BLOB_OVERHEAD, Storage
-from replay.trajectory import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollSpec
+from run_files.checkpoint import find_checkpoint
 from tests.benchmarks.recording import make_rollout, record
-from workers.preparation import describe_unrolls
-from workers.replays import make_storage
+from training.make_mix import make_storage
 from wrappers.atari import make_atari
 
 SHARE, BATCH = 4, 8

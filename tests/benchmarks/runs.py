@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from agents.sinks import Report, read_metrics
 from option_flags import Config
+from run_files.metrics import Report, read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT_PERIOD = 1000  # agent steps: marks that a stretch of time can begin and end at

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from agents.device import learner_threads, usable_cores
-from agents.given_flags import given_flags
-from option_flags import Config, UsageError
+from machine.device import learner_threads, usable_cores
+from option_flags import Config
+from options.command_line import given_flags
+from options.rules import UsageError
 from tests.benchmarks.ceiling import Speed, StepCost, fastest, shared_out
 from tests.benchmarks.drain import MIX, Drained, measure_drain
 from tests.benchmarks.stages import COPY, PUBLISH, UPDATE, WORKER, Bench, learning_stages, weight_stages, worker_stages

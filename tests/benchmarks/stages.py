@@ -13,18 +13,18 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.device import choose_device, choose_precision, prepare_torch
 from agents.learner import Learner
 from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network, weight_count
+from agents.spaces import describe_unrolls
+from machine.device import choose_device, choose_precision, prepare_torch
 from option_flags import Config
 from replay.mix import Batch
-from replay.trajectory import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollSpec
 from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vector_env
 from tests.benchmarks.recording import make_rollout, record_untrained
 from tests.benchmarks.timing import Stage
-from workers.preparation import describe_unrolls
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
-from workers.weight_outbox import make_outbox
+from workers.weight_publisher import make_outbox
 from wrappers.atari import make_atari
 
 BY_HAND, CHAIN, VECTOR = "ALE by hand", "our chain", f"AtariVectorEnv, {WIDTH} games"

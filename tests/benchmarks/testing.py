@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.checkpoint import find_checkpoint
-from agents.device import usable_cores
-from agents.system_settings import settle_on_one_core
+from evaluation.parallel_games import SEATS, as_tested
+from machine.device import usable_cores
+from machine.system_settings import settle_on_one_core
 from option_flags import Config, EnvironmentOptions
+from run_files.checkpoint import find_checkpoint
 from tests.benchmarks.runs import ROOT
-from workers.games import SEATS, as_tested
 from wrappers.atari import make_atari
 
 

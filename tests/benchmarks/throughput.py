@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.device import choose_device, choose_precision, usable_cores
-from agents.given_flags import given_flags
-from option_flags import Config, UsageError
+from machine.device import choose_device, choose_precision, usable_cores
+from option_flags import Config
+from options.command_line import given_flags
+from options.rules import UsageError
 from tests.benchmarks import tables
 from tests.benchmarks.ceiling import Speed, StepCost, fastest
 from tests.benchmarks.replay_stages import replay_stages

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from option_flags import ReplaySpec
+from options.replay_options import ReplaySpec
 from replay.attentive import AttentiveReplay
 from replay.compression import UnrollCodec
 from replay.elite import EliteReplay
@@ -14,7 +14,7 @@ from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.standard import StandardReplay
 from replay.storage import CompressedStorage, RawStorage, Storage
-from replay.trajectory import Rows
+from replay.unroll_layout import Rows
 from tests.replay.numbered_rows import NBYTES, SPEC, numbers
 
 MakeStorage = Callable[[int], Storage]  # capacity → a storage of numbered rows

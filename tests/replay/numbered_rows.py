@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.tensor_file import read_tensor_file, write_tensor_file
 from replay.protocol import Drawn, Replay
-from replay.trajectory import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollSpec
+from run_files.replay_file import read_tensor_file, write_tensor_file
 
 SPEC = UnrollSpec(unroll_length=3, frame_stack=2, frame_shape=(1, 3, 3), action_count=2, feature_size=2)
 NBYTES = SPEC.nbytes

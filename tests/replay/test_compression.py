@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.compression import UnrollCodec
-from replay.trajectory import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollSpec
 
 SPECS = st.builds(
     UnrollSpec,

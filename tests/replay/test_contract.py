@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from option_flags import ReplaySpec
+from options.replay_options import ReplaySpec
 from replay.protocol import Replay
 from replay.ranked import RankedReplay
 from tests.replay.any_replay import EVERY_KIND, STORAGES, MakeStorage, ToDistances, make_replay, scattered

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
+from replay.background_mix import PreparedMix
 from replay.mix import BatchMix
-from replay.prepared import PreparedMix
 from replay.protocol import Replay
 from tests.replay.any_replay import make_replay
 from tests.replay.numbered_rows import SPEC, numbers, row, through_a_tensor_file

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.newest_states import NewestStates
-from replay.trajectory import UnrollSpec, rebuild_stacks
+from replay.unroll_layout import UnrollSpec, rebuild_stacks
 from tests.replay.numbered_rows import through_a_file
 
 

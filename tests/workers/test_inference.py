@@ -17,26 +17,26 @@ import torch
 
 from agents.acting import Actor
 from agents.network import ActorCritic, flat_weights, make_network, weight_count
+from agents.spaces import describe_unrolls
+from machine.machine_setup import Machine
 from option_flags import Config
-from replay.trajectory import UnrollSpec
+from replay.unroll_layout import UnrollSpec
 from tests.catch import CELL, CELLS, make_catch
-from tests.workers.catch_runs import catch_run, go_on
-from tests.workers.test_resume import assert_same_run
+from tests.training.catch_runs import catch_run, go_on
+from tests.training.test_resume import assert_same_run
+from tests.training.test_train import catch_config
 from tests.workers.test_rollout import seat
-from tests.workers.test_training import catch_config
-from workers.crew import make_pool
-from workers.deciding import LocalDecider, NewestWeights
-from workers.inference_memory import InferenceMemory
+from workers.inference_rows import InferenceMemory
 from workers.inference_server import InferenceServer, introduce
+from workers.local_policy import LocalDecider, NewestWeights
+from workers.make_pool import make_pool
 from workers.messages import receive_answer, send_question
-from workers.pool import WorkerPool
-from workers.preparation import Machine, describe_unrolls
-from workers.remote_decider import RemoteDecider
-from workers.resume import Resume
+from workers.remote_policy import RemoteDecider
 from workers.rollout import Rollout
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
 from workers.worker_clock import CPU, WorkerTimes
+from workers.worker_pool import WorkerPool
 
 CPU_DEVICE = torch.device("cpu")
 OPTIONS = replace(Config().network, network="impala_shallow")
@@ -188,8 +188,8 @@ def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> N
     weights = SharedWeights(weight_count(network))
     weights.publish(0, flat_weights(network))
     slots, times, announced = Slots(1, 2, 3, spec.nbytes), WorkerTimes(2), list[str]()
-    machine, resume = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 2, 1), Resume(None, config, spec, 1)
-    pool = make_pool(config, make_catch, 1, spec, machine, slots, weights, times, resume, announced.append)
+    machine = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 2, 1)
+    pool = make_pool(config, make_catch, 1, spec, machine, slots, weights, times, 0, announced.append)
     try:
         take(pool, spec, 12)
         server, worker = pool.process_ids()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from replay.trajectory import UnrollSpec
+from replay.unroll_layout import UnrollSpec
 from workers.observations import as_batch, as_stacks, observation_shape, put_stack
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from agents.acting import Actor, Decision
 from agents.network import ActorCritic
 from option_flags import EnvironmentOptions
-from replay.trajectory import UnrollSpec, rebuild_stacks
+from replay.unroll_layout import UnrollSpec, rebuild_stacks
 from tests.catch import CELL, CELLS, make_catch
-from workers.deciding import LocalDecider
+from workers.local_policy import LocalDecider
 from workers.rollout import Rollout, Seat
 
 OPTIONS = EnvironmentOptions(frames_stacked=3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from workers.shared_memory import SharedBlock
+from workers.shared_block import SharedBlock
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -3,7 +3,8 @@
 import gymnasium
 import pytest
 
-from option_flags import EnvironmentOptions, UsageError
+from option_flags import EnvironmentOptions
+from options.rules import UsageError
 from wrappers.atari import atari_ids, check_atari, make_atari
 from wrappers.emulator import Emulator
 

@@ -1,0 +1,23 @@
+"""What the spaces of an environment mean for unrolls and networks."""
+
+import gymnasium
+
+from option_flags import Config
+from replay.unroll_layout import UnrollSpec
+from wrappers.environment_types import MakeEnvironment
+
+
+def describe_unrolls(config: Config, make_environment: MakeEnvironment) -> UnrollSpec:
+    """The layout of an unroll, from the environment that is asked for."""
+    environment = make_environment(config.environment, 0)
+    observations, actions = environment.observation_space, environment.action_space
+    environment.close()
+    assert isinstance(observations, gymnasium.spaces.Box) and isinstance(actions, gymnasium.spaces.Discrete)
+    return UnrollSpec(
+        unroll_length=config.replay.r_f_steps,
+        frame_stack=observations.shape[0],
+        frame_shape=observations.shape[1:],
+        action_count=int(actions.n),
+        lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
+        feature_size=config.network.feature_out_layer_size if config.replay.ranks_by_features else 0,
+    )

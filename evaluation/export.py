@@ -1,0 +1,210 @@
+"""A trained policy for other programs: `python -m evaluation.export results/<run>` writes ONNX and TorchScript."""
+
+import importlib.util
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from agents.network import ActorCritic, NetworkInput, make_network
+from evaluation.exported_policy import ExportedPolicy, exported
+from option_flags import Config
+from options.program import CommandLine, run
+from options.rules import UsageError
+from replay.unroll_layout import UnrollSpec
+from run_files.checkpoint import Checkpoint, find_checkpoint
+from run_files.run_folder import write_atomically
+from wrappers.atari import make_atari
+
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+TOLERANCE = 1e-5
+REAL_FRAMES, RANDOM_FRAMES = 24, 8
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+def main(arguments: Sequence[str]) -> None:
+    words = CommandLine("python -m evaluation.export", "Write a trained policy as ONNX and as TorchScript.")
+    words.add_argument("run", metavar="RUN", help="the folder of a run, or a checkpoint")
+    words.add_argument("--output", metavar="FOLDER", help="where to; by default, export in the run's folder")
+    given = words.parse_args(arguments)
+    _require_packages()
+    try:
+        checkpoint = find_checkpoint(given.run)
+    except UsageError as error:
+        raise UsageError(str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")) from None
+    folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
+    for path, difference in export(checkpoint, folder).items():
+        size = path.stat().st_size / 1e6
+        print(f"{path}: {size:.1f} MB, differs from the network by {difference:.0e} at most")
+
+
+def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
+    """Write policy.onnx and policy.pt; return how far what they compute is from what the network does.
+
+    Files that differ by more than the tolerance are not written.
+    """
+    config = Config.from_flags(checkpoint.options)
+    network = load_network(checkpoint, config)
+    policy = exported(network)
+    inputs = check_inputs(config, network)
+    wanted = reference(network, inputs)
+    made = {"policy.onnx": as_onnx(policy, inputs, checkpoint.options), "policy.pt": as_torchscript(policy, inputs)}
+    differences: dict[str, float] = {}
+    for name, content in made.items():
+        compute = onnx_function(content, policy.inputs) if name.endswith(".onnx") else torchscript_function(content)
+        differences[name] = farthest(compute, inputs, wanted)
+        if not differences[name] <= TOLERANCE:
+            raise RuntimeError(f"{name} would differ from the network by {differences[name]:.1e}; nothing is written")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in made.items():
+            write_atomically(folder / name, content)
+    except OSError as error:
+        raise UsageError(
+            f"--output={folder} cannot be written ({error.strerror}); a folder of your own would be right."
+        ) from None
+    return {folder / name: difference for name, difference in differences.items()}
+
+
+def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
+    """The checkpoint's network, in float32."""
+    height, width = config.environment.resolution
+    spec = UnrollSpec(
+        unroll_length=config.replay.r_f_steps,
+        frame_stack=config.environment.frames_stacked,
+        frame_shape=(1 if config.environment.grayscaling_frames else 3, height, width),
+        action_count=int(checkpoint.content["action_count"]),
+        lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
+    )
+    network = make_network(config.network, spec, torch.float32)
+    network.load_saved(checkpoint.content["learner"]["network"])
+    return network.eval().requires_grad_(False)
+
+
+def check_inputs(config: Config, network: ActorCritic) -> Tensors:
+    """Observations of a game and random ones, with states as they never were."""
+    environment = make_atari(config.environment, seed=0)
+    rng = np.random.default_rng(0)
+    frames = [environment.reset()[0]]
+    while len(frames) < REAL_FRAMES:
+        observation, _, terminated, truncated, _ = environment.step(int(rng.integers(network.action_count)))
+        frames.append(environment.reset()[0] if terminated or truncated else observation)
+    shape = np.shape(frames[0])
+    frames += list(rng.integers(0, 256, (RANDOM_FRAMES, *shape), dtype=np.uint8))
+    observations = torch.from_numpy(np.stack(frames)).flatten(1, 2)
+    if network.lstm is None:
+        return (observations,)
+    count, generator = len(observations), torch.Generator().manual_seed(0)
+    actions = torch.randint(-1, network.action_count, (count,), generator=generator)
+    rewards = torch.randn(count, generator=generator)
+    states = torch.randn(count, 2, network.lstm_size, generator=generator)
+    return observations, actions, rewards, states
+
+
+def reference(network: ActorCritic, inputs: Tensors) -> Tensors:
+    """What the network itself says, in the way that it is trained and acts."""
+    count = len(inputs[0])
+    nothing = (torch.zeros(count, dtype=torch.int64), torch.zeros(count), torch.zeros(count, 2, 0))
+    observations, actions, rewards, states = (*inputs, *nothing) if len(inputs) == 1 else inputs
+    starts = torch.zeros(1, count, dtype=torch.bool)
+    said = network(NetworkInput(observations[None], actions[None], rewards[None], starts, states))
+    outputs = said.logits[0], said.values[0], said.lstm_state
+    return outputs if network.lstm is not None else outputs[:2]
+
+
+def as_onnx(policy: ExportedPolicy, inputs: Tensors, options: dict[str, object]) -> bytes:
+    """With the run's options in the file's metadata, so that it says how its observations are made."""
+    count = torch.export.Dim("N")
+    with warnings.catch_warnings(), _quiet("torch.onnx"):
+        # torch's exporter about torch's own code, and about one N for several inputs, which is what is meant.
+        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
+        warnings.filterwarnings("ignore", "# The axis name: N will not be used", UserWarning)
+        program = torch.onnx.export(
+            policy,
+            inputs,
+            dynamo=True,
+            input_names=list(policy.inputs),
+            output_names=list(policy.outputs),
+            dynamic_shapes=tuple({0: count} for _ in inputs),
+            verbose=False,
+        )
+    assert program is not None
+    model = program.model_proto
+    model.metadata_props.add(key="options", value=json.dumps(options))
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def as_torchscript(policy: ExportedPolicy, inputs: Tensors) -> bytes:
+    buffer = BytesIO()
+    with _known_deprecation():
+        torch.jit.save(torch.jit.trace(policy, inputs), buffer)  # type: ignore[no-untyped-call]
+    return buffer.getvalue()
+
+
+def onnx_function(content: bytes, names: Sequence[str]) -> Callable[[Tensors], Tensors]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+    def compute(inputs: Tensors) -> Tensors:
+        given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+        return tuple(torch.from_numpy(array) for array in session.run(None, given))
+
+    return compute
+
+
+def torchscript_function(content: bytes) -> Callable[[Tensors], Tensors]:
+    with _known_deprecation():
+        module = torch.jit.load(BytesIO(content))  # type: ignore[no-untyped-call]
+    return lambda inputs: tuple(module(*inputs))
+
+
+def farthest(compute: Callable[[Tensors], Tensors], inputs: Tensors, wanted: Tensors) -> float:
+    """The largest difference, of numbers above 1 in relation to them; all at once and one at a time."""
+    differences = []
+    for rows in (slice(None), slice(0, 1), slice(-1, None)):
+        found = compute(tuple(tensor[rows] for tensor in inputs))
+        for one, other in zip(found, wanted, strict=True):
+            scale = other[rows].abs().clamp(min=1)
+            differences.append(float(((one - other[rows]).abs() / scale).max()))
+    return float(np.max(differences))  # NaN, where there is one
+
+
+def _require_packages() -> None:
+    missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
+    if missing:
+        which = f"package{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        raise UsageError(f"The export needs the {which}; pip install {' '.join(missing)} would be right.")
+
+
+@contextmanager
+def _known_deprecation() -> Iterator[None]:
+    """TorchScript still works; that torch wants something else in its place is said in docs/export.md."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
+        yield
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Without its words about packages that nothing here needs."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

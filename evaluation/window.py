@@ -1,0 +1,61 @@
+"""A window that shows pictures at the pace of a television, where there is a display and Python has tkinter."""
+
+import os
+import sys
+import time
+from types import ModuleType
+
+from evaluation.film import FRAMES_PER_SECOND, HEIGHT, WIDTH, Picture
+
+
+class WindowClosedError(Exception):
+    """The user has seen enough."""
+
+
+def open_window(title: str) -> "Window | str":
+    """A window; where there can be none, why."""
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "there is no display"
+    try:
+        import tkinter  # noqa: PLC0415  # not part of every Python
+    except ImportError:
+        return "this Python has no tkinter"
+    try:
+        return Window(tkinter, title)
+    except tkinter.TclError as error:
+        return f"no window can be opened ({error})"
+
+
+class Window:
+    def __init__(self, tkinter: ModuleType, title: str) -> None:
+        self._tkinter = tkinter
+        self._root = tkinter.Tk()
+        self._root.title(title)
+        self._root.resizable(False, False)
+        self._root.protocol("WM_DELETE_WINDOW", self._close)
+        self._image = tkinter.PhotoImage(width=WIDTH, height=HEIGHT)
+        tkinter.Label(self._root, image=self._image, borderwidth=0).pack()
+        self._open = True
+        self._next = 0.0
+
+    def show(self, picture: Picture) -> None:
+        """Show a picture `[HEIGHT, WIDTH, 3]` when its time has come; WindowClosedError once the window is closed."""
+        now = time.monotonic()
+        if self._next > now:
+            time.sleep(self._next - now)
+        self._next = max(self._next, now) + 1 / FRAMES_PER_SECOND
+        try:
+            self._image.configure(data=b"P6 %d %d 255\n" % (WIDTH, HEIGHT) + picture.tobytes())
+            self._root.update()
+        except self._tkinter.TclError:
+            self._open = False
+        if not self._open:
+            raise WindowClosedError
+
+    def close(self) -> None:
+        if self._open:
+            self._close()
+
+    def _close(self) -> None:
+        self._open = False
+        self._root.destroy()

@@ -1,0 +1,1 @@
+"""What the computer is and does: device, cores, memory, GPU gauge, signals."""

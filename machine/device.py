@@ -1,0 +1,99 @@
+"""Where and how precisely to compute, chosen for the machine at hand."""
+
+import os
+from pathlib import Path
+
+import psutil
+import torch
+
+from options.rules import UsageError
+
+CONTAINER = Path("/sys/fs/cgroup")  # where Linux says what a container may use
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of `--device`; `auto` is CUDA where there is one, else the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)  # some of torch's functions refuse one without a number
+        if device.index >= torch.cuda.device_count():
+            found = torch.cuda.device_count()
+            raise UsageError(
+                f"--device={name} is not on this machine, which has {found} CUDA device(s); auto takes what is there."
+            )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UsageError("--device=mps is not on this machine; auto takes what is there.")
+    return device
+
+
+def prepare_torch(device: torch.device, repeatable: bool) -> None:
+    """Set torch up for work on a device; with `repeatable`, for the same bits every time."""
+    if repeatable:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA starts, which is later
+    torch.use_deterministic_algorithms(repeatable)
+    torch.backends.cudnn.benchmark = not repeatable
+    torch.backends.cudnn.allow_tf32 = False  # what is asked for in float32 is computed in float32
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # events and streams without a name of their own are this one's
+
+
+def size_computed(count: int, device: torch.device) -> int:
+    """How many to compute where `count` are asked for: a GPU prepares itself anew for each size that it meets.
+
+    So it meets few, four between one power of two and the next.
+    """
+    if device.type == "cpu":
+        return count
+    step = max(1, (1 << (count - 1).bit_length()) // 8)
+    return -(-count // step) * step
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The dtype of `--precision` on this device; `auto` is bfloat16 where the hardware multiplies it."""
+    if name == "auto":
+        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    cpu_info = Path("/proc/cpuinfo")  # torch has no public question for this
+    if device.type != "cpu" or not cpu_info.exists():
+        return False
+    return any(flag in cpu_info.read_text() for flag in (" avx512_bf16", " amx_bf16"))
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity, and the quota of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota_file = CONTAINER / "cpu.max"
+    if quota_file.exists():
+        quota, period = quota_file.read_text().split()
+        if quota != "max":
+            cores = min(cores, max(1, round(int(quota) / int(period))))
+    return cores
+
+
+def usable_memory() -> int:
+    """Bytes of memory free for this process: the machine's, and the limit of its container."""
+    free = psutil.virtual_memory().available
+    limit_file, used_file = CONTAINER / "memory.max", CONTAINER / "memory.current"
+    if limit_file.exists() and used_file.exists() and (limit := limit_file.read_text().strip()) != "max":
+        free = min(free, int(limit) - int(used_file.read_text()) + _file_cache())
+    return free
+
+
+def _file_cache() -> int:
+    """Bytes of files that the container keeps in memory; they count as used, and make room for whoever needs it."""
+    statistics = CONTAINER / "memory.stat"
+    lines = statistics.read_text().splitlines() if statistics.exists() else []
+    figures = dict(line.split() for line in lines)
+    return sum(int(figures.get(name, 0)) for name in ("active_file", "inactive_file"))
+
+
+def learner_threads(device: torch.device) -> int:
+    """CPU threads of the learner: on a CPU it shares the cores with the workers, beside a GPU it has little to do."""
+    return max(1, usable_cores() // 2) if device.type == "cpu" else min(4, usable_cores())

@@ -1,0 +1,78 @@
+"""The choices that flags leave open: device, precision, worker count, threads, seed; and torch set up for them."""
+
+import platform
+import secrets
+import sys
+from dataclasses import dataclass
+
+import torch
+
+from machine.device import choose_device, choose_precision, learner_threads, prepare_torch, usable_cores
+from machine.system_settings import keep_freed_memory, take_long_turns
+from option_flags import Config
+from options.rules import UsageError
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run uses of the machine it is on."""
+
+    device: torch.device
+    precision: torch.dtype  # on that device
+    worker_precision: torch.dtype  # of networks in workers and players, which are on the CPU
+    worker_count: int
+    slots_per_worker: int
+    learner_threads: int
+
+    def described(self) -> dict[str, str | int]:
+        return {
+            "device": str(self.device),
+            "precision": str(self.precision).removeprefix("torch."),
+            "worker_precision": str(self.worker_precision).removeprefix("torch."),
+            "worker_count": self.worker_count,
+            "slots_per_worker": self.slots_per_worker,
+            "learner_threads": self.learner_threads,
+            "cores": usable_cores(),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+        }
+
+
+def settle_seed(config: Config) -> tuple[Config, int]:
+    """The configuration with a seed in it, and the seed, for torch's own numbers, too.
+
+    It is drawn once for all runs of a lineage.
+    """
+    seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
+    torch.manual_seed(seed)
+    return config.replace_flags(seed=seed), seed
+
+
+def prepare_machine(config: Config) -> Machine:
+    """Choose what the flags leave open, and set torch up for it."""
+    if sys.platform == "darwin" and config.workers.inference == "learner":
+        # There, a pipe's receiver confirms it in the pipe that it came through, among the server's signs of life.
+        raise UsageError("--inference=learner does not work on macOS; --inference=worker would be right.")
+    device = choose_device(config.run.device)
+    threads = config.run.learner_threads or learner_threads(device)
+    if threads > usable_cores():  # more of them would wait for each other by spinning, for minutes
+        raise UsageError(
+            f"--learner_threads={threads} is more than the {usable_cores()} cores that this process may use; "
+            f"0, which chooses {learner_threads(device)} here, would be right."
+        )
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    take_long_turns()
+    # The mean squares of dead weights fade into denormal numbers, on which the optimizer's step takes twice the time.
+    torch.set_flush_denormal(True)
+    prepare_torch(device, config.run.reproducible)
+    worker_count = config.workers.worker_count or usable_cores()
+    return Machine(
+        device=device,
+        precision=choose_precision(config.run.precision, device),
+        worker_precision=choose_precision(config.run.precision, torch.device("cpu")),
+        worker_count=worker_count,
+        slots_per_worker=config.slots_for(worker_count),
+        learner_threads=threads,
+    )

@@ -1,0 +1,1 @@
+"""Rules for the values of options, the replay options, and the parser of command lines."""

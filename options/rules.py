@@ -1,0 +1,111 @@
+"""What one option accepts: rules for values, and the base class of every topic's options."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+
+class UsageError(Exception):
+    """One sentence for the user, on one line: which flag is wrong, and what would be right."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one option accepts. `wanted` completes the sentence "--name must ..."."""
+
+    kind: type
+    wanted: str
+    accepts: Callable[[Any], bool] = lambda value: True
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+
+    def checked(self, subject: str, value: object) -> Any:
+        """Returns the value in its declared type, or raises a UsageError about `subject`."""
+        if value is None and self.optional:
+            return None
+        exact = self._in_kind(value)
+        if exact is None or not self.accepts(exact):
+            raise UsageError(f"{subject} must {self.wanted}, not {shown(value)}.")
+        return exact
+
+    def _in_kind(self, value: object) -> Any:
+        """The value as `kind`, or None where it is of another type; an int will do for a float, a bool never will."""
+        if isinstance(value, bool) != (self.kind is bool):
+            return None
+        if self.kind is float and isinstance(value, int):
+            try:
+                return float(value)
+            except OverflowError:
+                return None
+        return value if isinstance(value, self.kind) else None
+
+
+def shown(value: object) -> str:
+    text = json.dumps(value, default=repr, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def whole(low: int, high: int | None = None, optional: bool = False) -> Rule:
+    if high is None:
+        return Rule(int, f"be a whole number of at least {low}", lambda v: v >= low, optional=optional)
+    return Rule(int, f"be a whole number between {low} and {high}", lambda v: low <= v <= high, optional=optional)
+
+
+def between(low: float, high: float) -> Rule:
+    return Rule(float, f"lie between {low:g} and {high:g}", lambda v: low <= v <= high)
+
+
+def at_least(low: float) -> Rule:
+    return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf)
+
+
+def above(low: float, high: float = math.inf) -> Rule:
+    wanted = f"be a number above {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
+    return Rule(float, wanted, lambda v: low < v <= high and v < math.inf)
+
+
+def one_of(*names: str) -> Rule:
+    return Rule(str, f"be one of {', '.join(names)}", lambda v: v in names, choices=names)
+
+
+def matching(pattern: str, wanted: str) -> Rule:
+    return Rule(str, wanted, lambda v: re.fullmatch(pattern, v) is not None)
+
+
+ON_OFF = Rule(bool, "be true or false")
+
+
+FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
+
+
+RESOLUTION = Rule(
+    str,
+    'be "height,width", such as 84,84, neither above 512',
+    lambda v: re.fullmatch("[1-9][0-9]{0,2},[1-9][0-9]{0,2}", v) is not None and max(map(int, v.split(","))) <= 512,
+)
+
+
+def option(default: Any, rule: Rule, sentence: str) -> Any:
+    return field(default=default, metadata={"rule": rule, "help": sentence})
+
+
+@dataclass(frozen=True)
+class Options:
+    """The base of every topic's dataclass: checks each field by its rule, then the fields against each other."""
+
+    topic: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = item.metadata["rule"].checked(f"--{item.name}", getattr(self, item.name))
+            object.__setattr__(self, item.name, value)  # 1 becomes 1.0 in a float field
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raises a UsageError where values that are fine alone do not go together."""

@@ -1,0 +1,1 @@
+"""What a person looks at: console, curves, TensorBoard, Weights & Biases, Prometheus."""

@@ -1,0 +1,154 @@
+"""Draws runs together: `python -m reports.plot results/A results/B`."""
+
+import argparse
+import difflib
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from options.program import CommandLine, run
+from options.rules import UsageError
+from reports.compare_runs import Group, grouped, together
+from reports.human_scores import game_name
+from reports.plot_style import COLOURS, FAINT_INK, INK, as_bytes, count_axes, dress, new_figure, short_count, smoothed
+from run_files.run_folder import write_atomically
+from run_files.run_history import Curve, History, read_history
+
+X_AXES = {  # field of a report, what a unit of the axis is, in those of the field, and its name
+    "steps": ("agent_steps", 1, "agent steps"),
+    "frames": ("frames", 1, "frames"),
+    "minutes": ("seconds", 60, "minutes"),
+    "hours": ("seconds", 3600, "hours"),
+}
+FORMATS = ("png", "svg", "pdf")
+METRIC = "return_mean"
+LETTER = 0.071  # inches that one of a label takes
+
+
+def main(arguments: Sequence[str]) -> None:
+    given = _parsed(arguments)
+    output = Path(given.output)
+    histories = [read_history(Path(folder)) for folder in given.runs]
+    groups = compare(histories, output, x=given.x, metric=given.metric, smooth=given.smooth)
+    drawn = sum(len(group.runs) for group in groups)
+    runs = "1 run" if drawn == 1 else f"{drawn} runs"
+    print(f"{output}: {runs} of {len(groups)} configuration{'s' if len(groups) > 1 else ''}")
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    words = CommandLine("python -m reports.plot", "Draw the curves of several runs together.")
+    words.add_argument("runs", nargs="+", metavar="RUN", help="the folder of a run; runs it goes on from are included")
+    words.add_argument("--x", choices=tuple(X_AXES), default="steps", help="what the curves are drawn against")
+    words.add_argument("--metric", default=METRIC, help=f"a field of metrics.jsonl, such as {METRIC}, the default")
+    words.add_argument("--smooth", type=int, default=1, metavar="N", help="draw the mean of the last N reports")
+    words.add_argument("--output", default="curves.png", metavar="FILE", help="a .png, .svg or .pdf file")
+    given = words.parse_args(arguments)
+    if given.smooth < 1:
+        words.error(f"--smooth must be a whole number of at least 1, not {given.smooth}")
+    if Path(given.output).suffix.removeprefix(".") not in FORMATS:
+        words.error(f"--output must end in one of .png, .svg, .pdf, not be {given.output}")
+    return given
+
+
+def compare(
+    histories: Sequence[History], output: Path, *, x: str = "steps", metric: str = METRIC, smooth: int = 1
+) -> list[Group]:
+    """Draw the runs into the file `output`; several seeds of one configuration as their mean, in their range.
+
+    Each game has a panel of its own. Raises UsageError where a run has nothing of the metric.
+    """
+    groups = grouped(histories)
+    colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(dict.fromkeys(g.label for g in groups))}
+    games = list(dict.fromkeys(group.env for group in groups))
+    figure, panels = _page(len(games), list(colours) if any(colours) else [])
+    for axes, game in zip(panels, games, strict=True):
+        dress(axes, game_name(game))
+        for group in groups:
+            if group.env == game:
+                curves = [_curve(history, x, metric, smooth) for history in group.runs]
+                _draw_group(axes, curves, colours[group.label], group.label)
+        axes.margins(x=0.01)
+        count_axes(axes, 6)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
+        axes.set_xlabel(X_AXES[x][2], fontsize=9, color=FAINT_INK)
+    panels[0].set_ylabel(_metric_name(metric, histories), fontsize=9, color=FAINT_INK)
+    if any(colours):
+        lines = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+        labels = [_wrapped(label, figure.get_figwidth()) for label in lines]
+        figure.legend(
+            list(lines.values()), labels, loc="lower left", bbox_to_anchor=(0.06, 0.005), fontsize=9,
+            frameon=False, labelcolor=INK,
+        )  # fmt: skip
+    _write(output, as_bytes(figure, output.suffix.removeprefix(".")))
+    return groups
+
+
+def _metric_name(metric: str, histories: Sequence[History]) -> str:
+    windows = {history.return_window for history in histories}
+    if metric != METRIC or len(windows) > 1:
+        return metric
+    return f"mean return of the last {windows.pop()} games"
+
+
+def _wrapped(label: str, width: float) -> str:
+    """In as many lines as it needs on a page of so many inches."""
+    return textwrap.fill(label, int((width - 1.2) / LETTER))
+
+
+def _page(games: int, labels: Sequence[str]) -> tuple[Figure, list[Axes]]:
+    """A panel for each game, and room for these labels below them."""
+    columns = min(3, games)
+    rows = -(-games // columns)
+    width, panels_height = (9.5, 5.4) if games == 1 else (4.8 * columns, 3.4 * rows)
+    below = 0.6 + 0.21 * sum(_wrapped(label, width).count("\n") + 1 for label in labels)
+    height = panels_height + below
+    figure = new_figure(width, height)
+    grid = figure.add_gridspec(
+        rows, columns, left=0.72 / width, right=1 - 0.2 / width, bottom=below / height, top=1 - 0.42 / height,
+        wspace=0.2, hspace=0.42,
+    )  # fmt: skip
+    return figure, [figure.add_subplot(grid[place // columns, place % columns]) for place in range(games)]
+
+
+def _draw_group(axes: Axes, curves: Sequence[Curve], colour: str, label: str) -> None:
+    if len(curves) == 1:
+        marker = "o" if len(curves[0].x) == 1 else ""  # a line of one point would not be seen
+        axes.plot(*curves[0], color=colour, linewidth=2, label=label, marker=marker)
+        return
+    for curve in curves:
+        axes.plot(*curve, color=colour, linewidth=0.7, alpha=0.35)
+    band = together(curves)
+    axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.16, linewidth=0)
+    axes.plot(band.x, band.mean, color=colour, linewidth=2.2, label=label)
+
+
+def _curve(history: History, x: str, metric: str, smooth: int) -> Curve:
+    field, unit, _ = X_AXES[x]
+    curve = history.curve(metric, field)
+    if len(curve.x):
+        return Curve(curve.x / unit, smoothed(curve.y, smooth))
+    if not history.reports:
+        raise UsageError(f"{history.folder} has no metrics yet; a run that has reported would be right.")
+    if metric in history.names():
+        raise UsageError(f"{history.folder} has no {field} in its metrics; another --x would be right.")
+    if metric == METRIC:
+        raise UsageError(f"no game has ended in {history.folder} yet; --metric=entropy, say, has numbers.")
+    closest = difflib.get_close_matches(metric, history.names(), n=1)
+    hint = f"did you mean {closest[0]}?" if closest else "a field of metrics.jsonl with numbers would be right."
+    raise UsageError(f"--metric={metric} has no numbers in {history.folder}; {hint}")
+
+
+def _write(output: Path, picture: bytes) -> None:
+    try:
+        write_atomically(output, picture)
+    except OSError as error:
+        raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

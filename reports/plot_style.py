@@ -1,0 +1,109 @@
+"""How curves look: colours, axes, smoothing. Whoever imports this waits half a second for matplotlib."""
+
+from collections.abc import Sequence
+from io import BytesIO
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from run_files.run_history import Curve, Series
+
+# Okabe and Ito's colours, which nearly everybody can tell apart, in the order in which they differ most.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C6D1F", "#555555")
+INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
+POINTS_DRAWN = 20_000  # of the games; more would only cost time
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty white page of so many inches."""
+    return Figure(figsize=(width, height), dpi=100, facecolor="white")
+
+
+def dress(axes: Axes, title: str) -> None:
+    """A panel with a title, a light grid and no frame."""
+    axes.set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold", pad=6)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#BBBBBB")
+    axes.tick_params(colors=FAINT_INK, labelsize=8, length=3, color="#BBBBBB")
+
+
+def count_axes(axes: Axes, most: int = 5) -> None:
+    """Large counts along x as 0, 500k, 1M, 1.5M."""
+    axes.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
+
+
+def short_count(value: float) -> str:
+    """1,250,000 as 1.25M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.4g}{letter}".replace("-", "−")
+    return f"{value:.4g}".replace("-", "−")
+
+
+def legend(axes: Axes, size: float = 8) -> Legend | None:
+    """Names of the lines in rows of three, above all of them; a single one needs none."""
+    handles, names = axes.get_legend_handles_labels()
+    if len(names) <= 1:
+        return None
+    rows = -(-len(names) // 3)
+    _make_room(axes, 2.4 * size * rows / axes.bbox.height)
+    return axes.legend(
+        handles, names, loc="upper left", ncols=3, fontsize=size, frameon=False, borderpad=0, borderaxespad=0.3,
+        handlelength=1.2, handletextpad=0.5, columnspacing=1.2, labelspacing=0.3, labelcolor=INK,
+    )  # fmt: skip
+
+
+def _make_room(axes: Axes, part: float) -> None:
+    """Lift the upper limit, so that so large a part of the panel lies above what it was."""
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "log":
+        axes.set_ylim(low, high * (high / low) ** (part / (1 - part)))
+    else:
+        axes.set_ylim(low, high + (high - low) * part / (1 - part))
+
+
+def smoothed(values: Series, window: int) -> Series:
+    """Mean of the last `window` values at each place, of those that there are at the beginning."""
+    if window <= 1 or not len(values):
+        return values
+    sums = np.cumsum(np.concatenate([[0.0], values]))
+    ends = np.arange(1, len(values) + 1)
+    begins = np.maximum(ends - window, 0)
+    means: Series = (sums[ends] - sums[begins]) / (ends - begins)
+    return means
+
+
+def draw_line(axes: Axes, curve: Curve, colour: str, label: str, means: Series) -> None:
+    """A curve twice: as reported, thin and light, and its `means`."""
+    axes.plot(curve.x, curve.y, color=colour, alpha=0.22, linewidth=0.8)
+    marker = "o" if len(curve.x) == 1 else ""  # a line of one point would not be seen
+    axes.plot(curve.x, means, color=colour, linewidth=1.5, label=label, marker=marker, markersize=3)
+
+
+def thinned(curve: Curve, most: int = POINTS_DRAWN) -> Curve:
+    """At most so many of the points, evenly spread."""
+    if len(curve.x) <= most:
+        return curve
+    kept = np.linspace(0, len(curve.x) - 1, most).astype(int)
+    return Curve(curve.x[kept], curve.y[kept])
+
+
+def no_extremes(axes: Axes, values: Sequence[Series]) -> None:
+    """Limits along y that a few wild values cannot flatten the rest with."""
+    together = np.concatenate(values)
+    low, high = np.quantile(together, [0.01, 0.99])
+    margin = 0.12 * (high - low)
+    if margin > 0:
+        axes.set_ylim(max(low - margin, min(together.min(), low) - margin), high + margin)
+
+
+def as_bytes(figure: Figure, kind: str = "png") -> bytes:
+    buffer = BytesIO()
+    figure.savefig(buffer, format=kind)
+    return buffer.getvalue()

@@ -1,0 +1,27 @@
+"""Reports to Weights & Biases. Imported only where `--wandb` asks for it: the package is no dependency."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from run_files.metrics import Episode, Report, flat_numbers
+
+
+class WandbSink:
+    """A run of theirs for each run of ours, under the name of its folder."""
+
+    def __init__(self, folder: Path, project: str, options: Mapping[str, Any]) -> None:
+        # "allow": with WANDB_RUN_ID set, a run that goes on continues the curves that are there.
+        self._run = wandb.init(project=project, name=folder.name, dir=str(folder), config=dict(options), resume="allow")
+
+    def write(self, report: Report) -> None:
+        numbers = flat_numbers(report)
+        self._run.log(numbers, step=int(numbers["agent_steps"]))
+
+    def episode(self, row: Episode) -> None:
+        pass
+
+    def close(self) -> None:
+        self._run.finish()

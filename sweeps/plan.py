@@ -1,0 +1,164 @@
+"""A sweep: many runs described in few words, and all of them checked before the first one starts."""
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from option_flags import Config
+from options.replay_options import once_each
+from options.rules import UsageError
+from reports.replay_labels import replays_in_words, telling_keys
+from wrappers.atari import check_atari
+
+KEYS = {
+    "name": 'a word for the folder, such as "lr"',
+    "flags": 'an object of flags that all runs share, such as {"env": "PongNoFrameskip-v4"}',
+    "runs": 'a list of objects of flags, or an object of such objects by name, such as {"slow": {"lr": 1e-4}}',
+    "grid": 'an object of lists, such as {"lr": [1e-4, 1e-3], "gamma": [0.99, 0.995]}',
+    "seeds": "a list of whole numbers, such as [1, 2]",
+}
+OWN_FLAGS = {
+    "op_mode": "a sweep begins its runs, and goes on with them, by itself",
+    "load_model_url": "a sweep begins its runs, and goes on with them, by itself",
+    "results_dir": "--sweep_dir names the folder of a sweep and all its runs",
+}
+LONGEST_NAME = 80
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """One run: its name, and the flags that it is started with."""
+
+    name: str
+    flags: Mapping[str, Any]
+    config: Config
+
+
+@dataclass(frozen=True)
+class Sweep:
+    name: str
+    runs: Sequence[SweepRun]
+
+    def differs(self, run: SweepRun) -> str:
+        """What sets the run apart from others, its seed left out."""
+        values = [one.config.flags() for one in self.runs]
+        set_somewhere = dict.fromkeys(name for one in self.runs for name in one.flags if name != "seed")
+        names = [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
+        keys = telling_keys([one.config.replay.replays for one in self.runs])
+        own = run.config.flags()
+        words = {name: f"{name}={own[name]}" for name in names}
+        if "replay_parameters" in words:
+            words["replay_parameters"] = replays_in_words(run.config.replay.replays, keys)
+        return ", ".join(words.values())
+
+
+def read_sweep(path: str) -> object:
+    """What a JSON file says; `plan_sweep` checks it."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=once_each(f"--sweep={path}"))
+    except OSError as error:
+        raise UsageError(f"--sweep={path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--sweep={path} must be a JSON file: {error}.") from None
+
+
+def plan_sweep(definition: object, given: Mapping[str, Any]) -> Sweep:
+    """All runs: each of `runs`, with each point of `grid`, with each of `seeds`; `given`, the command line, beats them.
+
+    Raises UsageError where anything at all is wrong.
+    """
+    described = _checked(definition)
+    for name, reason in OWN_FLAGS.items():
+        if name in given:
+            raise UsageError(f"--{name} has no meaning here: {reason}.")
+    seeds = [given["seed"]] if "seed" in given else described["seeds"]
+    runs: list[SweepRun] = []
+    for name, overrides in _variants(described["runs"], described["grid"]).items():
+        for seed in seeds:
+            flags = _spelled({**described["flags"], **overrides, **given, "seed": seed})
+            runs.append(_checked_run(f"{name}_seed{seed}", flags))
+    for first, second in itertools.combinations(runs, 2):
+        if first.name == second.name or first.config == second.config:
+            raise UsageError(
+                f"the sweep's runs {first.name} and {second.name} are the same; runs must differ in a flag, "
+                "and the command line sets its flags for all of them."
+            )
+    return Sweep(described["name"], runs)
+
+
+def _checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
+    try:
+        config = Config.from_flags(flags)
+        check_atari(config.environment)
+    except UsageError as error:
+        raise UsageError(f"the sweep's run {name}: {error}") from None
+    return SweepRun(name, flags, config)
+
+
+def _checked(definition: object) -> dict[str, Any]:
+    """The definition with all of its keys, each of the kind that it must be."""
+    if not isinstance(definition, dict):
+        raise UsageError(f"a sweep must be an object of {', '.join(KEYS)}.")
+    for key in definition:
+        if key not in KEYS:
+            raise UsageError(f'the sweep has the unknown key "{key}"; it takes {", ".join(KEYS)}.')
+    described = {"name": "sweep", "flags": {}, "runs": [{}], "grid": {}, "seeds": [1], **definition}
+    runs, grid, seeds = described["runs"], described["grid"], described["seeds"]
+    groups = list(runs.values()) if isinstance(runs, dict) else runs
+    fine = {
+        "name": isinstance(described["name"], str) and re.fullmatch(r"\w[\w.-]*", described["name"]),
+        "flags": isinstance(described["flags"], dict),
+        "runs": isinstance(groups, list | tuple) and groups and all(isinstance(group, dict) for group in groups),
+        "grid": isinstance(grid, dict) and all(isinstance(values, list | tuple) and values for values in grid.values()),
+        "seeds": isinstance(seeds, list | tuple) and seeds and all(type(seed) is int for seed in seeds),
+    }
+    for key, wanted in KEYS.items():
+        if not fine[key]:
+            raise UsageError(f'the sweep\'s "{key}" must be {wanted}.')
+    for name, values in grid.items():
+        for value, other in itertools.combinations(values, 2):
+            if value == other:
+                raise UsageError(f'the sweep\'s "grid" has {json.dumps(value)} twice for {name}; give it once.')
+    for name in [*described["flags"], *(name for group in groups for name in group), *grid]:
+        reason = {**OWN_FLAGS, "seed": 'the sweep\'s "seeds" lists them'}.get(name)
+        if reason:
+            raise UsageError(f"{name} must not be among the sweep's flags: {reason}.")
+    return described
+
+
+def _variants(runs: Any, grid: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
+    """The overrides of every run by its name, seeds apart."""
+    named = runs if isinstance(runs, dict) else {_label(overrides): overrides for overrides in runs}
+    if len(named) < len(runs):
+        raise UsageError('two of the sweep\'s "runs" have one name; write them as an object, each under a name.')
+    variants: dict[str, dict[str, Any]] = {}
+    for name, overrides in named.items():
+        for values in itertools.product(*grid.values()):
+            point = dict(zip(grid, values, strict=True))
+            label = "_".join(part for part in (name, _label(point)) if part) or "run"
+            label = re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:LONGEST_NAME]
+            if label in variants:
+                raise UsageError(f'two of the sweep\'s runs would be called {label}; name them in "runs".')
+            variants[label] = {**overrides, **point}
+    return variants
+
+
+def _label(overrides: Mapping[str, Any]) -> str:
+    parts = []
+    for name, value in overrides.items():
+        types = [str(entry.get("type")) for entry in value if isinstance(entry, dict)] if _is_list(value) else []
+        parts.append("+".join(types) if types else f"{name}={value}")
+    return "_".join(parts)
+
+
+def _spelled(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as the JSON text that the command line takes."""
+    return {name: json.dumps(value) if _is_list(value) else value for name, value in flags.items()}
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)

@@ -1,0 +1,83 @@
+"""What comes of a sweep: a table of all its runs, and their curves in one picture."""
+
+import csv
+import io
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reports.run_display import NOTHING_YET, count, score
+from run_files.run_folder import write_atomically
+from sweeps.files import last_report
+from sweeps.plan import Sweep
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMNS = (
+    *("name", "differs", "seed", "status", "agent_steps", "return_mean", "return_max", "steps_per_second"),
+    "folder",
+)
+HEADINGS = ("run", "differs in", "seed", "status", "steps", "mean return", "best", "steps/s", "folder")
+LEFT = {"name", "differs", "status", "folder"}  # columns of words
+
+
+def summarise(sweep: Sweep, folder: Path, states: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each run; None for what does not exist (yet)."""
+    rows = []
+    for run in sweep.runs:
+        row: dict[str, Any] = dict.fromkeys(COLUMNS)
+        row |= {"name": run.name, "differs": sweep.differs(run), "seed": run.config.run.seed}
+        row["status"] = states[run.name]["status"]
+        newest = last_report(folder / run.name)
+        if newest is not None:
+            row["folder"], report = newest
+            row |= {name: report.get(name) for name in ("agent_steps", "return_mean", "return_max")}
+            row["steps_per_second"] = round(row["agent_steps"] / max(float(str(report["seconds"])), 1e-9), 1)
+        rows.append(row)
+    return rows
+
+
+def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
+    """Write them as a table; one sentence about it."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS)
+    table.writeheader()
+    table.writerows(rows)
+    try:
+        write_atomically(path, text.getvalue().encode())
+    except OSError as error:
+        return f"the table could not be written ({error.strerror})"
+    return f"the table is in {path}"
+
+
+def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The rows as aligned lines; a column in which nothing stands is left out."""
+    cells = [HEADINGS, *(tuple(_shown(name, row[name]) for name in COLUMNS) for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
+    used = [i for i, name in enumerate(COLUMNS) if any(row[name] not in ("", None) for row in rows)]
+    return [
+        "  ".join(f"{line[i]:<{widths[i]}}" if COLUMNS[i] in LEFT else f"{line[i]:>{widths[i]}}" for i in used).rstrip()
+        for line in cells
+    ]
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return NOTHING_YET
+    if name in ("return_mean", "return_max"):
+        return score(value)
+    return count(value) if name in ("agent_steps", "steps_per_second") else str(value)
+
+
+def draw_curves(rows: Sequence[Mapping[str, Any]], picture: Path) -> str:
+    """Draw the curves of all runs that have any; one sentence about it."""
+    folders = [str(row["folder"]) for row in rows if row["return_mean"] is not None]
+    if not folders:
+        return "there are no curves to draw yet"
+    command = [sys.executable, "-m", "reports.plot", *folders, "--output", str(picture)]
+    drawn = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if drawn.returncode == 0:
+        return f"the curves are in {picture}"
+    reason = (drawn.stderr.strip().splitlines() or [f"exit code {drawn.returncode}"])[-1]
+    return f"the curves could not be drawn: {reason}"

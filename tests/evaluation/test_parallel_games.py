@@ -1,0 +1,199 @@
+"""Whole games: what becomes of each depends on the seed and its number only, and none is left out."""
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from agents.acting import Actor, ActorState
+from agents.network import ActorCritic, flat_weights, make_network, weight_count
+from agents.spaces import describe_unrolls
+from evaluation.parallel_games import SEATS, GameResult, Games, as_tested, game_streams
+from evaluation.player_pool import Players
+from evaluation.player_process import Player
+from option_flags import Config, EnvironmentOptions
+from replay.unroll_layout import UnrollSpec
+from tests.catch import make_catch
+from workers.failures import WorkersFailedError
+from workers.shared_weights import SharedWeights
+from wrappers.environment_types import MakeEnvironment
+
+OPTIONS = EnvironmentOptions(frames_stacked=2)
+CONFIG = Config.from_flags({"frames_stacked": 2, "network": "impala_shallow", "use_lstm": True, "lstm_size": 16})
+SPEC = describe_unrolls(CONFIG, make_catch)
+
+
+class LongOrShort(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Every third game is cut off after its third step; each says how long it was."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._short = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._short = seed is not None and seed % 3 == 0
+        self._steps = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, _, info = self.env.step(action)
+        self._steps += 1
+        return observation, float(reward), terminated, self._short and self._steps == 3, info
+
+
+def make_long_or_short(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, Any]:
+    return LongOrShort(make_catch(options, seed))
+
+
+def make_broken(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, Any]:
+    raise RuntimeError("this game cannot be made")
+
+
+def network() -> ActorCritic:
+    torch.manual_seed(3)
+    network = make_network(CONFIG.network, SPEC, torch.float32)
+    with torch.no_grad():
+        network.policy_head.weight.mul_(300)  # a policy that is not the same everywhere
+    return network
+
+
+def games(greedy: bool = False, logged: int = 0, make: MakeEnvironment = make_catch, seed: int = 7) -> Games:
+    return Games(make, OPTIONS, Actor(network()), SPEC, (seed,), greedy=greedy, logged=logged)
+
+
+def play(played: Games, numbers: list[int], at_once: int = SEATS) -> list[GameResult]:
+    waiting, results = list(numbers), list[GameResult]()
+    while waiting or played.under_way:
+        while waiting and played.under_way < at_once:
+            played.begin(waiting.pop(0))
+        results += played.step()
+    return sorted(results, key=lambda result: result.game)
+
+
+def plain(results: list[GameResult]) -> list[tuple[Any, ...]]:
+    logs = [(r.log.actions.tolist(), r.log.values.tolist()) if r.log else None for r in results]
+    return [(*result[:4], log) for result, log in zip(results, logs, strict=True)]
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_a_game_is_the_same_in_any_company(greedy: bool) -> None:
+    together = plain(play(games(greedy, logged=99), list(range(24))))
+    assert together == plain(play(games(greedy, logged=99), list(range(23, -1, -1)), at_once=9))
+    assert together[17:18] == plain(play(games(greedy, logged=99), [17]))
+    assert len({result[1] for result in together}) == 2, "some are won and some are lost"
+    assert together[:16] != plain(play(games(greedy, logged=99, seed=8), list(range(16))))
+
+
+@pytest.mark.parametrize("name", ["nature", "impala_deep"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_batch_of_one_size_gives_each_row_its_own_result(name: str, dtype: torch.dtype) -> None:
+    """What all of the above rests on, with the networks and the observations that real games have."""
+    spec = UnrollSpec(unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
+    actor = Actor(make_network(replace(CONFIG.network, network=name, use_lstm=False), spec, dtype))
+    state = ActorState.at_start(SEATS, 0)
+    observations = torch.randint(0, 256, (SEATS, 4, 84, 84), dtype=torch.uint8)
+    first = actor.act(observations, state, torch.zeros(SEATS)).logits
+    order = torch.randperm(SEATS)
+    mixed = observations[order].clone()
+    mixed[SEATS // 2 :] = 0
+    second = actor.act(mixed, state, torch.zeros(SEATS)).logits
+    assert torch.equal(first[order][: SEATS // 2], second[: SEATS // 2])
+
+
+def test_a_game_is_as_its_streams_say() -> None:
+    """Against one game played by hand, its policy's outputs coming from a batch of the same size."""
+    (result,) = play(games(logged=12), [11])
+    assert result.log is not None
+    seed, _ = game_streams((7,), 11)
+    environment = make_catch(OPTIONS, 0)
+    environment.reset(seed=seed)
+    rewards = [float(environment.step(action)[1]) for action in result.log.actions.tolist()]
+    assert (result.return_, result.length, result.cut_off) == (sum(rewards), len(rewards), False)
+
+
+def test_only_the_first_games_keep_a_log() -> None:
+    results = play(games(logged=3), list(range(6)))
+    assert [result.log is not None for result in results] == [True] * 3 + [False] * 3
+
+
+def test_games_that_are_cut_off_are_counted_so() -> None:
+    results = play(games(make=make_long_or_short), list(range(30)))
+    short = [game_streams((7,), game)[0] % 3 == 0 for game in range(30)]
+    assert [result.cut_off for result in results] == short
+
+
+def test_tests_play_whole_games() -> None:
+    tested = as_tested(replace(OPTIONS, episodic_life=True, noop_threshold=7))
+    assert (tested.episodic_life, tested.fire_on_life_loss, tested.noop_threshold) == (False, True, 7)
+
+
+def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> Player:
+    return Player(
+        make_environment=make,
+        environment=OPTIONS,
+        network=CONFIG.network,
+        spec=SPEC,
+        compute_dtype=torch.float32,
+        weights=weights,
+        seed=(7,),
+        greedy=False,
+        logged=100,
+        low_priority=True,
+    )
+
+
+def test_players_play_every_game_though_they_die() -> None:
+    """One of two processes is killed at its first result: what comes out is what one process alone gives."""
+    trained = network()
+    weights = SharedWeights(weight_count(trained))
+    weights.publish(0, flat_weights(trained))
+    players = Players(lambda: make_player(weights), 2, range(100))
+    children = [psutil.Process(number) for number in players.process_ids()]
+    results: list[GameResult] = []
+    killed = False
+    try:
+        while players.at_work:
+            results += players.wait(10.0)
+            if results and not killed:
+                children[0].kill()
+                killed = True
+    finally:
+        players.close()
+        weights.close()
+    assert plain(sorted(results, key=lambda result: result.game)) == plain(play(games(logged=100), list(range(100))))
+    assert not psutil.wait_procs(children, timeout=5)[1]
+
+
+def test_a_player_that_fails_says_why() -> None:
+    trained = network()
+    weights = SharedWeights(weight_count(trained))
+    weights.publish(0, flat_weights(trained))
+    players = Players(lambda: make_player(weights, make_broken), 1, range(3))
+    try:
+        with pytest.raises(WorkersFailedError, match="this game cannot be made"):
+            players.wait(60.0)
+    finally:
+        players.close()
+        weights.close()
+
+
+def test_players_that_find_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Any:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("evaluation.player_pool.start_process", refuse)
+    with pytest.raises(WorkersFailedError, match=r"^player 0 could not be started \(Resource temporarily"):
+        Players(cast(Callable[[], Player], object), 2, range(3))
+
+
+def test_uniforms_of_different_games_differ() -> None:
+    first = [game_streams((7,), game)[1].random() for game in range(50)]
+    assert len(set(first)) == 50
+    assert len({game_streams((7,), game)[0] for game in range(50)}) == 50
+    assert np.mean(first) == pytest.approx(0.5, abs=0.2)

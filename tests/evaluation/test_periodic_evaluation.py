@@ -1,0 +1,274 @@
+"""Evaluations during training: their curve, the checkpoint they keep, and what becomes of a run that loses one."""
+
+import errno
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import cv2
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from evaluation import periodic_evaluation as evaluator_module
+from evaluation.film_processes import Filming
+from evaluation.logged_game import Showing
+from evaluation.parallel_games import GameLog, GameResult
+from evaluation.periodic_evaluation import PeriodicEvaluator
+from evaluation.player_pool import Players
+from machine.stop_signals import StopRequest
+from option_flags import Config, EnvironmentOptions
+from run_files.checkpoint import find_checkpoint, read_checkpoint, write_checkpoint
+from run_files.run_folder import CHECKPOINTS
+from tests.catch import make_catch
+from tests.processes import spawned
+from training import train as training
+from training.checkpoint_saver import Saver
+from training.train import train
+from workers.child_process import start_process
+from wrappers.spectator import Watch
+
+SMALL: dict[str, Any] = {
+    **{"worker_count": 1, "envs_per_worker": 8, "r_f_steps": 5, "batch_size": 8, "frames_stacked": 1, "seed": 1},
+    **{"network": "impala_shallow", "precision": "float32", "gamma": 0.9, "console": "off", "report_period": 1000},
+    **{"environment_max_steps": 2000, "eval_period": 800, "eval_episode_count": 20},
+}
+
+
+def run(results: Path, **flags: Any) -> Path:
+    return train(Config.from_flags({**SMALL, "results_dir": str(results), **flags}), make_catch)
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+
+
+def test_evaluations_of_a_reproducible_run_are_its_own(tmp_path: Path) -> None:
+    folder = run(tmp_path, reproducible=True, keep_checkpoints=1)
+    curve = evaluations(folder)
+    assert [line["agent_steps"] for line in curve] == [800, 1600]
+    assert [line["eval_episodes"] for line in curve] == [20, 20]
+    best = max(curve, key=lambda line: float(line["eval_return_mean"]))
+    kept = read_checkpoint(folder / CHECKPOINTS / "best_eval.pt")
+    assert (kept.agent_steps, kept.updates) == (best["agent_steps"], best["updates"])
+    assert curve[-1]["best_eval_return_mean"] == best["eval_return_mean"]
+    names = {path.name for path in (folder / CHECKPOINTS).glob("*.pt")}
+    assert names == {"checkpoint_0000000050.pt", "best.pt", "best_eval.pt"}
+
+    without = run(tmp_path, reproducible=True, eval_period=0)
+    assert not (without / "evaluations.jsonl").exists()
+    ends = [read_checkpoint(next((f / CHECKPOINTS).glob("checkpoint_0000000050.pt"))) for f in (folder, without)]
+    weights = [end.content["learner"]["network"] for end in ends]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), "training took no notice"
+
+
+def test_the_best_evaluated_policy_is_the_one_to_beat_after_two_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest checkpoint was written before the evaluation was over, and knows nothing of how it ended."""
+    first = run(tmp_path, reproducible=True)
+    checkpoint = find_checkpoint(str(first))
+    checkpoint.content["progress"]["best_eval_mean"] = None
+    write_checkpoint(checkpoint.path, checkpoint.content)
+    curve = first / "evaluations.jsonl"
+    lines = [{**line, "best_eval_return_mean": 5.0} for line in evaluations(first)]
+    curve.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    best = (first / CHECKPOINTS / "best_eval.pt").read_bytes()
+
+    def go_on_from(folder: Path) -> Path:
+        parent = find_checkpoint(str(folder))
+        own = {"op_mode": "train_w_load", "load_model_url": str(folder), "environment_max_steps": 3000}
+        return train(Config.from_flags({**parent.options, **own}), make_catch, parent)
+
+    class StopAtOnce(StopRequest):
+        def __init__(self) -> None:
+            super().__init__()
+            self.requested = True
+
+    with monkeypatch.context() as patches:
+        patches.setattr(Saver, "save", lambda self, with_replays: None)  # killed before it has saved anything
+        patches.setattr(training, "StopRequest", StopAtOnce)
+        in_between = go_on_from(first)
+    assert not evaluations(in_between)
+    last = go_on_from(in_between)
+    assert evaluations(last)[-1]["best_eval_return_mean"] == 5.0
+    assert (last / CHECKPOINTS / "best_eval.pt").read_bytes() == best
+
+
+def test_each_evaluation_has_a_film_of_its_median_game(tmp_path: Path) -> None:
+    folder = run(tmp_path, reproducible=True, render=True)
+    curve = evaluations(folder)
+    films = sorted((folder / "videos").iterdir())
+    assert [film.name.partition("_game")[0] for film in films] == [f"evaluation_{line:010}" for line in (800, 1600)]
+    for line, film in zip(curve, films, strict=True):
+        assert film.stem.endswith(f"_return{line['eval_return_median'] or 1:.0f}")  # of as many −1 as 1, the higher
+        assert cv2.VideoCapture(str(film)).get(cv2.CAP_PROP_FRAME_COUNT) == 6
+
+
+def make_unwatchable(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+    if watch is not None:
+        raise RuntimeError("nothing to be seen")
+    return make_catch(options, seed)
+
+
+@pytest.mark.parametrize("folder_is_in_the_way", [False, True])
+def test_a_run_outlives_its_film(
+    tmp_path: Path, folder_is_in_the_way: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if folder_is_in_the_way:
+        monkeypatch.setattr(evaluator_module, "VIDEOS", "config.json")
+    flags = {**SMALL, "results_dir": str(tmp_path), "render": True, "console": "plain"}
+    folder = train(Config.from_flags(flags), make_unwatchable)
+    assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
+    assert evaluations(folder)
+    assert ("File exists" if folder_is_in_the_way else "nothing to be seen") in capfd.readouterr().out
+    assert not spawned()
+
+
+def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    filming = Filming(tmp_path, said.append)
+    filming.begin(a_showing(10**6), "killed", low_priority=True)
+    while not list(tmp_path.iterdir()):
+        time.sleep(0.01)
+    spawned()[0].kill()
+    while filming.under_way:
+        filming.wait(1.0)
+    filming.begin(a_showing(5), "given up", low_priority=True)
+    filming.close()
+    assert said == [
+        f"{tmp_path}/killed_game0_return1.mp4 could not be made: its process died",
+        "videos that were not ready yet are left out",
+    ]
+    assert not list(tmp_path.iterdir())
+    assert not spawned()
+
+
+def a_showing(steps: int) -> Showing:
+    log = GameLog(np.ones(steps, np.uint8), np.zeros(steps, np.float32))
+    return Showing(
+        make_environment=make_catch,
+        environment=EnvironmentOptions(frames_stacked=1),
+        seed=(1,),
+        result=GameResult(0, 1.0, steps, False, log),
+        policy="sampled",
+    )
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_run_outlives_its_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused: bool
+) -> None:
+    """Its process is killed again and again as soon as it is there, or no second one can be started."""
+
+    started: list[object] = []
+
+    def start(*arguments: Any) -> Any:
+        if refused and started:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        started.append(arguments)
+        return start_process(*arguments)
+
+    class Doomed(Players):
+        def wait(self, timeout: float) -> Any:
+            for number in self.process_ids():
+                psutil.Process(number).kill()
+            return super().wait(1.0)
+
+    monkeypatch.setattr("evaluation.player_pool.start_process", start)
+    monkeypatch.setattr(evaluator_module, "Players", Doomed)
+    folder = run(tmp_path, console="plain")
+    why = "player 0 could not be started (Resource temporarily unavailable)" if refused else "players died"
+    assert why in capsys.readouterr().out
+    assert evaluations(folder) == []
+    assert not list((folder / CHECKPOINTS).glob("*eval*"))
+    assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
+    assert not spawned()
+
+
+@pytest.mark.parametrize("broken", ["players.start_process", "evaluator.SharedWeights", "evaluator.link"])
+def test_a_run_outlives_a_system_that_has_no_room_for_an_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    def no_room(*_: object) -> Any:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(f"workers.{broken}", no_room)
+    folder = run(tmp_path, console="plain")
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "no evaluation at 800 agent steps: " in line]
+    assert "Resource temporarily unavailable" in line and "Errno" not in line
+    assert not list((folder / CHECKPOINTS).glob("*eval*"))
+    assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
+
+
+def test_an_evaluation_that_waits_for_another_at_the_end_comes_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first takes longer than the rest of the training."""
+    real = Players.wait
+
+    def wait(self: Players, timeout: float) -> list[GameResult]:
+        return real(self, timeout) if timeout else []  # in training it is never waited for
+
+    monkeypatch.setattr(Players, "wait", wait)
+    first, last = evaluations(run(tmp_path))
+    assert 800 <= first["agent_steps"] < 1600
+    assert last["agent_steps"] == 2000
+
+
+def test_the_end_is_saved_before_the_last_evaluation_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def finish(self: PeriodicEvaluator) -> None:
+        (folder,) = tmp_path.iterdir()
+        found.append(find_checkpoint(str(folder)).agent_steps)
+
+    monkeypatch.setattr(PeriodicEvaluator, "finish", finish)
+    run(tmp_path)
+    assert found == [2000]
+
+
+def test_the_last_line_says_how_to_go_on_also_where_an_evaluation_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A signal comes while the run waits for the film of the last evaluation."""
+    real = Filming.begin
+
+    def begin(self: Filming, *arguments: Any, **named: Any) -> None:
+        real(self, *arguments, **named)
+        if "evaluation_0000001600" in arguments:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Filming, "begin", begin)
+    folder = run(tmp_path, console="plain", render=True, eval_period=1600)
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1].startswith("go on with: ")
+    assert "videos that were not ready yet are left out" in said
+    assert len(evaluations(folder)) == 1
+    assert not spawned()
+
+
+def test_an_evaluation_that_a_signal_cuts_short_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = PeriodicEvaluator.tick
+
+    def tick(self: PeriodicEvaluator) -> None:
+        real(self)
+        if self._evaluation is not None and not self._stop.requested:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(PeriodicEvaluator, "tick", tick)
+    run(tmp_path, console="plain", eval_episode_count=100_000)
+    said = capsys.readouterr().out.splitlines()
+    assert sum(line.endswith("agent steps is left out") for line in said) == 1
+    assert not any("waiting for" in line for line in said)
+    assert said[-1].startswith("go on with: ")
+    assert not spawned()

@@ -1,0 +1,208 @@
+"""Tests of agents, as a user starts them: results, films, CTRL+C, and what is refused."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from agents.network import make_network
+from agents.spaces import describe_unrolls
+from evaluation.logged_game import Showing, record
+from evaluation.parallel_games import GameLog, GameResult, as_tested, game_streams
+from evaluation.score_checkpoint import test as play_test
+from option_flags import Config, EnvironmentOptions
+from options.rules import UsageError
+from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
+from tests.catch import make_catch
+from tests.options.words import parse
+from workers.failures import RunFailedError
+from wrappers.atari import make_atari
+from wrappers.environment_types import MakeWatchedEnvironment
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {"network": "impala_shallow", "precision": "float32"}
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    return untrained(tmp_path, make_catch, {**SMALL, "frames_stacked": 1})
+
+
+def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: dict[str, Any]) -> Path:
+    """A run's folder, as if the run had been stopped before it learned anything."""
+    config = Config.from_flags({**flags, "seed": 5, "worker_count": 7, "max_game_frames": 999})
+    spec = describe_unrolls(config, make_environment)
+    network = make_network(config.network, spec, torch.float32)
+    folder = tmp_path / "run"
+    (folder / "checkpoints").mkdir(parents=True)
+    content = {
+        "options": config.flags(),
+        "action_count": spec.action_count,
+        "unroll": spec.fingerprint,
+        "resumes": 0,
+        "learner": {"network": network.state_dict()},
+        "progress": {"agent_steps": 1234, "updates": 56},
+        "in_flight": None,
+    }
+    write_checkpoint(folder / "checkpoints" / "checkpoint_0000000056.pt", content)
+    return folder
+
+
+def configured(folder: Path, *words: str) -> tuple[Config, Checkpoint]:
+    """The configuration that main.py makes of these words."""
+    checkpoint = find_checkpoint(str(folder))
+    given = ["--op_mode=test", f"--load_model_url={folder}", "--console=off", *words]
+    return parse(given, checkpoint.played_options), checkpoint
+
+
+def results(path: Path | None) -> dict[str, Any]:
+    assert path is not None
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def test_a_test_plays_shows_and_says_all(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    flags = ("--test_episode_count=40", "--seed=3", "--worker_count=2", "--render")
+    config, make_environment, checkpoint = arguments(run_folder, *flags)
+    assert config.run.precision == "float32", "as in the training"
+    path = play_test(config, make_environment, checkpoint)
+    found = results(path)
+    assert path is not None
+    assert path.parent == run_folder
+    assert (found["games"], found["games_wanted"], found["cut_off"]) == (40, 40, 0)
+    assert found["game_numbers"] == list(range(40))
+    assert found["return_mean"] == np.mean(found["returns"])
+    assert found["lengths"] == [5] * 40
+    assert (found["seed"], found["policy"], found["noop_threshold"]) == (3, "sampled", 30)
+    assert (found["checkpoint_agent_steps"], found["checkpoint_updates"]) == (1234, 56)
+    assert found["max_game_frames"] == 108_000, "a test does not take over the cap of the training"
+
+    films = sorted((run_folder / "videos").iterdir())
+    assert len(films) == 3
+    assert [film.suffix for film in films] == [".mp4"] * 3
+    best = next(film for film in films if "_best_" in film.name)
+    game = found["returns"][:30].index(max(found["returns"][:30]))
+    assert best.name == f"{path.stem}_best_game{game}_return1.mp4"
+    capture = cv2.VideoCapture(str(best))
+    assert (capture.get(cv2.CAP_PROP_FRAME_COUNT), capture.get(cv2.CAP_PROP_FPS)) == (6, 60)
+
+    alone = results(play_test(*arguments(run_folder, *flags[:2], "--worker_count=1")))
+    assert alone["returns"] == found["returns"], "how many processes play makes no difference"
+
+
+def test_what_a_test_takes_no_notice_of_is_told(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said_of(*words: str) -> str:
+        config, make_environment, checkpoint = arguments(run_folder, "--test_episode_count=2", "--seed=3", *words)
+        play_test(config.replace_flags(console="plain"), make_environment, checkpoint)
+        return capsys.readouterr().out
+
+    assert "without effect" not in said_of("--worker_count=1", "--precision=float32")
+    assert "without effect on a test: --device, --lr\n" in said_of("--device=cpu", "--lr=0.5")
+
+
+def arguments(folder: Path, *words: str) -> tuple[Config, MakeWatchedEnvironment, Checkpoint]:
+    config, checkpoint = configured(folder, *words)
+    return config, make_catch, checkpoint
+
+
+@pytest.mark.parametrize("game", ["Breakout", "Pong"])
+def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, game: str) -> None:
+    options = as_tested(EnvironmentOptions(env=f"{game}NoFrameskip-v4", max_game_frames=400))
+    seed, uniforms = game_streams((4,), 2)
+    environment = make_atari(options, 0)
+    environment.reset(seed=seed)
+    actions, ended = list[int](), False
+    while not ended:
+        actions.append(int(uniforms.integers(3)))
+        _, _, terminated, truncated, _ = environment.step(actions[-1])
+        ended = terminated or truncated
+    emulator: Any = environment.unwrapped
+    log = GameLog(np.array(actions, np.uint8), np.zeros(len(actions), np.float32))
+    result = GameResult(2, 0.0, len(actions), True, log)
+    showing = Showing(make_environment=make_atari, environment=options, seed=(4,), result=result, policy="sampled")
+    path = tmp_path / "film.mp4"
+    frames = record(showing, path)
+    assert frames == emulator.ale.getEpisodeFrameNumber() + 1
+    assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FRAME_COUNT) == frames
+    assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]
+
+
+def test_a_checkpoint_outside_of_a_run_gets_its_results_beside_it(run_folder: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "elsewhere" / "mine.pt"
+    bare.parent.mkdir()
+    find_checkpoint(str(run_folder)).path.rename(bare)
+    assert find_checkpoint(str(bare)).run_folder == bare.parent
+
+
+def test_another_game_is_refused(run_folder: Path) -> None:
+    with pytest.raises(UsageError, match="--env=BoxingNoFrameskip-v4 cannot go on from a checkpoint of PongNo"):
+        play_test(*arguments(run_folder, "--env=BoxingNoFrameskip-v4"))
+
+
+def test_a_test_of_no_games_is_refused(run_folder: Path) -> None:
+    with pytest.raises(UsageError, match="--test_episode_count must be a whole number between 1 and 1000000, not 0"):
+        configured(run_folder, "--test_episode_count=0")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "--op_mode=test needs --load_model_url"),
+        (["--load_model_url=/nowhere/at/all"], "does not exist"),
+        (["--load_model_url=README.md"], "no checkpoint of ours"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(words: Sequence[str], sentence: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "main.py", "--op_mode=test", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert sentence in ended.stderr
+
+
+def test_ctrl_c_saves_what_was_played(tmp_path: Path) -> None:
+    folder = untrained(tmp_path, make_atari, {**SMALL, "env": "BreakoutNoFrameskip-v4"})
+    command = [sys.executable, "main.py", "--op_mode=test", f"--load_model_url={folder}", "--seed=1"]
+    command += ["--test_episode_count=100000", "--console_period=0.2", "--worker_count=2"]
+    run = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert run.stdout is not None
+    assert any("done 0%" in line for line in run.stdout)
+    children = psutil.Process(run.pid).children(recursive=True)
+    os.killpg(run.pid, signal.SIGINT)
+    out, errors = run.communicate(timeout=30)
+    assert (run.returncode, errors) == (0, "")
+    assert "stopped after" in out
+    assert not psutil.wait_procs(children, timeout=5)[1]
+    (path,) = folder.glob("test_*.json")
+    assert 1 <= results(path)["games"] < results(path)["games_wanted"]
+
+
+def test_results_that_cannot_be_written_are_told_all_the_same(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("evaluation.score_checkpoint.write_json", full)
+    flags = ("--test_episode_count=4", "--seed=3", "--worker_count=1", "--precision=float32")
+    config, checkpoint = configured(run_folder, *flags)
+    config = config.replace_flags(console="plain")
+    with pytest.raises(RunFailedError, match=r"test_\d+.json could not be written \(No space left on device\)"):
+        play_test(config, make_catch, checkpoint)
+    out = capsys.readouterr().out
+    assert "mean" in out and "could not be written (No space left on device)" in out.splitlines()[-1]

@@ -1,0 +1,254 @@
+"""The words of a command line and its flagfile, what is said of wrong ones, and the help."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from main import main
+from option_flags import OPTIONS, TOPICS, Config
+from options.command_line import HelpRequested, help_text
+from tests.options.other_values import OTHER_VALUES
+from tests.options.words import parse, sentence_of
+
+DEFAULTS = Config().flags()
+
+
+def as_words(name: str, value: Any) -> list[str]:
+    return [f"--{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_a_flag(name: str) -> None:
+    if name == "c_const":
+        assert parse(["--c_const=2", "--rho_const=2"]).loss.c_const == 2.0
+        return
+    if name in ("op_mode", "load_model_url"):
+        run = parse(["--op_mode=train_w_load", "--load_model_url", "some run"]).run
+        assert (run.op_mode, run.load_model_url) == ("train_w_load", "some run")
+        return
+    value = OTHER_VALUES[name]
+    expected = {**DEFAULTS, name: value}
+    assert parse(as_words(name, value)).flags() == expected
+    assert parse(as_words(name.replace("_", "-"), value)).flags() == expected
+    if not isinstance(value, bool):
+        assert parse([f"--{name}", str(value)]).flags() == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["--use_lstm"], True),
+        (["--use-lstm"], True),
+        (["--nouse_lstm"], False),
+        *(([f"--use_lstm={text}"], True) for text in ("true", "True", "1", "yes", "YES")),
+        *(([f"--use_lstm={text}"], False) for text in ("false", "False", "0", "no")),
+    ],
+)
+def test_ways_to_write_a_switch(words: list[str], value: bool) -> None:
+    assert parse(words, {"use_lstm": not value}).network.use_lstm is value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e6", 10**6), ("1_000_000", 10**6), ("2.5e3", 2500), ("7.0", 7), (str(10**20 + 1), 10**20 + 1)],
+)
+def test_ways_to_write_a_whole_number(text: str, value: int) -> None:
+    assert parse([f"--environment_max_steps={text}"]).run.environment_max_steps == value
+
+
+@pytest.mark.parametrize("text", ["1.5", "nan", "inf", "-3", "abc", "", "1e-3", "1e9999999999", "0x10", "true"])
+def test_what_is_no_whole_number_of_at_least_one(text: str) -> None:
+    assert sentence_of(f"--batch_size={text}").startswith("--batch_size must be a whole number of at least 1, not ")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--batch_size=-3"], "--batch_size must be a whole number of at least 1, not -3."),
+        (["--batch_size", "-3"], "--batch_size must be a whole number of at least 1, not -3."),
+        (["--trace_lambda=1.5"], "--trace_lambda must lie between 0 and 1, not 1.5."),
+        (["--lr", "nan"], "--lr must be a number above 0 and at most 100, not NaN."),
+        (["--lr=-1e-5"], "--lr must be a number above 0 and at most 100, not -1e-05."),
+        (["--use_lstm=maybe"], '--use_lstm must be true or false, not "maybe".'),
+        (["--c-const=2"], "--rho_const must be at least --c_const, but 1.0 is below 2.0."),
+        (["--use_lstm", "True"], "--use_lstm True must be one word; write --use_lstm=True."),
+        (["--lr=1", "--use-lstm", "no"], "--use_lstm no must be one word; write --use_lstm=no."),
+        (["--use_lstm", "--nouse_lstm"], "--use_lstm is given twice; give it once."),
+        (["--lr=1", "--lr=1"], "--lr is given twice; give it once."),
+        (
+            ["--replay_parameters=[type:queue", "--replay_parameters=capacity:1"],
+            "--replay_parameters is given twice; give it once, its JSON in single quotes.",
+        ),
+        (
+            ["--avg_buff_size=1e20"],
+            "--avg_buff_size must be a whole number between 1 and 1000000, not 100000000000000000000.",
+        ),
+        (["--lr=1e300"], "--lr must be a number above 0 and at most 100, not 1e+300."),
+        (["--nouse_lstm=1"], "--nouse_lstm takes no value; write --nouse_lstm alone."),
+        (["--seed=1", "--lr"], "--lr needs a value: --lr=..."),
+        (["--results_dir", "--use_lstm"], '--results_dir must be a path that begins with no dash, not "--use_lstm".'),
+        (["--batchsize=2"], "--batchsize is no known flag; did you mean --batch_size?"),
+        (["--batch=2"], "--batch is no known flag; did you mean --batch_size?"),
+        (["--flag-file=x"], "--flag_file is no known flag; did you mean --flagfile?"),
+        (["--zzzzzz=2", "stray"], "--zzzzzz is no known flag."),
+        (["--no-use-lstm"], "--no_use_lstm is no known flag; did you mean --nouse_lstm?"),
+        (["--learning_rate=1"], "--learning_rate is no known flag; did you mean --lr?"),
+        (
+            ["--replay_parameters=[{type:", "queue,", "capacity:", "1}]"],
+            '"queue," belongs to no flag; the JSON of --replay_parameters needs single quotes.',
+        ),
+        (
+            ["--frame_scale_resolution=84,513"],
+            '--frame_scale_resolution must be "height,width", such as 84,84, neither above 512, not "84,513".',
+        ),
+        (["--nolr"], "--nolr is no known flag; did you mean --lr?"),
+        (["--render", "True"], "--render True must be one word; write --render=True."),
+        (["--flagfile=a", "--flagfile=b"], "--flagfile is given twice; give it once."),
+        (
+            ["--multiprocessing_backend=spawn"],
+            "--multiprocessing_backend has no meaning here: workers are always spawned processes.",
+        ),
+        (
+            ["--learner_thread_count", "2"],
+            "--learner_thread_count has no meaning here: there is one learner; --learner_threads sets its CPU threads.",
+        ),
+        (["--undefok=foo", "--foo"], "--undefok has no meaning here: unknown flags are always refused."),
+        (
+            ["--console=a\nb\x1b[31m\udcff"],
+            '--console must be one of auto, live, plain, off, not "a\\nb\\u001b[31m\\udcff".',
+        ),
+        (["--a\nb"], "--a\\nb is no known flag."),
+    ],
+)
+def test_sentences(words: list[str], sentence: str) -> None:
+    assert sentence_of(*words) == sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [(["train"], "train"), (["--seed=1", "a b"], "a b"), (["--"], "--"), (["--", "--seed=1"], "--seed=1"), ([""], "")],
+)
+def test_stray_words(words: list[str], shown: str) -> None:
+    assert sentence_of(*words) == (
+        f'"{shown}" belongs to no flag; every word must be --name=value, --name value or --name.'
+    )
+
+
+def test_precedence(tmp_path: Path) -> None:
+    file = tmp_path / "my.flags"
+    file.write_text("--batch_size=3\n--r_f_steps=3\n")
+    base = {"batch_size": 2, "r_f_steps": 2, "lstm_size": 2, "use_lstm": True}
+    config = parse(["--batch_size=4", f"--flagfile={file}"], base)
+    assert (config.replay.batch_size, config.replay.r_f_steps, config.network.lstm_size) == (4, 3, 2)
+    assert config.network.use_lstm
+    assert parse([f"--flagfile={file}", "--batch_size=4"], base) == config
+    assert parse(["--flagfile", str(file), "--batch-size", "4"], base) == config
+    assert base == {"batch_size": 2, "r_f_steps": 2, "lstm_size": 2, "use_lstm": True}
+
+
+def test_flags_switch_off_what_the_base_switched_on() -> None:
+    assert parse(["--nouse_lstm"], {"use_lstm": True}).network.use_lstm is False
+
+
+def test_base_is_checked_like_the_command_line() -> None:
+    assert sentence_of(base={"batch_sise": 1}) == "--batch_sise is no known flag; did you mean --batch_size?"
+    assert sentence_of(base={"lr": "fast"}) == '--lr must be a number above 0 and at most 100, not "fast".'
+
+
+def test_flagfile_lines(tmp_path: Path) -> None:
+    file = tmp_path / "my.flags"
+    parameters = OTHER_VALUES["replay_parameters"]
+    file.write_text(
+        f"# a comment\n\n  --use-lstm\r\n--noepisodic_life\n--results_dir=a b # no comment\n--lr 1e-4\n"
+        f"--replay_parameters={parameters}\n",
+        encoding="utf-8-sig",
+    )
+    config = parse([f"--flagfile={file}"])
+    assert config.flags() == {
+        **DEFAULTS,
+        "use_lstm": True,
+        "episodic_life": False,
+        "results_dir": "a b # no comment",
+        "lr": 1e-4,
+        "replay_parameters": parameters,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("--lr=1\n--lr=2", "--lr is given twice; give it once."),
+        ("--learning_rate_=1", "--learning_rate_ is no known flag"),
+        ("batch_size=3", '"batch_size=3" belongs to no flag'),
+        ("--use_lstm True", "--use_lstm True must be one word; write --use_lstm=True."),
+        ("--lr=1e-4 # slow", '--lr must be a number above 0 and at most 100, not "1e-4 # slow".'),
+        ("--flagfile=other", "a flagfile must not name another one; give --flagfile once."),
+    ],
+)
+def test_flagfile_errors_name_the_file(tmp_path: Path, content: str, sentence: str) -> None:
+    file = tmp_path / "my.flags"
+    file.write_text(content)
+    assert sentence_of(f"--flagfile={file}").startswith(f"--flagfile={file}: {sentence}")
+
+
+def test_flagfile_that_cannot_be_read(tmp_path: Path) -> None:
+    missing, binary = tmp_path / "missing", tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe--lr=1")
+    assert sentence_of(f"--flagfile={missing}") == f"--flagfile={missing} cannot be read: No such file or directory."
+    assert sentence_of(f"--flagfile={binary}") == f"--flagfile={binary} must be a text file in UTF-8."
+    assert sentence_of(f"--flagfile={tmp_path}").startswith(f"--flagfile={tmp_path} cannot be read: ")
+    assert sentence_of("--flagfile=") == "--flagfile= cannot be read: No such file or directory."
+    assert sentence_of("--flagfile") == "--flagfile needs a value: --flagfile=..."
+
+
+def test_a_flagfile_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be a pipe, such as a shell's <(...), which is empty the second time."""
+    reader, writer = os.pipe()
+    with open(writer, "w") as file:
+        file.write("--env=Pong\n")
+    assert main([f"--flagfile=/dev/fd/{reader}", "--op_mode=train", "--device=cuda:999"]) == 2
+    os.close(reader)
+    assert "--env" in capsys.readouterr().err
+
+
+# --- Help -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "-help", "--helpfull"])
+def test_help_comes_before_errors(word: str) -> None:
+    with pytest.raises(HelpRequested):
+        parse(["--no_such_flag", word])
+
+
+def test_help_as_a_value_is_a_value() -> None:
+    assert parse(["--results_dir=help"]).run.results_dir == "help"
+    assert parse(["--results_dir", "help"]).run.results_dir == "help"
+
+
+def test_help_text_lists_every_flag_once_under_its_topic() -> None:
+    lines = help_text().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0].startswith("usage: python main.py")
+    names = iter([line.split()[0] for line in lines if line.startswith("  --") or line in TITLES])
+    for topic in TOPICS.values():
+        assert next(names) == topic.topic.split()[0]
+        for item in dataclasses.fields(topic):
+            assert next(names).replace("[no]", "") == f"--{item.name}"
+    assert next(names, None) is None
+
+
+TITLES = {topic.topic for topic in TOPICS.values()}
+
+
+def test_help_text_shows_defaults_and_choices() -> None:
+    text = " ".join(help_text().split())
+    assert "--batch_size (default: 8)" in text
+    assert "--seed (default: unset)" in text
+    assert "--[no]use_lstm (default: false)" in text
+    assert "One of nature, impala_shallow, impala_deep, conv3." in text
+    for item in OPTIONS.values():
+        assert item.metadata["help"] in text

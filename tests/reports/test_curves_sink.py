@@ -1,0 +1,128 @@
+"""The process that draws: told through a pipe, replaced when killed, gone when its learner is."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from reports import curves_process, curves_sink
+from reports.curves_process import serve
+from reports.curves_sink import LAST_WORD, NEW_REPORT, CurvesSink
+from tests.reports.some_run import write_run
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 50)
+
+
+def drawers() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if "reports.curves_process" in p.cmdline()]
+
+
+def wait_for_end(process: psutil.Process) -> None:
+    """Without taking its exit code, which is for the sink."""
+    while process.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+
+
+def test_the_last_word_draws_what_is_due_and_nothing_is_left(tmp_path: Path) -> None:
+    said: list[str] = []
+    sink = CurvesSink(write_run(tmp_path / "run"), said.append)
+    sink.write({})
+    (drawer,) = drawers()
+    assert drawer.nice() == 19
+    assert os.getsid(drawer.pid) != os.getsid(0), "CTRL+C is not for it"
+    drawer.kill()
+    wait_for_end(drawer)
+    sink.write({})
+    sink.close()
+    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert not drawers() and not said
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_a_drawer_that_fails_says_why_once_and_one_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    sink = CurvesSink(tmp_path, said.append)  # no folder of a run
+    while not said:
+        sink.write({})
+        time.sleep(0.01)
+    sink.write({})
+    sink.close()
+    (sentence,) = said
+    assert "drawn no more" in sentence and "config.json" in sentence and "\n" not in sentence
+
+    monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 0.1)
+    sink = CurvesSink(tmp_path, said.append)
+    (drawer,) = drawers()
+    drawer.send_signal(signal.SIGSTOP)
+    for _ in range(100_000):  # more than its pipe holds
+        sink.write({})
+    sink.close()
+    assert not drawers() and len(said) == 1
+
+
+class Drawings:
+    """In place of drawing: counts, and lets a test wait for the next one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.drawn = threading.Semaphore(0)
+        monkeypatch.setattr(curves_process, "draw", self.draw)
+
+    def draw(self, folder: Path) -> None:
+        self.count += 1
+        self.drawn.release()
+
+
+def test_it_leaves_without_a_picture_when_the_learner_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawings = Drawings(monkeypatch)
+    requests, learner = os.pipe()
+    os.close(learner)
+    serve(tmp_path, requests)
+    os.close(requests)
+    assert drawings.count == 0
+
+
+def test_it_rests_between_pictures_but_not_before_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawings = Drawings(monkeypatch)
+    monkeypatch.setattr(curves_process, "REST", 1e12)
+    requests, learner = os.pipe()
+    thread = threading.Thread(target=serve, args=(tmp_path, requests))
+    thread.start()
+    os.write(learner, NEW_REPORT)
+    assert drawings.drawn.acquire(timeout=30)
+    for _ in range(5):
+        os.write(learner, NEW_REPORT)
+    os.write(learner, LAST_WORD)
+    thread.join(30)
+    os.close(learner)
+    os.close(requests)
+    assert drawings.count == 2
+
+
+def test_nothing_new_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawings = Drawings(monkeypatch)
+    requests, learner = os.pipe()
+    os.write(learner, LAST_WORD)
+    serve(tmp_path, requests)
+    os.close(learner)
+    os.close(requests)
+    assert drawings.count == 0
+
+
+def test_a_full_disk_leaves_the_older_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(curves_process, "write_atomically", full)
+    curves_process.draw(write_run(tmp_path / "run"))

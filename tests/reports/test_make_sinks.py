@@ -1,0 +1,283 @@
+"""Sinks that are asked for: what they are given, what they say when they cannot work, and that no run ends for them."""
+
+import io
+import re
+import socket
+import subprocess
+import sys
+import threading
+import types
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+from option_flags import Config, ReportOptions
+from options.rules import UsageError
+from reports.film_gif import gif_of, is_whole
+from reports.make_sinks import DispensableSink, check_sinks, make_sinks
+from reports.prometheus_sink import PrometheusSink
+from reports.sinks import SinkList
+from run_files.metrics import Episode, Report
+from tests.reports.some_run import report
+
+EPISODE = Episode(100, 2.0, 90, 0)
+
+
+def config(**flags: Any) -> Config:
+    return Config.from_flags({"curves": False, **flags})
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# --- Which there are --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_loaded_that_was_not_asked_for() -> None:
+    """Nor does a learner ever load what draws."""
+    program = "import sys, training.train; print(*{name.partition('.')[0] for name in sys.modules})"
+    root = Path(__file__).resolve().parents[2]
+    said = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    loaded = set(said.stdout.split())
+    assert {"torch", "cv2"} <= loaded
+    assert not loaded & {"matplotlib", "tensorboard", "wandb", "onnx", "PIL"}
+
+
+@pytest.mark.parametrize("package", ["tensorboard", "wandb"])
+def test_a_package_that_is_not_there_is_a_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # an import of it now fails
+    with pytest.raises(UsageError) as caught:
+        check_sinks(config(**{package: True}).report)
+    assert str(caught.value) == f"--{package} needs the package {package}; pip install {package} would be right."
+
+
+def test_a_folder_of_that_name_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb"))
+    with pytest.raises(UsageError, match="pip install wandb"):
+        check_sinks(config(wandb=True).report)
+
+
+def test_a_taken_port_and_a_wrong_host_are_sentences() -> None:
+    check_sinks(ReportOptions())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* would be right\.$"):
+            check_sinks(config(metrics_port=port).report)
+    for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is an address of nobody, for documentation
+        with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is no address of this machine"):
+            check_sinks(config(metrics_port=free_port(), metrics_host=host).report)
+
+
+def test_the_files_of_a_run_are_always_written(tmp_path: Path) -> None:
+    sink = make_sinks(config(), tmp_path, lambda sentence: None)
+    sink.write(report(1000, 1.0))
+    sink.episode(EPISODE)
+    sink.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "episodes.csv"}
+
+
+# --- A sink that fails ------------------------------------------------------------------------------------------------
+
+
+class Failing(SinkList):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def write(self, report: Report) -> None:
+        self.asked += 1
+        raise RuntimeError("nobody\nlistens")
+
+
+def test_a_sink_that_fails_is_left_alone_and_named_once() -> None:
+    said: list[str] = []
+    failing = Failing()
+    sink = DispensableSink("--name", lambda: failing, said.append)
+    for _ in range(3):
+        sink.write({})
+        sink.episode(EPISODE)
+    sink.close()
+    assert failing.asked == 1
+    assert said == ["--name gets no more reports (RuntimeError: nobody); training goes on"]
+
+
+def test_a_sink_that_cannot_be_made_is_named_too() -> None:
+    def make() -> SinkList:
+        raise ValueError
+
+    said: list[str] = []
+    sink = DispensableSink("--name", make, said.append)
+    sink.write({})
+    sink.close()
+    assert said == ["--name gets no more reports (ValueError); training goes on"]
+
+
+# --- Prometheus -------------------------------------------------------------------------------------------------------
+
+
+def test_prometheus_reads_the_newest_report() -> None:
+    port = free_port()
+    sink = PrometheusSink("127.0.0.1", port, 'a"b', "PongNoFrameskip-v4")
+    address = f"http://127.0.0.1:{port}"
+    threads = threading.active_count()
+    with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert answer.read().decode() == 'rl_run_info{run="a\\"b",env="PongNoFrameskip-v4"} 1\n'
+    sink.write({"agent_steps": 5, "kl": None, "replays": [{"name": "queue", "size": 2}], "nan": float("nan")})
+    sink.episode(EPISODE)
+    with urllib.request.urlopen(f"{address}/metrics?x=1", timeout=10) as answer:
+        assert answer.read().decode().splitlines()[1:] == [
+            "# TYPE rl_agent_steps gauge",
+            "rl_agent_steps 5.0",
+            "# TYPE rl_replays_0_queue_size gauge",
+            "rl_replays_0_queue_size 2.0",
+        ]
+    with pytest.raises(urllib.error.HTTPError, match="404") as caught:
+        urllib.request.urlopen(f"{address}/else", timeout=10)
+    caught.value.close()
+    with socket.create_connection(("127.0.0.1", port)):  # and says nothing
+        sink.close()
+    assert threading.active_count() <= threads + 1
+    check_sinks(config(metrics_port=port).report)
+
+
+# --- Weights & Biases -------------------------------------------------------------------------------------------------
+
+
+class FakeRun:
+    def __init__(self) -> None:
+        self.logged: list[tuple[dict[str, float], int]] = []
+        self.finished = False
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        self.logged.append((numbers, step))
+
+    def finish(self) -> None:
+        self.finished = True
+
+
+def test_weights_and_biases_gets_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun()
+    given: dict[str, Any] = {}
+    fake = types.ModuleType("wandb")
+
+    def init(project: str, name: str, dir: str, config: dict[str, Any], resume: str) -> FakeRun:
+        given.update(project=project, name=name, dir=dir, config=config, resume=resume)
+        return run
+
+    monkeypatch.setattr(fake, "init", init, raising=False)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.delitem(sys.modules, "reports.wandb_sink", raising=False)
+    options = config(wandb=True, wandb_project="mine", seed=3)
+    check_sinks(options.report)
+    folder = tmp_path / "Pong_1"
+    folder.mkdir()
+    sink = make_sinks(options, folder, print)
+    sink.write(report(2000, 1.5))
+    sink.episode(EPISODE)
+    sink.close()
+    assert (given["project"], given["name"], given["dir"]) == ("mine", "Pong_1", str(folder))
+    assert given["config"]["seed"] == 3
+    ((numbers, step),) = run.logged
+    assert step == 2000 and numbers["time_shares/update"] == 0.9 and "kl_replayed" not in numbers
+    assert run.finished
+    monkeypatch.delitem(sys.modules, "reports.wandb_sink")
+
+
+# --- TensorBoard ------------------------------------------------------------------------------------------------------
+
+
+def write_video(path: Path, frames: int = 60, size: tuple[int, int] = (320, 210)) -> None:
+    path.parent.mkdir(exist_ok=True)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"mp4v"), 60.0, size)
+    for number in range(frames):
+        frame = np.zeros((size[1], size[0], 3), np.uint8)
+        cv2.circle(frame, (10 + 4 * number, 100), 9, (0, 0, 255), -1)
+        writer.write(frame)
+    writer.release()
+
+
+def test_a_video_becomes_a_small_moving_picture(tmp_path: Path) -> None:
+    path = tmp_path / "game.mp4"
+    write_video(path)
+    assert is_whole(path)
+    gif = gif_of(path)
+    assert gif is not None
+    with Image.open(io.BytesIO(gif)) as picture:
+        assert picture.size == (240, 158)
+        assert picture.n_frames == 10  # type: ignore[attr-defined]
+        assert picture.info["duration"] == 100
+        red = picture.convert("RGB").getpixel((round(10 * 0.75), 75))
+        assert isinstance(red, tuple) and red[0] > 200 and red[2] < 60
+    assert len(gif) < 100_000
+
+    half = tmp_path / "half.mp4"
+    half.write_bytes(path.read_bytes()[:-500])
+    empty = tmp_path / "empty.mp4"
+    empty.write_bytes(b"")
+    assert not is_whole(half) and not is_whole(empty)
+
+
+def test_tensorboard_tags_stand_in_groups() -> None:
+    from reports.tensorboard_sink import tag_of  # noqa: PLC0415  # loads TensorBoard
+
+    names = ["episodes", "value_loss", "policy_loss", "policy_lag_max", "updates", "frames_per_second", "cpu_learner"]
+    assert [tag_of(name).partition("/")[0] for name in names] == [
+        *["games", "losses", "losses", "policy", "progress", "progress", "machine"]
+    ]
+    assert tag_of("time_shares/update") == "time_shares/update"
+
+
+def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
+    options = config(tensorboard=True)
+    check_sinks(options.report)
+    said: list[str] = []
+    sink = make_sinks(options, tmp_path, said.append)
+    sink.write(report(1000, 1.0))
+    write_video(tmp_path / "videos" / "best.mp4")
+    (tmp_path / "videos" / "unfinished.mp4").write_bytes(b"\0\0\0\x18ftypisom")
+    sink.write(report(2000, 2.0))
+    sink.write(report(3000, 3.0))
+    sink.episode(EPISODE)
+    sink.close()
+    assert not said
+    (path,) = (tmp_path / "tensorboard").iterdir()
+    scalars: dict[str, list[tuple[int, float]]] = {}
+    pictures = []
+    for event in EventFileLoader(str(path)).Load():
+        for value in event.summary.value:
+            if value.metadata.plugin_data.plugin_name == "images":
+                pictures.append((value.tag, event.step, value.tensor.string_val[2]))
+            elif value.metadata.plugin_data.plugin_name == "scalars":
+                scalars.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
+    assert scalars["games/return_mean"] == [(2000, 2.0), (3000, 3.0)]
+    assert [step for step, _ in scalars["time_shares/wait"]] == [1000, 2000, 3000]
+    ((tag, step, content),) = pictures
+    assert (tag, step) == ("videos/best", 2000)
+    assert content.startswith(b"GIF8")
+
+
+def test_a_video_under_way_is_shown_when_it_is_whole(tmp_path: Path) -> None:
+    write_video(tmp_path / "whole.mp4")
+    content = (tmp_path / "whole.mp4").read_bytes()
+    assert [is_whole_after(tmp_path / "x.mp4", content[:n]) for n in (0, 7, 40, len(content) - 1, len(content))] == [
+        *[False] * 4,
+        True,
+    ]
+
+
+def is_whole_after(path: Path, content: bytes) -> bool:
+    path.write_bytes(content)
+    return is_whole(path)

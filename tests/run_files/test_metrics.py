@@ -1,0 +1,299 @@
+import csv
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.sinks import OutageProofSink, SinkList
+from run_files import metrics as sinks
+from run_files.metrics import Episode, EpisodesCsvSink, JsonLinesSink, Report, json_safe, last_report, read_metrics
+from tests.full_disk import files_limited_to
+
+HEADER = "agent_steps,return,length,worker\n"
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class RecordingSink:
+    def __init__(self, name: str, log: list[object], fails: bool = False) -> None:
+        self.name, self.log, self.fails = name, log, fails
+
+    def write(self, report: Report) -> None:
+        self.log.append((self.name, report))
+
+    def episode(self, row: Episode) -> None:
+        self.log.append((self.name, row))
+
+    def close(self) -> None:
+        self.log.append((self.name, "closed"))
+        if self.fails:
+            raise OSError("cannot close")
+
+
+def strict_json(text: str) -> object:
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_reports_are_readable_line_by_line_before_the_sink_closes(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonLinesSink(path)
+    for update in range(3):
+        sink.write({"update": update, "shares": [4, 4], "name": "line\nbreak"})
+        lines = path.read_text().splitlines()
+        assert len(lines) == update + 1
+        assert strict_json(lines[-1]) == {"update": update, "shares": [4, 4], "name": "line\nbreak"}
+    sink.close()
+    assert [report["update"] for report in read_metrics(path)] == [0, 1, 2]
+
+
+def test_what_json_has_no_word_for_is_null_at_every_depth(tmp_path: Path) -> None:
+    sink = JsonLinesSink(tmp_path / "metrics.jsonl")
+    sink.write({"a": math.nan, "b": [1.0, math.inf, {"c": -math.inf}], "d": (2.0, math.nan), "e": None, "f": "nan"})
+    sink.close()
+    expected = {"a": None, "b": [1.0, None, {"c": None}], "d": [2.0, None], "e": None, "f": "nan"}
+    assert strict_json((tmp_path / "metrics.jsonl").read_text()) == expected
+
+
+def reports(floats: st.SearchStrategy[float]) -> st.SearchStrategy[Report]:
+    values = st.recursive(
+        st.none() | st.integers() | floats | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    )
+    return st.dictionaries(st.text(), values, max_size=4)
+
+
+@given(reports(st.floats()))
+def test_any_report_becomes_strict_json(report: Report) -> None:
+    safe = json_safe(report)
+    assert strict_json(json.dumps(safe)) == safe
+
+
+@given(reports(st.floats(allow_nan=False, allow_infinity=False)))
+def test_report_of_finite_numbers_is_unchanged(report: Report) -> None:
+    assert json_safe(report) == report
+
+
+def test_report_that_is_no_json_leaves_no_part_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonLinesSink(path)
+    with pytest.raises(TypeError):
+        sink.write({"fine": 1, "not": object()})  # type: ignore[dict-item]
+    sink.write({"fine": 2})
+    sink.close()
+    assert path.read_text() == '{"fine": 2}\n'
+
+
+def test_resumed_run_appends(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    for update in (1, 2):
+        sink = JsonLinesSink(path)
+        sink.write({"update": update})
+        sink.close()
+    assert read_metrics(path) == [{"update": 1}, {"update": 2}]
+
+
+def test_older_names_are_read_as_the_present_ones(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1, "return_mean_100": 2.5}\n')
+    assert read_metrics(path) == [{"update": 1, "return_mean": 2.5}]
+
+
+@pytest.mark.parametrize("kept", range(1, len('{"update": 2}\n')))
+def test_torn_last_line_is_skipped_and_then_written_over(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1}\n' + '{"update": 2}\n'[:kept])
+    assert read_metrics(path) == [{"update": 1}]
+    sink = JsonLinesSink(path)
+    sink.write({"update": 3})
+    sink.close()
+    assert path.read_text() == '{"update": 1}\n{"update": 3}\n'
+
+
+def test_file_of_one_torn_line_starts_anew(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"name": "\xc3')  # torn inside a character, too
+    assert read_metrics(path) == []
+    JsonLinesSink(path).close()
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("damage", ['{"update":', "", "[1]", "3", "\0\0\0"])
+def test_broken_line_in_the_middle_is_named(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"update": 1}}\n{damage}\n{{"update": 3}}\n')
+    with pytest.raises(ValueError, match="line 2"):
+        read_metrics(path)
+
+
+def test_episodes_are_csv(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.csv"
+    sink = EpisodesCsvSink(path)
+    assert path.read_text() == HEADER
+    sink.episode(Episode(agent_steps=1200, return_=-20.5, length=800, worker=0))
+    sink.episode(Episode(agent_steps=123_456_789, return_=1_234_567.0, length=27_000, worker=11))
+    sink.close()
+    sink.close()
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows == [
+        ["agent_steps", "return", "length", "worker"],
+        ["1200", "-20.5", "800", "0"],
+        ["123456789", "1234567.0", "27000", "11"],
+    ]
+
+
+def test_resumed_run_adds_rows_under_the_one_header(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.csv"
+    path.write_text(HEADER + "100,1.0,100,0\n200,2.")
+    sink = EpisodesCsvSink(path)
+    sink.episode(Episode(300, 3.0, 100, 1))
+    sink.close()
+    assert path.read_text() == HEADER + "100,1.0,100,0\n300,3.0,100,1\n"
+
+
+def test_episodes_reach_the_file_once_a_second_and_at_each_report(tmp_path: Path) -> None:
+    path, clock = tmp_path / "episodes.csv", Clock()
+    sink = EpisodesCsvSink(path, clock)
+
+    def rows_on_disk() -> int:
+        return len(path.read_text().splitlines()) - 1
+
+    for game in range(2_000):  # more than any file buffer holds
+        sink.episode(Episode(game, 0.0, 1, 0))
+    assert rows_on_disk() == 0
+    clock.now += 0.99
+    sink.episode(Episode(2_000, 0.0, 1, 0))
+    assert rows_on_disk() == 0
+    clock.now += 0.01
+    sink.episode(Episode(2_001, 0.0, 1, 0))
+    assert rows_on_disk() == 2_002
+    sink.episode(Episode(2_002, 0.0, 1, 0))
+    assert rows_on_disk() == 2_002
+    sink.write({})
+    assert rows_on_disk() == 2_003
+    sink.episode(Episode(2_003, 0.0, 1, 0))
+    sink.close()
+    assert rows_on_disk() == 2_004
+
+
+def test_list_hands_on_in_order_and_closes_all() -> None:
+    log: list[object] = []
+    report: Report = {"update": 1}
+    row = Episode(1, 2.0, 3, 4)
+    sinks = SinkList(RecordingSink("a", log), RecordingSink("b", log))
+    sinks.write(report)
+    sinks.episode(row)
+    sinks.close()
+    assert log == [("a", report), ("b", report), ("a", row), ("b", row), ("a", "closed"), ("b", "closed")]
+
+
+def test_sink_that_cannot_close_does_not_keep_the_others_open() -> None:
+    log: list[object] = []
+    with pytest.raises(OSError, match="cannot close"):
+        SinkList(RecordingSink("a", log, fails=True), RecordingSink("b", log)).close()
+    assert log == [("a", "closed"), ("b", "closed")]
+
+
+def test_empty_list_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sinks = SinkList()
+    sinks.write({"update": 1})
+    sinks.episode(Episode(1, 2.0, 3, 4))
+    sinks.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- A full disk ------------------------------------------------------------------------------------------------------
+
+
+def outage_proof(folder: Path) -> tuple[OutageProofSink, list[str]]:
+    announced: list[str] = []
+    files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv", Clock()))
+    return OutageProofSink(files, "metrics and episodes", announced.append), announced
+
+
+@pytest.mark.parametrize("room", [0, 7, 40])
+def test_full_disk_is_announced_once_and_nothing_is_missing_afterwards(tmp_path: Path, room: int) -> None:
+    """The disk takes a part of a line, and refuses the rest."""
+    sink, announced = outage_proof(tmp_path)
+    for update in range(9):
+        if update in {0, 6}:
+            sink.write({"update": update})
+            sink.episode(Episode(update, 1.0, 2, 3))
+            continue
+        size = (tmp_path / "metrics.jsonl").stat().st_size
+        with files_limited_to(size + room):
+            sink.write({"update": update, "more than fits": "x" * 50})
+            sink.episode(Episode(update, 1.0, 2, 3))
+        assert (tmp_path / "metrics.jsonl").read_text().endswith("}\n"), "not even a part of a line is left"
+    sink.write({"update": 9})
+    sink.close()
+    assert [report["update"] for report in read_metrics(tmp_path / "metrics.jsonl")] == list(range(10))
+    rows = [f"{update},1.0,2,3\n" for update in range(9)]
+    assert (tmp_path / "episodes.csv").read_text() == HEADER + "".join(rows)
+    cannot, can = "metrics and episodes cannot be written", "metrics and episodes can be written again"
+    assert [text.split(" (")[0].split(";")[0] for text in announced] == [cannot, can, cannot, can]
+
+
+def test_episodes_alone_notice_a_full_disk_too(tmp_path: Path) -> None:
+    clock, announced = Clock(), list[str]()
+    sink = OutageProofSink(EpisodesCsvSink(tmp_path / "episodes.csv", clock), "episodes", announced.append)
+    with files_limited_to(len(HEADER) + 3):
+        for step in range(3):
+            clock.now += 2
+            sink.episode(Episode(step, 1.0, 2, 3))
+    assert len(announced) == 1
+    assert (tmp_path / "episodes.csv").read_text() == HEADER
+    sink.write({})
+    sink.close()
+    assert (tmp_path / "episodes.csv").read_text() == HEADER + "0,1.0,2,3\n1,1.0,2,3\n2,1.0,2,3\n"
+
+
+def test_what_a_full_disk_takes_away_at_the_end_is_announced(tmp_path: Path) -> None:
+    sink, announced = outage_proof(tmp_path)
+    sink.write({"update": 0})
+    with files_limited_to(20):
+        sink.write({"update": 1})
+        sink.close()
+    assert announced[-1].endswith("the newest ones are lost")
+    assert len(announced) == 2
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"update": 0}\n'
+
+
+def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
+    sink, announced = outage_proof(tmp_path)
+    with pytest.raises(TypeError):
+        sink.write({"not": object()})  # type: ignore[dict-item]
+    sink.close()
+    assert not announced
+
+
+@pytest.mark.parametrize("size", [10, sinks.TAIL_BYTES - 8, 3 * sinks.TAIL_BYTES])
+@pytest.mark.parametrize("torn", [b"", b'{"update": 9', b"x" * 2 * sinks.TAIL_BYTES])
+def test_the_last_report_is_found_from_the_end(tmp_path: Path, size: int, torn: bytes) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(torn)
+    assert last_report(path) is None
+    lines = [json.dumps({"update": number, "return_mean_100": 0.5, "text": "x" * size}) + "\n" for number in range(5)]
+    for count in (1, 2, 5):
+        path.write_bytes("".join(lines[:count]).encode() + torn)
+        assert last_report(path) == read_metrics(path)[-1]
+
+
+def test_a_damaged_last_report_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1}\n{"upd\n')
+    with pytest.raises(ValueError, match="metrics.jsonl, its last line is not JSON"):
+        last_report(path)

@@ -1,0 +1,138 @@
+"""Curves of a whole lineage from the folders of its runs."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from options.rules import UsageError
+from run_files import run_history as history_module
+from run_files.metrics import flat_numbers
+from run_files.run_history import read_history
+from tests.reports.some_run import write_run
+
+
+def test_a_run_alone(tmp_path: Path) -> None:
+    history = read_history(write_run(tmp_path / "run"))
+    assert history.options["seed"] == 1
+    assert history.curve("entropy").x.tolist() == list(range(1000, 21_000, 1000))
+    assert history.curve("return_mean").y.tolist() == list(range(2, 21)), "the first report has none"
+    assert history.curve("time_shares/wait", "frames").x[0] == 4000
+    assert history.curve("no_such_field").x.size == 0
+    assert history.games.x[0] == 993 and history.games.y[-1] == 20
+    assert "time_shares/update" in history.names() and "kl_replayed" not in history.names()
+
+
+def test_a_parent_counts_up_to_its_checkpoint(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first")
+    second = write_run(
+        tmp_path / "second", range(13_000, 31_000, 1000), parent={"run": str(first), "agent_steps": 12_500}, raised=50
+    )
+    third = write_run(
+        tmp_path / "third", range(9_000, 12_000, 1000), parent={"run": str(second), "agent_steps": 8_000}, raised=90
+    )
+    history = read_history(second)
+    assert history.curve("entropy").x.tolist() == list(range(1000, 31_000, 1000))
+    returns = dict(zip(*history.curve("return_mean"), strict=True))
+    assert returns[12_000] == 12 and returns[13_000] == 63
+    assert history.games.x.tolist() == [at - 7 for at in range(1000, 31_000, 1000)]
+    # From a checkpoint that the second had carried over from the first, before it had steps of its own.
+    steps = read_history(third).curve("entropy").x.tolist()
+    assert steps == [*range(1000, 9_000, 1000), *range(9_000, 12_000, 1000)]
+
+
+def test_parents_are_found_where_all_has_moved_and_missed_where_they_are_gone(tmp_path: Path) -> None:
+    write_run(tmp_path / "old" / "first")
+    write_run(tmp_path / "old" / "second", range(21_000, 23_000, 1000), parent={"run": "x/first", "agent_steps": 9000})
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert read_history(tmp_path / "new" / "second").curve("entropy").x[0] == 1000
+    shutil.rmtree(tmp_path / "new" / "first")
+    assert read_history(tmp_path / "new" / "second").curve("entropy").x.tolist() == [21_000, 22_000]
+
+
+def test_evaluations_are_a_curve_of_their_own(tmp_path: Path) -> None:
+    first, lines = write_run(tmp_path / "first"), []
+    for steps in (5000, 15_000):
+        evaluation = {"agent_steps": steps, "frames": 4 * steps, "seconds": 9.0, "eval_return_mean": steps / 1000}
+        lines.append(json.dumps(evaluation) + "\n")
+    (first / "evaluations.jsonl").write_text("".join(lines))
+    history = read_history(first)
+    assert history.curve("eval_return_mean").x.tolist() == [5000, 15_000]
+    assert history.curve("eval_return_mean", "frames").y.tolist() == [5, 15]
+    assert history.curve("eval_return_mean", "seconds").x.size == 0, "these are seconds of the evaluation"
+    assert "eval_return_mean" in history.names()
+    assert len(history.curve("agent_steps").x) == 20
+    parent = {"run": str(first), "agent_steps": 12_500}
+    second = write_run(tmp_path / "second", range(13_000, 14_000, 1000), parent=parent)
+    assert read_history(second).curve("eval_return_mean").x.tolist() == [5000]
+
+
+def test_a_folder_that_is_its_own_parent_is_read_once(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", parent={"run": str(tmp_path / "run"), "agent_steps": 5000})
+    assert len(read_history(folder).reports) == 20
+
+
+def test_what_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "metrics.jsonl").unlink()
+    (folder / "episodes.csv").write_text("agent_steps,return,length,worker\n12,3.0,4,0\n99,")  # torn by a kill
+    history = read_history(folder)
+    assert not history.reports and history.names() == []
+    assert history.games.x.tolist() == [12]
+
+
+@pytest.mark.parametrize("config", [None, "", "[]", '{"options": 3}'])
+def test_a_folder_that_is_no_runs_is_a_sentence(tmp_path: Path, config: str | None) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(UsageError, match=r"no folder of a run.*\.$"):
+        read_history(tmp_path)
+
+
+def test_damaged_metrics_are_a_sentence(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "metrics.jsonl").write_text("nonsense\n{}\n")
+    with pytest.raises(UsageError, match="line 1"):
+        read_history(folder)
+
+
+def test_numbers_are_named_by_their_way_through_the_report() -> None:
+    report = {
+        "agent_steps": 12,
+        "none": None,
+        "nan": float("nan"),
+        "word": "pong",
+        "time_shares": {"wait": 0.25},
+        "replays": [{"name": "queue", "size": 3, "age_mean": None}, {"size": 4}],
+        "plain": [1.0, 2.0],
+    }
+    assert flat_numbers(json.loads(json.dumps(report))) == {
+        "agent_steps": 12.0,
+        "time_shares/wait": 0.25,
+        "replays/0_queue/size": 3.0,
+        "replays/1/size": 4.0,
+        "plain/0": 1.0,
+        "plain/1": 2.0,
+    }
+
+
+def test_of_very_many_reports_some_are_kept_evenly_spread_and_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "FEW_REPORTS", 8)
+    for count in (15, 16, 17, 100, 1000):
+        folder = write_run(tmp_path / str(count), range(1000, 1000 * (count + 1), 1000))
+        steps = read_history(folder).curve("entropy").x
+        assert steps[0] == 1000 and steps[-1] == 1000 * count
+        assert len(steps) == count if count < 16 else 8 <= len(steps) <= 17
+        assert len(set(np.diff(steps)[:-1])) == 1
+
+
+def test_games_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read_history(write_run(tmp_path / "run")).games
+    monkeypatch.setattr(history_module, "BYTES_AT_ONCE", 40)
+    parts = read_history(tmp_path / "run").games
+    np.testing.assert_array_equal(parts.x, whole.x)
+    np.testing.assert_array_equal(parts.y, whole.y)

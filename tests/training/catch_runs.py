@@ -1,0 +1,36 @@
+"""Short runs of Catch, from the start or from others."""
+
+from pathlib import Path
+from typing import Any
+
+from option_flags import Config
+from run_files.checkpoint import find_checkpoint
+from run_files.metrics import read_metrics
+from tests.catch import make_catch
+from training.train import train
+from wrappers.environment_types import MakeWatchedEnvironment
+
+QUEUE = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
+MIXED = (
+    '[{"type": "queue", "capacity": 3, "sample_ratio": 0.5}, {"type": "standard", "capacity": 40, "sample_ratio": 0.5}]'
+)
+CATCH: dict[str, Any] = {
+    **{"seed": 1, "worker_count": 1, "envs_per_worker": 8, "r_f_steps": 10, "batch_size": 8, "frames_stacked": 1},
+    **{"report_period": 400, "precision": "float32", "console": "off", "curves": False},
+    **{"replay_parameters": MIXED, "lr_scheduler_steps": 500},
+}
+
+
+def catch_run(results: Path, **flags: Any) -> Path:
+    return train(Config.from_flags({**CATCH, "results_dir": str(results), **flags}), make_catch)
+
+
+def go_on(folder: Path, make_environment: MakeWatchedEnvironment, **flags: Any) -> Path:
+    """As main.py does it: the command line beats the checkpoint."""
+    parent = find_checkpoint(str(folder))
+    own = {"op_mode": "train_w_load", "load_model_url": str(folder)}
+    return train(Config.from_flags({**parent.options, **own, **flags}), make_environment, parent)
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    return [dict(report) for report in read_metrics(folder / "metrics.jsonl")]

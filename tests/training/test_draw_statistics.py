@@ -1,0 +1,63 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from replay.mix import Batch, ReplayDraw
+from replay.protocol import Drawn
+from training.draw_statistics import DrawSums
+
+
+def batch(*draws: ReplayDraw) -> Batch:
+    return Batch(torch.zeros(1, 1, dtype=torch.uint8), np.ones(1, bool), draws)
+
+
+BATCHES = [
+    batch(ReplayDraw(Drawn(1.0), 2.0, 0.5), ReplayDraw(Drawn(3.0, 6.0, 0.25, 1.0), 10.0, 2.0)),
+    batch(ReplayDraw(Drawn(1.0), 3.0, 0.25), ReplayDraw(Drawn(4.0, 4.0, 0.75, 2.0), 20.0, 1.0)),
+    batch(ReplayDraw(Drawn(1.0), 4.0, 0.25), ReplayDraw(Drawn(5.0), 30.0, 1.5)),  # λ has come down to 1
+]
+
+
+def test_figures_are_means_over_draws_and_distances_over_those_that_ranked() -> None:
+    sums = DrawSums()
+    for one in BATCHES:
+        sums.add(one)
+    queue, elite = sums.figures()
+    assert queue.pop("distance_drawn") != queue.pop("distance_candidates"), "nothing was ranked: NaN"
+    assert queue == {"age_mean": 3.0, "times_drawn_mean": 1.0, "lambda": 1.0}
+    assert elite == {
+        "age_mean": 20.0,
+        "times_drawn_mean": 4.0,
+        "lambda": pytest.approx(11 / 3),
+        "distance_drawn": 0.5,
+        "distance_candidates": 1.5,
+    }
+    assert sums.seconds() == [1.0, 4.5]
+
+
+def test_nothing_drawn_is_nothing_to_say() -> None:
+    assert (DrawSums().figures(), DrawSums().seconds()) == ([], [])
+
+
+def test_where_nothing_was_ranked_there_is_no_distance() -> None:
+    sums = DrawSums()
+    sums.add(BATCHES[2])
+    for figures in sums.figures():
+        for name in ("distance_drawn", "distance_candidates"):
+            value = figures[name]
+            assert isinstance(value, float) and math.isnan(value)
+
+
+def test_sums_go_on_from_saved_ones() -> None:
+    whole, first = DrawSums(), DrawSums()
+    for one in BATCHES:
+        whole.add(one)
+    first.add(BATCHES[0])
+    second = DrawSums(first.rows, first.draws)
+    for one in BATCHES[1:]:
+        second.add(one)
+    assert (second.rows, second.draws) == (whole.rows, whole.draws)
+    assert (len(first.rows), first.draws) == (2, 1)
+    assert first.seconds() == [0.5, 2.0], "what was saved is left as it was"

@@ -1,0 +1,90 @@
+"""What a run uses of the machine, with clocks of our own."""
+
+import os
+import time
+from typing import cast
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from machine.gpu_gauge import GpuGauge
+from training.machine_load import Hardware, memory_in_use
+from workers.worker_clock import CPU, ENVIRONMENT, WAITING, WorkerTimes
+from workers.worker_pool import WorkerPool
+
+
+class NoWorkers:
+    def process_ids(self) -> list[int]:
+        return []
+
+
+class Card(GpuGauge):
+    """One that is busier each time it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def utilization(self) -> float | None:
+        self.asked += 1
+        return 10.0 * self.asked
+
+    def memory_mb(self) -> float | None:
+        return 512.0
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    clocks = {"wall": 100.0, "cpu": 5.0}
+    monkeypatch.setattr(time, "monotonic", lambda: clocks["wall"])
+    monkeypatch.setattr(time, "process_time", lambda: clocks["cpu"])
+    return clocks
+
+
+def make_hardware(times: WorkerTimes, gpu: GpuGauge | None = None) -> Hardware:
+    return Hardware(times, cast(WorkerPool, NoWorkers()), gpu or GpuGauge(torch.device("cpu")))
+
+
+def test_figures_are_of_the_time_since_the_last_report(clocks: dict[str, float]) -> None:
+    times = WorkerTimes(2)
+    hardware = make_hardware(times)
+    assert set(hardware.load().worker_time_shares.values()) == {None}
+    clocks |= {"wall": 110.0, "cpu": 12.0}
+    times.seconds[0, [ENVIRONMENT, WAITING, CPU]] = 6.0, 2.0, 9.0
+    times.seconds[1, [ENVIRONMENT, WAITING, CPU]] = 0.0, 2.0, 6.0
+    load = hardware.report()
+    assert load.cpu_learner == pytest.approx(70)
+    assert load.cpu_workers == pytest.approx(150)
+    shares = {"environment": 0.6, "inference": 0.0, "waiting": 0.4, "weights": 0.0, "rest": 0.0}
+    assert load.worker_time_shares == pytest.approx(shares)
+    assert load.gpu_utilization is None and load.gpu_memory_mb is None
+    clocks |= {"wall": 120.0, "cpu": 13.0}
+    times.seconds[0, [WAITING, CPU]] += 10.0, 1.0
+    load = hardware.report()
+    assert load.cpu_learner == pytest.approx(10)
+    assert load.cpu_workers == pytest.approx(10)
+    assert load.worker_time_shares["waiting"] == 1.0
+    assert hardware.worker_shares()["environment"] == pytest.approx(0.3), "since the start"
+    ours, others = hardware.cores_in_use(2)
+    assert ours == pytest.approx((8 + 16) / 20 / 2)
+    assert 0 <= others <= 1 - ours
+    times.close()
+
+
+def test_a_card_is_asked_once_a_second_and_its_answers_are_averaged(clocks: dict[str, float]) -> None:
+    times, card = WorkerTimes(1), Card()
+    hardware = make_hardware(times, card)
+    for now in np.arange(0, 2.5, 0.25):
+        hardware.tick(float(now))
+    assert card.asked == 2
+    load = hardware.report()
+    assert (load.gpu_utilization, load.gpu_memory_mb) == (15.0, 512.0)
+    assert hardware.load().gpu_utilization == 30.0, "none yet in the new stretch, so it is asked at once"
+    times.close()
+
+
+def test_memory_leaves_out_those_who_have_gone() -> None:
+    learner, workers = memory_in_use([os.getpid(), 2**22 + 1])
+    assert learner == pytest.approx(psutil.Process().memory_info().rss / 1e6, rel=0.2)
+    assert 0 < workers <= learner * 1.2

@@ -1,0 +1,135 @@
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.spaces import describe_unrolls
+from machine.process_memory import check_processes
+from option_flags import Config
+from options.rules import UsageError
+from replay.compression import UnrollCodec
+from replay.storage import BLOB_OVERHEAD
+from tests.catch import make_catch
+from training import memory_budget as memory
+from training.make_mix import make_storage
+from training.memory_budget import plan_memory, played_at_random
+from wrappers.atari import make_atari
+
+GIB = 2**30
+
+
+def config_of(capacity: int, **flags: Any) -> Config:
+    replays = [{"type": "queue", "capacity": 1, "sample_ratio": 0.5}]
+    replays += [{"type": "standard", "capacity": capacity, "sample_ratio": 0.25} for _ in range(2)]
+    return Config().replace_flags(batch_size=8, replay_parameters=json.dumps(replays), **flags)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_what_is_planned_is_what_full_replays_hold(compressed: bool) -> None:
+    """Raw exactly; compressed, never less than it takes, nor three times as much, for the same kind of play."""
+    config = config_of(40, use_replay_compression=compressed, env="BreakoutNoFrameskip-v4")
+    spec = describe_unrolls(config, make_atari)
+    plan = plan_memory(config, spec, make_atari, 12)
+    storages = [make_storage(config.replay, entry.capacity, spec) for entry in config.replay.replays[1:]]
+    rows = played_at_random(config, spec, make_atari)
+    for number in range(80):
+        for storage in storages:
+            storage.put(number % storage.capacity, rows[number % len(rows)])
+    held = sum(storage.bytes_held for storage in storages)
+    assert plan.needed - plan.in_replays == (12 + 2 * 8) * spec.nbytes
+    if compressed:
+        assert 1.0 < (plan.in_replays - 4 * spec.nbytes) / held < 3.0
+        assert held < 80 * (12 * 1024 + BLOB_OVERHEAD)
+    else:
+        assert plan.in_replays == held + 4 * spec.nbytes
+
+
+def test_unrolls_played_for_the_plan_show_the_game_asked_for() -> None:
+    config = config_of(40, r_f_steps=7, frames_stacked=3)
+    spec = describe_unrolls(config, make_catch)
+    frames = spec.array(played_at_random(config, spec, make_catch), "frames")
+    assert frames.shape == (-(-300 // 7), 10, 1, 36, 36)
+    assert set(np.unique(frames)) == {0, 128, 255}
+    np.testing.assert_array_equal(frames[1:, 2], frames[:-1, 9])  # one unroll goes on where the last one stopped
+
+
+def test_queues_alone_are_planned_without_playing_and_not_spoken_of() -> None:
+    config = Config().replace_flags(use_replay_compression=True)
+    spec = describe_unrolls(config, make_catch)
+
+    def unplayable(*_: Any) -> Any:
+        raise AssertionError
+
+    plan = plan_memory(config, spec, unplayable, 5)
+    assert (plan.in_replays, plan.needed) == (8 * spec.nbytes, 29 * spec.nbytes)
+    assert plan.described() == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ({}, "replays: 200,004 unrolls, 31.8 GiB"),
+        ({"use_replay_compression": True}, "replays: 200,004 unrolls, about 1.2 GiB compressed"),
+    ],
+)
+def test_the_plan_in_words(monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], line: str) -> None:
+    monkeypatch.setattr(UnrollCodec, "encode", lambda codec, row: b"x" * 4096)
+    config = config_of(100_000, **flags)
+    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
+    assert plan.described() == [line]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({}, ["200,024 unrolls of 167 KiB", "31.8 GiB in all", "less than 4,528, or --use_replay_compression, would"]),
+        (
+            {"use_replay_compression": True},
+            ["(200,000 of them compressed to about 6 KiB)", "1.2 GiB in all", "0.8 GiB"],
+        ),
+    ],
+)
+def test_more_than_the_machine_has_is_refused_with_the_numbers(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], words: list[str]
+) -> None:
+    monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
+    monkeypatch.setattr(UnrollCodec, "encode", lambda codec, row: b"x" * 4096)
+    config = config_of(100_000, **flags)
+    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
+    with pytest.raises(UsageError) as refused:
+        plan.check(1, games_each=15)
+    sentence = str(refused.value)
+    assert sentence.startswith("--replay_parameters") and sentence.endswith("would be right.")
+    for part in words:
+        assert part in sentence, sentence
+    monkeypatch.setattr(memory, "usable_memory", lambda: 100 * GIB)
+    plan.check(1, games_each=15)
+
+
+def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
+    assert check_processes(4, games_each=15) == 800 << 20
+    with pytest.raises(UsageError) as refused:
+        check_processes(5, games_each=15)
+    assert str(refused.value) == (
+        "--worker_count=5 would take 5 × 0.2 GiB, more than the 0.9 GiB of memory that can be had; "
+        "--worker_count=4 or fewer would be right."
+    )
+    with pytest.raises(UsageError, match="; a machine with more memory would be right"):
+        check_processes(1, games_each=500)
+    config = config_of(2_000)
+    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
+    plan.check(0, games_each=15)
+    with pytest.raises(UsageError, match="beside the workers; capacities"):
+        plan.check(3, games_each=15)
+
+
+def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
+    config = config_of(100)
+    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, unrolls_in_slots=20_000)
+    with pytest.raises(
+        UsageError, match="; a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker would"
+    ):
+        plan.check(1, games_each=15)

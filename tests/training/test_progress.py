@@ -1,0 +1,104 @@
+"""What a run says of its own speed."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from replay.mix import Batch
+from replay.unroll_layout import UnrollSpec
+from training.progress import Progress
+
+SPEC = UnrollSpec(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
+
+
+def make_progress(return_window: int = 100) -> Progress:
+    return Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000, return_window=return_window)
+
+
+def test_a_speed_is_told_once_there_is_time_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    progress = make_progress()
+    speeds = []
+    for now, steps in ((3.0, 0), (5.0, 0), (5.005, 320), (5.5, 320), (6.0, 1320), (7.0, 2320), (9.0, 2320)):  # noqa: B007
+        progress.agent_steps = steps
+        speeds.append(progress.recent_speed())
+    assert speeds == pytest.approx([0.0, 0.0, 0.0, 0.0, 1000 / 0.995, 2000 / 1.995, 2000 / 3.995])
+
+
+@pytest.mark.parametrize("period", [0.25, 10.0, 60.0])
+def test_the_speed_is_that_of_not_long_ago(monkeypatch: pytest.MonkeyPatch, period: float) -> None:
+    """However often it is asked for: a machine that is quicker or slower since a minute shows so."""
+    now, calls = 0.0, round(120 / period)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    progress = make_progress()
+    for speed in (1000.0, 3000.0):
+        for _ in range(calls):
+            now += period
+            progress.agent_steps += round(speed * period)
+            shown = progress.recent_speed()
+        assert shown == pytest.approx(speed)
+
+
+def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
+    """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
+    batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
+    first = make_progress()
+    first.updated(batch, {"total_loss": torch.tensor(2.0)})
+    going_on = make_progress()
+    going_on.load_state_dict(first.state_dict())
+    going_on.updated(batch, {"total_loss": torch.tensor(4.0)})
+    assert going_on.latest() == {"total_loss": 3.0}
+    going_on.updated(batch, {"total_loss": torch.tensor(0.0, device="meta")})
+    assert going_on.updates == 3
+
+
+def test_a_run_of_a_version_with_other_figures_goes_on() -> None:
+    batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
+    first = make_progress()
+    first.updated(batch, {"total_loss": torch.tensor(2.0)})
+    going_on = make_progress()
+    going_on.load_state_dict(first.state_dict())
+    going_on.updated(batch, {"total_loss": torch.tensor(4.0), "new_loss": torch.tensor(1.0)})
+    assert going_on.latest() == {"total_loss": 4.0, "new_loss": 1.0}
+    assert going_on.updates == 2
+
+
+def test_lags_are_those_of_fresh_unrolls() -> None:
+    rows = np.zeros((3, SPEC.nbytes), np.uint8)
+    SPEC.array(rows, "weight_version")[:] = [1, 2, 3]
+    progress = make_progress()
+    progress.updates = 5
+    progress.updated(Batch(torch.from_numpy(rows), np.array([True, False, True])), {"total_loss": torch.tensor(0.0)})
+    assert progress.lag() == (3.0, 4)
+
+
+def test_the_mean_is_that_of_the_latest_games() -> None:
+    progress = make_progress(return_window=3)
+    judged = []
+    for game_return in (1.0, 9.0, 2.0, 4.0):
+        row = np.zeros(SPEC.nbytes, np.uint8)
+        SPEC.array(row, "game_lengths")[5], SPEC.array(row, "game_returns")[5] = 50, game_return
+        progress.received(row)
+        judged.append(progress.judge())
+    assert progress.return_mean == 5.0
+    assert judged == [False, False, True, True], "a window smaller than what a best policy needs is enough, once full"
+    larger, smaller = make_progress(return_window=4), make_progress(return_window=2)
+    for going_on, mean in ((larger, 5.0), (smaller, 3.0)):
+        going_on.load_state_dict(progress.state_dict())
+        assert going_on.return_mean == mean
+
+
+def test_frames_of_a_lineage_are_those_that_were_skipped_then() -> None:
+    first = Progress(SPEC, 2, 4, 1000, 100)
+    first.agent_steps = 100
+    second = Progress(SPEC, 2, 2, 1000, 100)
+    second.load_state_dict(first.state_dict())
+    second.agent_steps += 50
+    assert second.frames == 400 + 100
+    third = Progress(SPEC, 2, 3, 1000, 100)
+    third.load_state_dict(second.state_dict())
+    third.agent_steps += 1
+    assert third.frames == 503

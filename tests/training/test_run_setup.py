@@ -1,0 +1,130 @@
+"""What a run settles before it begins."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.cuda._utils import _get_device_index
+
+from agents.spaces import describe_unrolls
+from machine import device as devices
+from machine.machine_setup import Machine, prepare_machine
+from option_flags import Config
+from options.command_line import given_flags
+from options.rules import UsageError
+from reports.run_summary import header
+from run_files.checkpoint import find_checkpoint
+from tests.catch import make_catch
+from training import run_setup as preparation
+from training.memory_budget import ReplayMemory
+from training.run_setup import KEEPS_THEM_FRESH
+from training.train import train
+
+HALF_REPLAYED = (
+    '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, {"type": "standard", "capacity": 9, "sample_ratio": 0.5}]'
+)
+
+
+@pytest.mark.parametrize(("asked", "workers"), [("auto", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_workers_compute_as_suits_the_cpu_whatever_suits_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, asked: str, workers: torch.dtype
+) -> None:
+    monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: device.type == "cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    made_present: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: made_present.append(_get_device_index(device)))
+    machine = prepare_machine(Config().replace_flags(precision=asked))
+    assert (machine.device, made_present) == (torch.device("cuda:0"), [0])
+    assert (machine.precision, machine.worker_precision) == (torch.bfloat16, workers)
+
+
+def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They spin while they wait for each other, and nothing is heard of the run for minutes, not even of CTRL+C."""
+    monkeypatch.setattr(preparation, "usable_cores", lambda: 2)
+    assert prepare_machine(Config().replace_flags(device="cpu", learner_threads=2)).learner_threads == 2
+    with pytest.raises(UsageError, match=r"^--learner_threads=3 is more than the 2 cores .*, would be right\.$"):
+        prepare_machine(Config().replace_flags(device="cpu", learner_threads=3))
+
+
+def test_steps_that_are_over_before_the_first_batch_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"environment_max_steps": 1, "worker_count": 1, "envs_per_worker": 1, "console": "plain", "curves": False}
+    folder = train(Config.from_flags({**words, "results_dir": str(tmp_path)}), make_catch)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3] == "nothing was learned: a first update takes 160 agent steps"
+    parent = find_checkpoint(str(folder))
+    assert parent.updates == 0
+    flags = {**parent.options, **given_flags(shlex.split(lines[-1].removeprefix("go on with: python main.py")))}
+    assert find_checkpoint(str(train(Config.from_flags(flags), make_catch, parent))).updates == 1
+
+
+def machine_for(config: Config, workers: int) -> Machine:
+    return Machine(torch.device("cpu"), torch.float32, torch.float32, workers, config.slots_for(workers), 1)
+
+
+@pytest.mark.parametrize(
+    ("workers", "flags", "age"),
+    [
+        (2, {}, None),
+        (64, {}, 256),
+        (64, {"batch_size": 256}, None),
+        (64, {"reproducible": True}, None),  # where workers and learner take turns
+        (8, {"replay_parameters": HALF_REPLAYED}, 64),
+    ],
+)
+def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
+    workers: int, flags: dict[str, Any], age: int | None
+) -> None:
+    config = Config().replace_flags(seed=1, **flags)
+    machine = machine_for(config, workers)
+    spec = describe_unrolls(config, make_catch)
+    lines = header(config, Path("results/run"), machine, spec, ReplayMemory(1, 0, 0, 1, 1, False), 100)
+    said = [line for line in lines if "updates old" in line]
+    told = f"where the learner needs all workers, unrolls may be {age} updates old; {KEEPS_THEM_FRESH}"
+    assert said == ([] if age is None else [told])
+
+
+def test_options_without_effect_are_named(tmp_path: Path) -> None:
+    machine = machine_for(Config(), workers=2)
+    memory = ReplayMemory(1, 0, 0, 1, 1, False)
+
+    def said(**flags: Any) -> list[str]:
+        config = Config().replace_flags(**flags)
+        return header(config, tmp_path, machine, describe_unrolls(config, make_catch), memory, 100)[3:]
+
+    assert said() == said(use_lstm=True, lstm_size=9) == said(optimizer="adam", adam_eps=1e-3) == []
+    assert said(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [
+        "--lstm_size has no effect without --use_lstm",
+        "--use_replay_compression has no effect without a replay besides queues",
+        "--adam_eps has no effect without --optimizer=adam",
+        "--render has no effect without --eval_period",
+    ]
+    assert said(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
+    elite = '[{"type": "elite", "capacity": 9, "sample_ratio": 1.0, "lambda_batch_multiplier": %s}]'
+    assert said(replay_parameters=elite % 6, batch_size=2) == []
+    draws_like_standard = "the elite replay draws like standard: nothing is ranked with a "
+    for multiplier in (1, 1.4):
+        assert said(replay_parameters=elite % multiplier, batch_size=2)[-1] == (
+            f"{draws_like_standard}lambda_batch_multiplier of {multiplier} for a share of 2; "
+            "a larger one, such as 6, would be right"
+        )
+    assert said(replay_parameters=elite % 6, batch_size=9)[-1] == (
+        f"{draws_like_standard}capacity of 9 for a share of 9; a larger one, such as 1000, would be right"
+    )
+    assert said(replay_parameters=elite % 6, batch_size=2, proximal_loss_weight=1.0) == [
+        "--proximal_loss_weight has no effect without a queue"
+    ]
+    assert said(reproducible=True, slots_per_worker=2)[-1] == (
+        "--slots_per_worker has no effect without --noreproducible"
+    )
+    assert said(optimizer="adam", rmsprop_eps=1e-3) == ["--rmsprop_eps has no effect without --optimizer=rmsprop"]
+
+
+def test_what_macos_cannot_do_is_refused_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(UsageError, match="--inference=learner does not work on macOS; --inference=worker would be"):
+        prepare_machine(Config().replace_flags(inference="learner"))

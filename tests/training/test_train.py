@@ -1,0 +1,297 @@
+"""Training end to end: real processes, real shared memory, a real game of our own that must be learned."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from agents.learner import Learner
+from main import main
+from option_flags import Config
+from replay.mix import Batch
+from reports.console import Console, Display
+from reports.run_display import Status
+from run_files.checkpoint import find_checkpoint
+from run_files.metrics import read_metrics
+from tests.catch import make_catch
+from tests.processes import spawned
+from training import train as training
+from training.train import train
+
+ROOT = Path(__file__).resolve().parents[2]
+# What two equal runs may differ in.
+OF_THE_MACHINE = {
+    "time",
+    "seconds",
+    "steps_per_second",
+    "frames_per_second",
+    "learner_wait_fraction",
+    "time_shares",
+    "replay_time_shares",
+    "memory_learner_mb",
+    "memory_workers_mb",
+    *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
+}
+
+
+def catch_config(results: Path, **flags: Any) -> Config:
+    small = {"worker_count": 1, "envs_per_worker": 16, "r_f_steps": 10, "batch_size": 16, "frames_stacked": 1}
+    learning = {"gamma": 0.9, "precision": "float32", "seed": 1, "environment_max_steps": 30_000, "report_period": 2000}
+    quiet = {"console": "off", "curves": False}
+    return Config.from_flags({**small, **learning, "results_dir": str(results), **quiet, **flags})
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "metrics.jsonl"
+    return [dict(report) for report in read_metrics(path)] if path.exists() else []
+
+
+REPLAYS = {
+    "queue": '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
+    "mixed": '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
+    ' {"type": "standard", "capacity": 100, "sample_ratio": 0.5}]',
+}
+
+
+class EveryStatus(Console):
+    """Keeps whatever it could have shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Display] = []
+
+    def due(self, now: float) -> bool:
+        return True
+
+    def show(self, status: Display, now: float) -> None:
+        self.shown.append(status)
+
+
+def test_the_display_goes_blank_after_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = EveryStatus()
+    monkeypatch.setattr(training, "make_console", lambda *_: console)
+    folder = train(catch_config(tmp_path, environment_max_steps=3200, report_period=1), make_catch)
+    seen = [status for status in console.shown if isinstance(status, Status) and status.updates]
+    assert len(seen) >= 2 and len(reports(folder)) == 20
+    assert all(status.policy_lag_mean is not None and status.policy_loss is not None for status in seen)
+
+
+@pytest.mark.parametrize(("replays", "lstm"), [("queue", False), ("mixed", True)])
+def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
+    """A policy blind to the ball catches one in six, whatever it does: a mean return of −0.67."""
+    steps = 30_000
+    flags = {"replay_parameters": REPLAYS[replays], "use_lstm": lstm, "lstm_size": 32, "environment_max_steps": steps}
+    network = "impala_shallow" if lstm else "nature"
+    folder = train(catch_config(tmp_path, network=network, **flags), make_catch)
+    report = reports(folder)
+    assert report[0]["return_mean"] < 0.3
+    assert report[-1]["return_mean"] > 0.5
+    assert report[-1]["agent_steps"] == steps
+    assert report[-1]["frames"] == 4 * steps
+    fresh = 16 if replays == "queue" else 8
+    filled_first = 0 if replays == "queue" else 10
+    assert report[-1]["updates"] == (steps // 10 - filled_first) // fresh
+    games = (folder / "episodes.csv").read_text().splitlines()
+    assert len(games) == 1 + report[-1]["episodes"] == 1 + steps // 5
+    saved = find_checkpoint(str(folder))
+    assert saved.agent_steps == steps
+    assert saved.options["seed"] == 1
+
+
+def test_what_waits_in_a_queue_at_the_end_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner so slow that all unrolls have come in when it has learned from a part of them."""
+    real = Learner.update
+
+    def update(self: Learner, batch: Batch) -> dict[str, torch.Tensor]:
+        time.sleep(0.02)
+        return real(self, batch)
+
+    monkeypatch.setattr(Learner, "update", update)
+    long = '[{"type": "queue", "capacity": 1000, "sample_ratio": 1.0}]'
+    config = catch_config(tmp_path, replay_parameters=long, environment_max_steps=9600)
+    report = reports(train(config, make_catch))
+    assert report[-1]["agent_steps"] == 9600
+    assert report[-1]["updates"] == config.planned_updates == 60
+
+
+def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {
+        "reproducible": True,
+        "worker_count": 2,
+        "envs_per_worker": 3,
+        "environment_max_steps": 4_000,
+    }
+    flags |= {"replay_parameters": REPLAYS["mixed"], "use_lstm": True, "lstm_size": 16, "report_period": 400}
+    first, second = (train(catch_config(tmp_path, **flags), make_catch) for _ in range(2))
+    compared = [
+        [{name: value for name, value in report.items() if name not in OF_THE_MACHINE} for report in reports(folder)]
+        for folder in (first, second)
+    ]
+    assert compared[0] == compared[1]
+    assert len(compared[0]) > 8
+    assert (first / "episodes.csv").read_text() == (second / "episodes.csv").read_text()
+    weights = [find_checkpoint(str(folder)).content["learner"]["network"] for folder in (first, second)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_training_outlives_its_workers(tmp_path: Path) -> None:
+    """A worker is killed whenever the run has come a bit further; it goes on to its end."""
+    done = threading.Event()
+    kills = 0
+
+    def kill_workers() -> None:
+        nonlocal kills
+        while not done.wait(0.1):
+            reported = sum(len(reports(folder)) for folder in tmp_path.glob("*"))
+            if reported <= 2 * kills:
+                continue
+            with contextlib.suppress(
+                psutil.NoSuchProcess, IndexError
+            ):  # it may be gone, and its successor not yet here
+                random.choice(spawned()).kill()
+                kills += 1
+
+    killer = threading.Thread(target=kill_workers)
+    killer.start()
+    try:
+        folder = train(catch_config(tmp_path, worker_count=2, environment_max_steps=20_000), make_catch)
+    finally:
+        done.set()
+        killer.join()
+    last = reports(folder)[-1]
+    assert last["agent_steps"] == 20_000
+    assert kills >= 3
+    assert kills - 1 <= last["worker_restarts"] <= kills
+
+
+def names_in_dev_shm() -> set[str]:
+    folder = Path("/dev/shm")
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def start_main(results: Path, *flags: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "main.py", "--op_mode=train", f"--results_dir={results}", "--console_period=0.2", *flags]
+    small = ["--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5"]
+    return subprocess.Popen(
+        command + small, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if word in line:
+            return
+    raise AssertionError(f"the run ended without a word of {word!r}")
+
+
+def test_a_signal_to_all_ends_a_run_in_good_order(tmp_path: Path) -> None:
+    """SIGINT does so in `test_a_full_disk_does_not_end_a_run`."""
+    run = start_main(tmp_path)
+    wait_for(run, "entropy 1.")
+    children = psutil.Process(run.pid).children(recursive=True)
+    os.killpg(run.pid, signal.SIGTERM)
+    out, errors = run.communicate(timeout=60)
+    assert run.returncode == 0, errors
+    assert "Traceback" not in errors + out
+    assert "stopped at" in out
+    assert not psutil.wait_procs(children, timeout=30)[1]
+    (folder,) = tmp_path.iterdir()
+    assert find_checkpoint(str(folder)).updates > 0
+    assert reports(folder)
+
+
+@pytest.mark.parametrize("word", ["starting", "entropy 1."])
+def test_no_process_outlives_a_killed_learner(tmp_path: Path, word: str) -> None:
+    run = start_main(tmp_path)
+    wait_for(run, word)
+    children = psutil.Process(run.pid).children(recursive=True)
+    assert children
+    names_before = names_in_dev_shm()
+    run.kill()
+    run.communicate()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive
+    assert names_in_dev_shm() == names_before
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--env=PongNoFrameskip-v5", ["--env", "PongNoFrameskip-v4"]),
+        ("--batch_sise=3", ["--batch_size"]),
+        ("--frame_scale_resolution=8,8", ["--frame_scale_resolution", "84,84"]),
+        (
+            '--replay_parameters=[{"type":"standard","capacity":100000000,"sample_ratio":1}]',
+            ["--replay_parameters", "GiB"],
+        ),
+        ("--device=cuda:77", ["--device"]),
+        ("--results_dir=/proc/nowhere", ["--results_dir"]),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], flag: str, words: list[str]
+) -> None:
+    results = tmp_path / "results"
+    flags = [flag] if "results_dir" in flag else [flag, f"--results_dir={results}"]
+    assert main(["--op_mode=train", *flags]) == 2
+    out, errors = capfd.readouterr()
+    assert out == ""
+    assert errors.count("\n") == 1
+    assert all(word in errors for word in words), errors
+    assert not results.exists()
+
+
+@pytest.mark.parametrize("flag", ["--batch_sise=3", "--device=cuda:77"])  # found out early, and late
+def test_bad_input_ends_the_process_in_the_same_way(tmp_path: Path, flag: str) -> None:
+    results = tmp_path / "results"
+    command = [sys.executable, "main.py", "--op_mode=train", flag, f"--results_dir={results}"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("main.py: ") and ended.stderr.count("\n") == 1
+    assert not results.exists()
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_closed_output_changes_nothing_else(closed: str) -> None:
+    command = f"exec {sys.executable} main.py --batch_sise=3 {closed}>&-"
+    ended = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == (closed == "1")
+
+
+def test_the_older_command_runs_unchanged(tmp_path: Path) -> None:
+    """Shortened in steps only."""
+    replays = (
+        '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, '
+        '{"type": "standard", "capacity": 1000, "sample_ratio": 0.5}]'
+    )
+    begun = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "main.py", "--op_mode=train", "--env=PongNoFrameskip-v4", "--environment_max_steps=2000"]
+        + ["--batch_size=10", "--r_f_steps=10", "--worker_count=2", "--envs_per_worker=2"]
+        + [f"--replay_parameters={replays}", f"--results_dir={tmp_path}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (folder,) = tmp_path.iterdir()
+    last = reports(folder)[-1]
+    assert last["agent_steps"] == 2000
+    assert last["updates"] == (200 - 100) // 5, (
+        "100 unrolls fill a tenth of the standard replay, then 5 new ones an update"
+    )
+    assert {name: replay["size"] for name, replay in last["replays"].items()} == {"0_queue": 0, "1_standard": 200}
+    assert last["seconds"] < time.monotonic() - begun

@@ -1,0 +1,69 @@
+"""Weights reach shared memory at once, or when their copy has arrived, and never mixed."""
+
+import torch
+
+from agents.network import ActorCritic, flat_weights, load_flat_weights, weight_count
+from workers.shared_weights import NOT_PUBLISHED, SharedWeights
+from workers.weight_publisher import WeightOutbox, make_outbox
+
+
+class Copying:
+    """An event of a device that is done when the test says so."""
+
+    done = True
+
+    def record(self) -> None:
+        self.done = False
+
+    def query(self) -> bool:
+        return self.done
+
+    def synchronize(self) -> None:
+        self.done = True
+
+
+def make_network(value: float) -> ActorCritic:
+    network = ActorCritic("impala_shallow", (1, 36, 36), 3)
+    load_flat_weights(network, torch.full((weight_count(network),), value))
+    return network
+
+
+def published(weights: SharedWeights, size: int) -> tuple[int, float]:
+    """The newest version, and the one value that all of its weights have."""
+    copy = torch.zeros(size)
+    version = weights.copy_newer(NOT_PUBLISHED, copy)
+    assert (copy == copy[0]).all()
+    return version, float(copy[0])
+
+
+def test_in_ordinary_memory_weights_are_published_at_once() -> None:
+    network = make_network(3.0)
+    weights = SharedWeights(weight_count(network))
+    outbox = make_outbox(network, weights, at_once=False)
+    outbox.post(7)
+    outbox.deliver()
+    assert published(weights, weight_count(network)) == (7, 3.0)
+
+
+def test_a_copy_is_published_when_it_has_arrived_and_before_the_next_leaves() -> None:
+    network, copying = make_network(1.0), Copying()
+    size = weight_count(network)
+    weights = SharedWeights(size)
+    outbox = WeightOutbox(network, weights, copying)
+    outbox.deliver()
+    outbox.post(1)
+    outbox.deliver()
+    assert published(weights, size)[0] == NOT_PUBLISHED
+    copying.done = True
+    outbox.deliver()
+    assert published(weights, size) == (1, 1.0)
+
+    load_flat_weights(network, torch.full((size,), 2.0))
+    outbox.post(2)
+    load_flat_weights(network, torch.full((size,), 3.0))
+    assert published(weights, size) == (1, 1.0)
+    outbox.post(3)
+    assert published(weights, size) == (2, 2.0)
+    outbox.deliver(wait=True)
+    assert published(weights, size) == (3, 3.0)
+    assert torch.equal(flat_weights(network), torch.full((size,), 3.0))

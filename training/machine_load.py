@@ -1,0 +1,124 @@
+"""How a run uses the machine: CPU, memory, GPU, and what the workers do with their time."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from machine.gpu_gauge import GpuGauge
+from workers.worker_clock import CPU, STAGES, WorkerTimes
+from workers.worker_pool import WorkerPool
+
+MEMORY_SECONDS = 5.0  # age at which the display's figures of memory are renewed
+GPU_SECONDS = 1.0  # between two looks at the GPU
+
+
+class Load(NamedTuple):
+    """Figures over some stretch of time, by the names they have in metrics.jsonl."""
+
+    cpu_learner: float  # percent of one core
+    cpu_workers: float
+    worker_time_shares: dict[str, float | None]
+    memory_learner_mb: float
+    memory_workers_mb: float
+    gpu_utilization: float | None  # percent
+    gpu_memory_mb: float | None
+
+
+class _Mark(NamedTuple):
+    """What the clocks showed at some moment."""
+
+    seconds: float
+    learner_cpu: float
+    workers: NDArray[np.float64]  # [stage and then CPU]
+
+
+class Hardware:
+    """Measures since the last report, and since the start."""
+
+    def __init__(self, times: WorkerTimes, pool: WorkerPool, gpu: GpuGauge) -> None:
+        self._times = times
+        self._pool = pool
+        self._gpu = gpu
+        self._memory = (0.0, 0.0)
+        self._memory_at = self._gpu_at = float("-inf")
+        self._gpu_samples: list[float] = []
+        self._start = self._last_report = self._mark()
+        psutil.cpu_percent()  # from now on
+
+    def _mark(self) -> _Mark:
+        return _Mark(time.monotonic(), time.process_time(), self._times.totals())
+
+    def tick(self, now: float) -> None:
+        """A card tells of its last moments only, so it is asked again and again."""
+        if now - self._gpu_at > GPU_SECONDS:
+            self._gpu_at = now
+            sample = self._gpu.utilization()
+            if sample is not None:
+                self._gpu_samples.append(sample)
+
+    def load(self) -> Load:
+        """Since the last report; the memory is of a few seconds ago at most."""
+        if time.monotonic() - self._memory_at > MEMORY_SECONDS:
+            self._look_at_memory()
+        cpu_learner, cpu_workers = self._cpu_since(self._last_report)
+        samples = self._gpu_samples
+        return Load(
+            cpu_learner,
+            cpu_workers,
+            self._shares_since(self._last_report),
+            *self._memory,
+            sum(samples) / len(samples) if samples else self._gpu.utilization(),
+            self._gpu.memory_mb(),
+        )
+
+    def report(self) -> Load:
+        """The same, with the memory of now; the next one begins here."""
+        self._look_at_memory()
+        load = self.load()
+        self._last_report = self._mark()
+        self._gpu_samples.clear()
+        return load
+
+    def worker_shares(self) -> dict[str, float | None]:
+        """Parts of the workers' time by stage since the start; None for each before the first unroll."""
+        return self._shares_since(self._start)
+
+    def cores_in_use(self, cores: int) -> tuple[float, float]:
+        """Parts of the cores that worked for this run since its start, and for other programs.
+
+        Of others nothing is known where the run may use some of the machine's cores only.
+        """
+        ours = min(1.0, sum(self._cpu_since(self._start)) / 100 / cores)
+        everyone = psutil.cpu_percent() / 100 if cores == psutil.cpu_count() else 0.0
+        return ours, max(0.0, everyone - ours)
+
+    def _look_at_memory(self) -> None:
+        self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), time.monotonic()
+
+    def _cpu_since(self, mark: _Mark) -> tuple[float, float]:
+        """Percent of one core: of the learner, and of all workers together."""
+        now = self._mark()
+        seconds = max(now.seconds - mark.seconds, 1e-9)
+        learner, workers = now.learner_cpu - mark.learner_cpu, float(now.workers[CPU] - mark.workers[CPU])
+        return 100 * learner / seconds, 100 * workers / seconds
+
+    def _shares_since(self, mark: _Mark) -> dict[str, float | None]:
+        spent = (self._times.totals() - mark.workers)[:CPU]
+        whole = float(spent.sum())
+        return {name: float(part) / whole if whole else None for name, part in zip(STAGES, spent, strict=True)}
+
+
+def memory_in_use(worker_ids: Sequence[int]) -> tuple[float, float]:
+    """Megabytes of the learner, and of the workers without what they share with it or with each other."""
+    workers = 0.0
+    for process_id in worker_ids:
+        try:
+            info = psutil.Process(process_id).memory_info()
+        except psutil.NoSuchProcess:  # has died since; the pool will notice
+            continue
+        workers += (info.rss - getattr(info, "shared", 0)) / 1e6
+    return psutil.Process().memory_info().rss / 1e6, workers

@@ -1,0 +1,114 @@
+"""What a run will take of the machine's memory, known before it starts."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from machine.device import usable_memory
+from machine.process_memory import PART_OF_FREE, check_processes, in_bytes
+from option_flags import Config
+from options.rules import UsageError
+from replay.compression import UnrollCodec
+from replay.storage import BLOB_OVERHEAD
+from replay.unroll_layout import Rows, UnrollSpec
+from wrappers.environment_types import MakeEnvironment
+
+SAMPLED_STEPS = 300
+COMPRESSED_TO = 0.02  # of the raw size, in games that compress well
+# A policy that has learned gets to see fuller screens than the random one that the sample is played with, and memory
+# that is freed and taken again in other sizes has gaps.
+SAFETY = 1.5
+
+
+@dataclass(frozen=True)
+class ReplayMemory:
+    """How many unrolls are kept, and what one takes."""
+
+    in_queues: int  # raw, always
+    in_others: int
+    in_passing: int  # in the workers' slots, in batches and as candidates, raw
+    nbytes: int  # of a raw unroll
+    kept_nbytes: int  # of one in a replay that is no queue; an estimate where it is compressed
+    compressed: bool
+
+    @property
+    def in_replays(self) -> int:
+        """Bytes of all full replays."""
+        return self.in_queues * self.nbytes + self.in_others * self.kept_nbytes
+
+    @property
+    def needed(self) -> int:
+        return self.in_replays + self.in_passing * self.nbytes
+
+    def described(self) -> list[str]:
+        """A line for the head of a run, where there are more than queues."""
+        if not self.in_others:
+            return []
+        size = f"about {in_bytes(self.in_replays)} compressed" if self.compressed else in_bytes(self.in_replays)
+        return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
+
+    def check(self, workers: int, games_each: int) -> Self:
+        """Refuse what the machine cannot hold beside the workers."""
+        free = usable_memory() - check_processes(workers, games_each)
+        if self.needed <= PART_OF_FREE * free:
+            return self
+        unrolls = self.in_queues + self.in_others + self.in_passing
+        each = f"of {self.nbytes / 1024:,.0f} KiB"
+        if self.compressed:
+            each += f" ({self.in_others:,} of them compressed to about {self.kept_nbytes / 1024:,.0f} KiB)"
+        size = self.kept_nbytes if self.in_others else self.nbytes
+        fitting = int((PART_OF_FREE * free - self.in_passing * self.nbytes) / size)
+        if fitting > 0:
+            remedy = f"capacities that add up to less than {fitting:,}"
+            if not self.compressed and self.needed - (1 - COMPRESSED_TO) * self.in_others * self.nbytes < free:
+                remedy += ", or --use_replay_compression,"
+        else:
+            remedy = "a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker"
+        raise UsageError(
+            f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls {each}, "
+            f"{in_bytes(self.needed)} in all, but {in_bytes(free)} of memory are free beside the workers; "
+            f"{remedy} would be right."
+        )
+
+
+def plan_memory(
+    config: Config, spec: UnrollSpec, make_environment: MakeEnvironment, unrolls_in_slots: int
+) -> ReplayMemory:
+    """Computed from the sizes; where unrolls are compressed, from some that are played for it."""
+    options = config.replay
+    held = [max(replay.capacity, share) for replay, share in zip(options.replays, options.shares, strict=True)]
+    in_queues = sum(size for replay, size in zip(options.replays, held, strict=True) if replay.type == "queue")
+    in_others = sum(held) - in_queues
+    compressed = options.use_replay_compression and in_others > 0
+    kept_nbytes = spec.nbytes
+    if compressed:
+        codec = UnrollCodec(spec, options.lz4_compression_level)
+        blobs = [codec.encode(row) for row in played_at_random(config, spec, make_environment)]
+        kept_nbytes = int(SAFETY * sum(map(len, blobs)) / len(blobs)) + BLOB_OVERHEAD
+    batches = 2 + (options.batches_ahead + 1 if options.caching else 0)
+    # A replay that ranks copies out what it looks at.
+    candidates = sum(
+        replay.most_candidates(share)
+        for replay, share in zip(options.replays, options.shares, strict=True)
+        if replay.ranks
+    )
+    in_passing = unrolls_in_slots + batches * options.batch_size + candidates
+    return ReplayMemory(in_queues, in_others, in_passing, spec.nbytes, kept_nbytes, compressed)
+
+
+def played_at_random(config: Config, spec: UnrollSpec, make_environment: MakeEnvironment) -> Rows:
+    """Some unrolls `[n, nbytes]` with the frames of random play; all else is noise, which nothing compresses."""
+    rng = np.random.default_rng(0)
+    rows: Rows = rng.integers(0, 256, (-(-SAMPLED_STEPS // spec.unroll_length), spec.nbytes), np.uint8)
+    environment = make_environment(config.environment, 0)
+    observation, _ = environment.reset()
+    for frames in spec.array(rows, "frames"):
+        frames[: spec.frame_stack] = observation
+        for t in range(spec.unroll_length):
+            observation, _, terminated, truncated, _ = environment.step(int(rng.integers(spec.action_count)))
+            if terminated or truncated:
+                observation, _ = environment.reset()
+            frames[spec.frame_stack + t] = observation[-1]
+    environment.close()
+    return rows
