@@ -59,7 +59,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, leave)
     signal.signal(signal.SIGTERM, leave)
 
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from options.command_line import HelpRequested, given_flags, help_text
 from options.program import end, open_closed_streams
 from options.rules import UsageError, whole
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM) -> int:
         print(f"multi_train.py: {error}", file=sys.stderr)
         return 2
     tell = make_console("plain", 0.0, sys.stdout).message  # it bears a reader that leaves
-    with lock, StopRequest() as stop:
+    with lock, StopSignals() as stop:
         tell(f"{len(sweep.runs)} runs, {jobs} at once, in {folder}")
         SweepRunner(sweep, folder, state, jobs, program, stop, tell).run()
         rows = summarise(sweep, folder, state.runs)

@@ -176,7 +176,7 @@ class ReplayOptions(Options):
         return split_by_ratio(self.batch_size, [replay.sample_ratio for replay in self.replays])
 
     @property
-    def fills(self) -> tuple[int, ...]:
+    def warmup_unrolls(self) -> tuple[int, ...]:
         """Unrolls that each replay holds before learning starts; none that queues hold up."""
         factor = Fraction(str(self.training_fill_in_factor))  # as it was written: 0.29 × 100 is 28.999… in binary
         return tuple(
@@ -185,8 +185,8 @@ class ReplayOptions(Options):
         )
 
     @property
-    def fill(self) -> int:
-        return max(self.fills)
+    def longest_warmup(self) -> int:
+        return max(self.warmup_unrolls)
 
     @property
     def batches_ahead(self) -> int:
@@ -397,7 +397,7 @@ class Config:
     @property
     def steps_to_learn(self) -> int:
         """Agent steps that a new run needs for its first update."""
-        each, fill = self.fresh_unrolls_per_update, self.replay.fill
+        each, fill = self.fresh_unrolls_per_update, self.replay.longest_warmup
         unrolls = each * self.replay.batches_ahead + (fill + each if self.replay.queue_shares else max(fill, each))
         return unrolls * self.replay.r_f_steps
 
@@ -474,7 +474,10 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
     "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
     "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight",)),
-    "a replay besides queues": (lambda c: c.replay.fill, ("training_fill_in_factor", "use_replay_compression")),
+    "a replay besides queues": (
+        lambda c: c.replay.longest_warmup,
+        ("training_fill_in_factor", "use_replay_compression"),
+    ),
     "a replay that compares features": (lambda c: c.replay.ranks_by_features, ("feature_out_layer_size",)),
     "--use_kl_mask": (lambda c: c.loss.use_kl_mask, ("kl_div_threshold",)),
     "--use_policy_cloning_loss": (lambda c: c.loss.use_policy_cloning_loss, ("policy_cloning_loss_weight",)),

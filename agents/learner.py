@@ -11,7 +11,7 @@ from agents.network import ActorCritic, NetworkInput, NetworkOutput
 from agents.vtrace import VTrace, trusted_states, vtrace
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
-from replay.unroll_layout import UnrollSpec, rebuild_stacks
+from replay.unroll_layout import UnrollLayout, rebuild_stacks
 
 SLOWEST_BACKGROUND = 0.001  # part of it that an update replaces; the mean over all, as long as these are few
 
@@ -37,7 +37,7 @@ class Learner:
     def __init__(
         self,
         network: ActorCritic,
-        spec: UnrollSpec,
+        layout: UnrollLayout,
         loss: LossOptions,
         optimizer: OptimizerOptions,
         schedule_updates: int,
@@ -45,7 +45,7 @@ class Learner:
     ) -> None:
         self.network = network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.updates = 0
-        self._spec = spec
+        self._layout = layout
         self._loss = loss
         self._options = optimizer
         self._schedule_updates = schedule_updates
@@ -117,7 +117,7 @@ class Learner:
 
     def _prepare(self, batch: Batch) -> Unrolls:
         rows = batch.rows if batch.uploaded is None else batch.uploaded
-        fields = self._spec.tensors(rows.to(self.device))
+        fields = self._layout.tensors(rows.to(self.device))
         dones = fields["dones"].bool()
         keep = (~dones).float()
         previous_actions = torch.where(dones, -1, fields["actions"])

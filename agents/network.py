@@ -8,7 +8,7 @@ from torch import nn
 
 from option_flags import NetworkOptions
 from options.rules import UsageError
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 
 SQRT_2 = 2.0**0.5
 PIXEL_SCALE = 1 / 256  # brings pixels below 1; a power of two, which bfloat16 has exactly
@@ -259,10 +259,10 @@ def _beside(network: nn.Module, flat: torch.Tensor) -> Iterator[tuple[torch.Tens
         yield weight, part.view(weight.shape)
 
 
-def make_network(options: NetworkOptions, spec: UnrollSpec, compute_dtype: torch.dtype) -> ActorCritic:
+def make_network(options: NetworkOptions, layout: UnrollLayout, compute_dtype: torch.dtype) -> ActorCritic:
     """The network of `--network` for the observations and actions of an unroll."""
-    channels, height, width = spec.frame_shape
-    observation_shape = (spec.frame_stack * channels, height, width)
+    channels, height, width = layout.frame_shape
+    observation_shape = (layout.frame_stack * channels, height, width)
     return ActorCritic(
-        options.network, observation_shape, spec.action_count, spec.lstm_size, compute_dtype, spec.feature_size
+        options.network, observation_shape, layout.action_count, layout.lstm_size, compute_dtype, layout.feature_size
     )

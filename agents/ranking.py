@@ -11,7 +11,7 @@ from agents.distribution import kl_divergence
 from agents.network import ActorCritic
 from machine.device import size_computed
 from options.replay_options import ReplaySpec
-from replay.unroll_layout import Rows, UnrollSpec, rebuild_stacks
+from replay.unroll_layout import Rows, UnrollLayout, rebuild_stacks
 
 AT_ONCE = 64  # newest states that unrolls are compared with in one go: each takes memory for all of the unrolls
 
@@ -24,12 +24,12 @@ class Ranking:
     By default a state is what the torso makes of it, projected; with `kl_div` it is the policy there.
     """
 
-    def __init__(self, network: ActorCritic, spec: UnrollSpec, options: ReplaySpec) -> None:
+    def __init__(self, network: ActorCritic, layout: UnrollLayout, options: ReplaySpec) -> None:
         self._network = network
-        self._spec = spec
+        self._layout = layout
         self._by_policy = options.dist_function == "kl_div"
         self._distance = distance_function(options.dist_function, options.p)
-        self._states = evenly_spaced(options.ranked_states, spec.unroll_length)
+        self._states = evenly_spaced(options.ranked_states, layout.unroll_length)
 
     @torch.no_grad()
     def drift(self, rows: Rows) -> NDArray[np.float64]:
@@ -51,7 +51,7 @@ class Ranking:
         device = self._network.projection.device
         empty = size_computed(len(rows), device) - len(rows)
         here = torch.from_numpy(rows).to(device)
-        return self._spec.tensors(torch.nn.functional.pad(here, (0, 0, 0, empty)) if empty else here)
+        return self._layout.tensors(torch.nn.functional.pad(here, (0, 0, 0, empty)) if empty else here)
 
     def _seen(self, fields: dict[str, torch.Tensor]) -> torch.Tensor:
         """The ranked states as the present network sees them: `[m, k, D]`."""

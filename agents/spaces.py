@@ -3,17 +3,17 @@
 import gymnasium
 
 from option_flags import Config
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from wrappers.environment_types import MakeEnvironment
 
 
-def describe_unrolls(config: Config, make_environment: MakeEnvironment) -> UnrollSpec:
+def make_unroll_layout(config: Config, make_environment: MakeEnvironment) -> UnrollLayout:
     """The layout of an unroll, from the environment that is asked for."""
     environment = make_environment(config.environment, 0)
     observations, actions = environment.observation_space, environment.action_space
     environment.close()
     assert isinstance(observations, gymnasium.spaces.Box) and isinstance(actions, gymnasium.spaces.Discrete)
-    return UnrollSpec(
+    return UnrollLayout(
         unroll_length=config.replay.r_f_steps,
         frame_stack=observations.shape[0],
         frame_shape=observations.shape[1:],

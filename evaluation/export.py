@@ -18,7 +18,7 @@ from evaluation.exported_policy import ExportedPolicy, exported
 from option_flags import Config
 from options.program import CommandLine, run
 from options.rules import UsageError
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.run_folder import write_atomically
 from wrappers.atari import make_atari
@@ -77,14 +77,14 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
 def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
     """The checkpoint's network, in float32."""
     height, width = config.environment.resolution
-    spec = UnrollSpec(
+    layout = UnrollLayout(
         unroll_length=config.replay.r_f_steps,
         frame_stack=config.environment.frames_stacked,
         frame_shape=(1 if config.environment.grayscaling_frames else 3, height, width),
         action_count=int(checkpoint.content["action_count"]),
         lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
     )
-    network = make_network(config.network, spec, torch.float32)
+    network = make_network(config.network, layout, torch.float32)
     network.load_saved(checkpoint.content["learner"]["network"])
     return network.eval().requires_grad_(False)
 

@@ -13,7 +13,7 @@ from agents.acting import Actor, ActorState
 from agents.distribution import most_likely
 from evaluation.score_statistics import summarise
 from option_flags import EnvironmentOptions
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from reports.human_scores import human_normalised
 from workers.observations import as_batch, observation_shape, put_stack
 from workers.random_streams import stream_of
@@ -85,7 +85,7 @@ class Games:
         make_environment: MakeEnvironment,
         options: EnvironmentOptions,
         actor: Actor,
-        spec: UnrollSpec,
+        layout: UnrollLayout,
         seed: Sequence[int],
         *,
         greedy: bool,
@@ -99,11 +99,11 @@ class Games:
         self._logged = logged
         self._environments: list[gymnasium.Env[NDArray[np.uint8], Any]] = []
         self._seats: list[_GameUnderWay | None] = [None] * SEATS
-        self._state = ActorState.at_start(SEATS, spec.lstm_size)
+        self._state = ActorState.at_start(SEATS, layout.lstm_size)
         # The same memory, which numpy writes single numbers to in a fraction of torch's time.
         self._previous_actions = self._state.previous_actions.numpy()
         self._previous_rewards = self._state.previous_rewards.numpy()
-        self._observations = np.zeros((SEATS, *observation_shape(spec)), np.uint8)
+        self._observations = np.zeros((SEATS, *observation_shape(layout)), np.uint8)
         self._network_view = as_batch(torch.from_numpy(self._observations))
 
     @property

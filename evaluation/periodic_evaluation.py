@@ -15,9 +15,9 @@ from evaluation.logged_game import Showing
 from evaluation.parallel_games import GameResult, as_tested, figures_of
 from evaluation.player_pool import Players
 from evaluation.player_process import Player
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from option_flags import Config
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from reports.sinks import OutageProofSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, link
 from run_files.metrics import JsonLinesSink
@@ -71,18 +71,18 @@ class PeriodicEvaluator(Evaluator):
         self,
         config: Config,
         make_environment: MakeWatchedEnvironment,
-        spec: UnrollSpec,
+        layout: UnrollLayout,
         compute_dtype: torch.dtype,
         learner: Learner,
         progress: Progress,
         saver: Saver,
-        stop: StopRequest,
+        stop: StopSignals,
         folder: Path,
         announce: Callable[[str], None],
     ) -> None:
         self._config = config
         self._make_environment = make_environment
-        self._spec = spec
+        self._layout = layout
         self._compute_dtype = compute_dtype
         self._learner = learner
         self._progress = progress
@@ -182,7 +182,7 @@ class PeriodicEvaluator(Evaluator):
             make_environment=self._make_environment,
             environment=as_tested(self._config.environment),
             network=self._config.network,
-            spec=self._spec,
+            layout=self._layout,
             compute_dtype=self._compute_dtype,
             weights=weights,
             seed=self._seed(agent_steps),

@@ -10,7 +10,7 @@ from agents.network import make_network
 from evaluation.parallel_games import Games
 from machine.system_settings import give_way, settle_on_one_core
 from option_flags import EnvironmentOptions, NetworkOptions
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from workers.local_policy import NewestWeights
 from workers.messages import receive_game, send_result
 from workers.shared_weights import SharedWeights
@@ -24,7 +24,7 @@ class Player:
     make_environment: MakeEnvironment
     environment: EnvironmentOptions
     network: NetworkOptions
-    spec: UnrollSpec
+    layout: UnrollLayout
     compute_dtype: torch.dtype
     weights: SharedWeights  # published before the process starts, and never again
     seed: tuple[int, ...]
@@ -36,13 +36,13 @@ class Player:
         if self.low_priority:
             give_way()
         settle_on_one_core()
-        actor = Actor(make_network(self.network, self.spec, self.compute_dtype))
+        actor = Actor(make_network(self.network, self.layout, self.compute_dtype))
         NewestWeights(self.weights, actor, torch.device("cpu")).load()
         games = Games(
             self.make_environment,
             self.environment,
             actor,
-            self.spec,
+            self.layout,
             self.seed,
             greedy=self.greedy,
             logged=self.logged,

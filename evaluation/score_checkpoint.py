@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from agents.network import flat_weights, make_network, weight_count
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from evaluation.parallel_games import SEATS, GameResult, as_tested, figures_of
 from evaluation.player_pool import Players
 from evaluation.player_process import Player
@@ -20,7 +20,7 @@ from evaluation.show_games import show_games
 from machine.device import choose_precision, usable_cores
 from machine.machine_setup import settle_seed
 from machine.process_memory import check_processes
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
 from reports.console import Console, make_console
@@ -69,14 +69,14 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
     processes = min(config.workers.worker_count or usable_cores(), games)
     check_processes(processes, SEATS)
     torch.set_num_threads(1)
-    spec = describe_unrolls(config, make_environment)
+    layout = make_unroll_layout(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
-    network = make_network(config.network, spec, precision)
+    network = make_network(config.network, layout, precision)
     network.load_saved(checkpoint.content["learner"]["network"])
     path = _result_path(checkpoint.run_folder)
 
     with ExitStack() as cleanup:
-        stop = cleanup.enter_context(StopRequest())
+        stop = cleanup.enter_context(StopSignals())
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         console.start(_header(config, checkpoint, processes))
         weights = SharedWeights(weight_count(network))
@@ -88,7 +88,7 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
                 make_environment=make_environment,
                 environment=config.environment,
                 network=config.network,
-                spec=spec,
+                layout=layout,
                 compute_dtype=precision,
                 weights=weights,
                 seed=(seed,),
@@ -119,7 +119,7 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
     return path if tally.results else None
 
 
-def play(players: Players, tally: Tally, console: Console, stop: StopRequest, processes: int) -> None:
+def play(players: Players, tally: Tally, console: Console, stop: StopSignals, processes: int) -> None:
     """Wait for the games to end, one after another, until all have, or a signal came."""
     while players.at_work and not stop.requested:
         tally.add(players.wait(POLL_SECONDS))

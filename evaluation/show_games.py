@@ -10,7 +10,7 @@ from evaluation.logged_game import Showing
 from evaluation.parallel_games import GameResult
 from evaluation.score_statistics import best_median_worst
 from evaluation.window import Window, WindowClosedError, open_window
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from option_flags import Config
 from run_files.run_folder import VIDEOS
 from wrappers.environment_types import MakeWatchedEnvironment
@@ -24,7 +24,7 @@ def show_games(
     make_environment: MakeWatchedEnvironment,
     result_path: Path,
     announce: Callable[[str], None],
-    stop: StopRequest,
+    stop: StopSignals,
 ) -> None:
     """Make films beside the file of results, each in a process of its own, and meanwhile show the games in a window."""
     assert config.run.seed is not None
@@ -56,7 +56,7 @@ def show_games(
             filming.wait(POLL_SECONDS)
 
 
-def show_in_window(window: Window, showings: Sequence[Showing], stop: StopRequest) -> None:
+def show_in_window(window: Window, showings: Sequence[Showing], stop: StopSignals) -> None:
     """One game after another, until the window is closed or a signal comes."""
 
     def show(picture: Picture) -> None:

@@ -9,7 +9,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ONE_WISH_SECONDS = 0.5  # a closed terminal sends SIGHUP twice, once by way of the shell; some programs do with SIGTERM
 
 
-class StopRequest:
+class StopSignals:
     """While it is entered, signals only leave a word here: stop, hurry (a second time), or save now (SIGUSR1)."""
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class StopRequest:
         self._requested_at = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> "StopRequest":
+    def __enter__(self) -> "StopSignals":
         for number in (*STOP_SIGNALS, signal.SIGUSR1):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # started under nohup: the run is to outlive its terminal

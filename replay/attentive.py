@@ -11,7 +11,7 @@ from replay.newest_states import NewestStates
 from replay.ranked import RankedReplay
 from replay.selection_rules import lowest
 from replay.storage import Storage
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 
 # Candidates [m, nbytes] and the agents' newest states [E, S*C, H, W] → how far each candidate is from them, [m].
 Nearness = Callable[[Rows, NDArray[np.uint8]], NDArray[np.float64]]
@@ -30,12 +30,12 @@ class AttentiveReplay(RankedReplay):
         rng: np.random.Generator,
         options: ReplaySpec,
         planned_updates: int,
-        spec: UnrollSpec,
+        layout: UnrollLayout,
         nearness: Nearness,
     ) -> None:
-        super().__init__(storage, share, fill_before_draw, rng, options, planned_updates, spec.nbytes, lowest)
+        super().__init__(storage, share, fill_before_draw, rng, options, planned_updates, layout.nbytes, lowest)
         self._nearness = nearness
-        self._newest = NewestStates(spec)
+        self._newest = NewestStates(layout)
 
     def add(self, row: Rows) -> None:
         super().add(row)

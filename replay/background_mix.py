@@ -14,7 +14,7 @@ from replay.unroll_layout import Rows
 CPU = torch.device("cpu")
 
 
-class PreparedMix:
+class BackgroundMix:
     """A mix of which `ahead` batches are always drawn before they are needed.
 
     So every draw lags by that number of updates, whatever the time that anything takes. `look` copies what the ranking
@@ -44,14 +44,14 @@ class PreparedMix:
         return self._settled().replays
 
     @property
-    def filling(self) -> bool:
-        return self._settled().filling
+    def is_warming_up(self) -> bool:
+        return self._settled().is_warming_up
 
-    def room(self) -> int:
-        return 0 if self._full() else self._settled().room()
+    def unrolls_accepted(self) -> int:
+        return 0 if self._full() else self._settled().unrolls_accepted()
 
-    def missing(self) -> int:
-        return 0 if self._full() else self._settled().missing()
+    def unrolls_needed(self) -> int:
+        return 0 if self._full() else self._settled().unrolls_needed()
 
     def add(self, row: Rows) -> None:
         self._settled().add(row)

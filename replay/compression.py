@@ -5,7 +5,7 @@ from itertools import pairwise
 import lz4.block  # type: ignore[import-untyped]
 import numpy as np
 
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 
 HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
 
@@ -17,12 +17,12 @@ class UnrollCodec:
     for what it cannot see: larger frames lie outside of that window, and there unrolls become up to four times smaller.
     """
 
-    def __init__(self, spec: UnrollSpec, level: int) -> None:
-        frames = spec.field("frames")
-        self._nbytes = spec.nbytes
+    def __init__(self, layout: UnrollLayout, level: int) -> None:
+        frames = layout.field("frames")
+        self._nbytes = layout.nbytes
         self._start, self._end = frames.offset, frames.offset + frames.nbytes
         self._frame_nbytes = frames.nbytes // frames.shape[0]
-        self._scratch: Rows = np.empty(spec.nbytes, np.uint8)
+        self._scratch: Rows = np.empty(layout.nbytes, np.uint8)
         self._mode = "high_compression" if level in HIGH_COMPRESSION_LEVELS else "default"
         self._level = level
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from replay.protocol import Drawn, Replay
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 
 
 class ReplayDraw(NamedTuple):
@@ -36,13 +36,13 @@ class Mix(Protocol):
     def replays(self) -> Sequence[Replay]: ...
 
     @property
-    def filling(self) -> bool:
+    def is_warming_up(self) -> bool:
         """True while the replays that are no queues hold too little to learn from."""
 
-    def room(self) -> int:
+    def unrolls_accepted(self) -> int:
         """How many unrolls may be added now; 0 when an update has to come first."""
 
-    def missing(self) -> int:
+    def unrolls_needed(self) -> int:
         """How many unrolls the next batch still waits for: never more than there is room for."""
 
     def add(self, row: Rows) -> None:
@@ -69,9 +69,9 @@ class BatchMix:
     queue, one update follows every `batch_size` new unrolls.
     """
 
-    def __init__(self, replays: Sequence[Replay], spec: UnrollSpec, pin_memory: bool = False) -> None:
+    def __init__(self, replays: Sequence[Replay], layout: UnrollLayout, pin_memory: bool = False) -> None:
         self.replays = replays
-        self._spec = spec
+        self._layout = layout
         self._pin_memory = pin_memory
         self._queues = [replay for replay in replays if replay.is_fresh]
         self._others = [replay for replay in replays if not replay.is_fresh]
@@ -85,33 +85,33 @@ class BatchMix:
 
     def buffer(self) -> torch.Tensor:
         """Memory for one batch."""
-        return torch.zeros((self.batch_size, self._spec.nbytes), dtype=torch.uint8, pin_memory=self._pin_memory)
+        return torch.zeros((self.batch_size, self._layout.nbytes), dtype=torch.uint8, pin_memory=self._pin_memory)
 
     @property
-    def filling(self) -> bool:
-        return any(replay.missing() for replay in self._others)
+    def is_warming_up(self) -> bool:
+        return any(replay.unrolls_needed() for replay in self._others)
 
-    def room(self) -> int:
-        if self.filling:
-            return max(replay.missing() for replay in self._others)
+    def unrolls_accepted(self) -> int:
+        if self.is_warming_up:
+            return max(replay.unrolls_needed() for replay in self._others)
         if self._queues:
             return min(queue.capacity - len(queue) for queue in self._queues)
         return max(0, self.batch_size - self._new)
 
-    def missing(self) -> int:
-        if self._queues and not self.filling:
-            return max(queue.missing() for queue in self._queues)
-        return self.room()
+    def unrolls_needed(self) -> int:
+        if self._queues and not self.is_warming_up:
+            return max(queue.unrolls_needed() for queue in self._queues)
+        return self.unrolls_accepted()
 
     def add(self, row: Rows) -> None:
-        queues = [] if self.filling else self._queues
+        queues = [] if self.is_warming_up else self._queues
         for replay in (*self._others, *queues):
             replay.add(row)
         self._new += 1
 
     def ready(self) -> bool:
         enough_new = bool(self._queues) or self._new >= self.batch_size
-        return enough_new and not any(replay.missing() for replay in self.replays)
+        return enough_new and not any(replay.unrolls_needed() for replay in self.replays)
 
     def mix(self, updates: int) -> Batch:
         return self.mix_into(self._rows, updates)
@@ -123,7 +123,7 @@ class BatchMix:
             begun = time.perf_counter()
             part = rows[start : start + replay.share]
             drawn = replay.draw(part, updates)
-            age = updates - float(self._spec.array(part, "weight_version").mean())
+            age = updates - float(self._layout.array(part, "weight_version").mean())
             draws.append(ReplayDraw(drawn, age, time.perf_counter() - begun))
             start += replay.share
         self._new = 0

@@ -10,26 +10,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 
 ROUNDS_REMEMBERED = 10
 
 
 class NewestStates:
-    def __init__(self, spec: UnrollSpec) -> None:
-        self._spec = spec
+    def __init__(self, layout: UnrollLayout) -> None:
+        self._layout = layout
         self._stacks: dict[int, Rows] = {}  # environment → [S, C, H, W]
         self._noted: dict[int, int] = {}  # environment → how many unrolls had been noted then
         self._count = 0
 
     def note(self, row: Rows) -> None:
         """Look at an unroll that has just arrived, `[nbytes]`."""
-        steps, stack = self._spec.unroll_length, self._spec.frame_stack
-        starts = np.flatnonzero(self._spec.array(row, "dones")) + 1
+        steps, stack = self._layout.unroll_length, self._layout.frame_stack
+        starts = np.flatnonzero(self._layout.array(row, "dones")) + 1
         episode_start = int(starts[-1]) if len(starts) else -stack
         shown = np.maximum(np.arange(steps - stack + 1, steps + 1), episode_start) + stack - 1
-        environment = int(self._spec.array(row, "environment_id"))
-        self._stacks[environment] = self._spec.array(row, "frames")[shown]
+        environment = int(self._layout.array(row, "environment_id"))
+        self._stacks[environment] = self._layout.array(row, "frames")[shown]
         self._count += 1
         self._noted[environment] = self._count
         if self._count % len(self._stacks) == 0:
@@ -38,7 +38,7 @@ class NewestStates:
     def stacks(self) -> NDArray[np.uint8]:
         """All of them: `[E, S*C, H, W]`."""
         stacks = np.stack(list(self._stacks.values()))
-        return stacks.reshape(len(stacks), -1, *self._spec.frame_shape[1:])
+        return stacks.reshape(len(stacks), -1, *self._layout.frame_shape[1:])
 
     def _forget(self, before: int) -> None:
         """Those of which nothing has come since so many unrolls had."""

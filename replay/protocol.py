@@ -36,7 +36,7 @@ class Replay(Protocol):
 
     def __len__(self) -> int: ...
 
-    def missing(self) -> int:
+    def unrolls_needed(self) -> int:
         """How many more unrolls it needs before it can give its share."""
 
     def add(self, row: Rows) -> None:

@@ -32,7 +32,7 @@ class QueueReplay:
     def capacity(self) -> int:
         return self._storage.capacity
 
-    def missing(self) -> int:
+    def unrolls_needed(self) -> int:
         return max(0, self.share - len(self))
 
     def add(self, row: Rows) -> None:
@@ -42,7 +42,7 @@ class QueueReplay:
         self._added += 1
 
     def draw(self, out: Rows, updates: int) -> Drawn:
-        if self.missing():
+        if self.unrolls_needed():
             raise RuntimeError(f"the queue holds {len(self)} unrolls, fewer than its share of {self.share}")
         self._storage.copy_to(np.arange(self._given, self._given + self.share) % self.capacity, out)
         self._given += self.share

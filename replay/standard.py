@@ -35,7 +35,7 @@ class StandardReplay:
     def capacity(self) -> int:
         return self._storage.capacity
 
-    def missing(self) -> int:
+    def unrolls_needed(self) -> int:
         return max(0, self._fill_before_draw - len(self))
 
     def add(self, row: Rows) -> None:

@@ -13,11 +13,11 @@ import torch
 
 from replay.row_layout import Declared, RowLayout, Rows
 
-__all__ = ["Rows", "UnrollSpec", "gather_frames", "merge_frames", "rebuild_stacks", "stack_indices"]
+__all__ = ["Rows", "UnrollLayout", "gather_frames", "merge_frames", "rebuild_stacks", "stack_indices"]
 
 
 @dataclass(frozen=True)
-class UnrollSpec(RowLayout):
+class UnrollLayout(RowLayout):
     """The layout of one unroll of T steps in an environment of the given frame shape and number of actions."""
 
     unroll_length: int

@@ -50,7 +50,7 @@ class Status:
     learning_rate: float | None
     policy_lag_mean: float | None
     replays: Sequence[ReplayFill]
-    filling: bool  # the replays do not hold enough to learn from yet
+    is_warming_up: bool  # the replays do not hold enough to learn from yet
     learner_wait_fraction: float
     workers_alive: int
     worker_count: int
@@ -126,7 +126,7 @@ def plain_line(status: Status) -> str:
         (f"games {count(status.episodes)}", 12),
         (f"return {score(status.return_mean)}", 14),
         (f"best {score(status.return_max)}", 12),
-        (f"filled {status.filled:.0%}", 14) if status.filling else (f"entropy {decimal(status.entropy)}", 14),
+        (f"filled {status.filled:.0%}", 14) if status.is_warming_up else (f"entropy {decimal(status.entropy)}", 14),
         (f"wait {status.learner_wait_fraction:.0%}", 9),
         (f"workers {status.workers_alive}/{status.worker_count}", 0),
     ]
@@ -225,7 +225,7 @@ def _rows(status: Status) -> list[tuple[str, list[Cell]]]:
         ("steps", steps),
         ("speed", speed),
         ("return", returns),
-        ("fill", fill) if status.filling else ("loss", loss),
+        ("fill", fill) if status.is_warming_up else ("loss", loss),
         ("learn", learn),
         *(("replay", _replay_cells(replay)) for replay in status.replays),
         ("system", system),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from machine.machine_setup import Machine
 from option_flags import Config
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from training.checkpoint_saver import Saver
 from training.memory_budget import ReplayMemory
 from training.progress import Progress
@@ -14,7 +14,7 @@ from training.run_setup import KEEPS_THEM_FRESH, OLD
 
 
 def header(
-    config: Config, folder: Path, machine: Machine, spec: UnrollSpec, memory: ReplayMemory, planned_updates: int
+    config: Config, folder: Path, machine: Machine, layout: UnrollLayout, memory: ReplayMemory, planned_updates: int
 ) -> list[str]:
     """What a run says of itself before it starts."""
     precision = str(machine.precision).removeprefix("torch.")
@@ -25,11 +25,11 @@ def header(
     waiting = environments * machine.slots_per_worker  # unrolls that may be played before one is learned from
     age = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
     return [
-        f"{config.environment.env}, {spec.action_count} actions, seed {config.run.seed}, results in {folder}",
+        f"{config.environment.env}, {layout.action_count} actions, seed {config.run.seed}, results in {folder}",
         f"learner on {machine.device} in {precision} with {machine.learner_threads} thread(s); "
         f"{machine.worker_count} workers × {config.workers.envs_per_worker} environments = {environments}",
-        f"batch of {config.replay.batch_size} unrolls × {spec.unroll_length} steps: {' + '.join(shares)}; "
-        f"{config.network.network}{' with LSTM' if spec.lstm_size else ''}, {planned_updates:,} updates planned",
+        f"batch of {config.replay.batch_size} unrolls × {layout.unroll_length} steps: {' + '.join(shares)}; "
+        f"{config.network.network}{' with LSTM' if layout.lstm_size else ''}, {planned_updates:,} updates planned",
         *memory.described(),
         *(
             [f"where the learner needs all workers, unrolls may be {age} updates old; {KEEPS_THEM_FRESH}"]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from machine.stop_signals import ONE_WISH_SECONDS, StopRequest
+from machine.stop_signals import ONE_WISH_SECONDS, StopSignals
 from options.rules import UsageError
 from run_files.run_folder import write_json
 from sweeps.files import agent_steps, last_lines, resumable, try_lock
@@ -76,7 +76,7 @@ class SweepRunner:
         state: SweepState,
         jobs: int,
         program: Path,
-        stop: StopRequest,
+        stop: StopSignals,
         tell: Callable[[str], None],
     ) -> None:
         self._sweep = sweep

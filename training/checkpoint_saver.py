@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from agents.learner import Learner
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.mix import Mix
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
 from run_files.replay_file import GivenUpError, write_tensor_file
 from training.progress import Progress
@@ -30,14 +30,14 @@ class Saver:
 
     folder: Path  # of the checkpoints
     config: Config
-    spec: UnrollSpec
+    layout: UnrollLayout
     resumes: int
     planned_updates: int
     learner: Learner
     mix: Mix
     progress: Progress
     pool: WorkerPool
-    stop: StopRequest
+    stop: StopSignals
     announce: Callable[[str], None]
 
     def __post_init__(self) -> None:
@@ -89,8 +89,8 @@ class Saver:
         path = self.folder / files.checkpoint_name(self.learner.updates)
         content = {
             "options": self.config.flags(),
-            "action_count": self.spec.action_count,
-            "unroll": self.spec.fingerprint,
+            "action_count": self.layout.action_count,
+            "unroll": self.layout.fingerprint,
             "resumes": self.resumes,
             "planned_updates": self.planned_updates,
             "learner": self.learner.state_dict(),
@@ -120,7 +120,7 @@ class Saver:
         begun = time.monotonic()
         path = self.folder / files.replay_name(self.learner.updates)
         state = {
-            "unroll": self.spec.fingerprint,
+            "unroll": self.layout.fingerprint,
             "agent_steps": self.progress.agent_steps,
             "mix": self.mix.state_dict(),
         }

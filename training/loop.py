@@ -2,12 +2,12 @@
 
 from agents.learner import Learner
 from evaluation.periodic_evaluation import Evaluator
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from replay.mix import Mix
 from training.checkpoint_saver import Saver
 from training.progress import Progress
 from training.reporter import Reporter
-from workers.weight_publisher import WeightOutbox
+from workers.weight_publisher import WeightPublisher
 from workers.worker_pool import WorkerPool
 
 POLL_SECONDS = 0.1  # longest wait before signals, workers and the display are looked after
@@ -17,12 +17,12 @@ def training_loop(
     source: WorkerPool,
     mix: Mix,
     learner: Learner,
-    outbox: WeightOutbox,
+    publisher: WeightPublisher,
     progress: Progress,
     reporter: Reporter,
     saver: Saver,
     evaluator: Evaluator,
-    stop: StopRequest,
+    stop: StopSignals,
     lockstep: bool,
 ) -> None:
     """Drain → add → mix → update → publish → save → report, until enough steps were learned from or a signal came.
@@ -34,11 +34,11 @@ def training_loop(
         with progress.stage("wait"):
             ready = mix.ready()
         with progress.stage("publish"):
-            outbox.deliver(wait=not ready)
+            publisher.deliver(wait=not ready)
         with progress.stage("wait"):
             source.wait(0.0 if ready else POLL_SECONDS)
         with progress.stage("drain"):
-            room = mix.missing() if lockstep else mix.room()
+            room = mix.unrolls_needed() if lockstep else mix.unrolls_accepted()
             for unroll in source.take(min(room, progress.unrolls_left)):
                 mix.add(unroll)
                 reporter.received(unroll)  # and counted: so the run comes to its end
@@ -48,7 +48,7 @@ def training_loop(
             with progress.stage("update"):
                 learned = learner.update(batch)
             with progress.stage("publish"):
-                outbox.post(learner.updates)  # of the network that has just learned
+                publisher.post(learner.updates)  # of the network that has just learned
             reporter.updated(batch, learned)
         with progress.stage("save"):
             saver.tick()

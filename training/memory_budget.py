@@ -11,7 +11,7 @@ from option_flags import Config
 from options.rules import UsageError
 from replay.compression import UnrollCodec
 from replay.storage import BLOB_OVERHEAD
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from wrappers.environment_types import MakeEnvironment
 
 SAMPLED_STEPS = 300
@@ -73,7 +73,7 @@ class ReplayMemory:
 
 
 def plan_memory(
-    config: Config, spec: UnrollSpec, make_environment: MakeEnvironment, unrolls_in_slots: int
+    config: Config, layout: UnrollLayout, make_environment: MakeEnvironment, unrolls_in_slots: int
 ) -> ReplayMemory:
     """Computed from the sizes; where unrolls are compressed, from some that are played for it."""
     options = config.replay
@@ -81,10 +81,10 @@ def plan_memory(
     in_queues = sum(size for replay, size in zip(options.replays, held, strict=True) if replay.type == "queue")
     in_others = sum(held) - in_queues
     compressed = options.use_replay_compression and in_others > 0
-    kept_nbytes = spec.nbytes
+    kept_nbytes = layout.nbytes
     if compressed:
-        codec = UnrollCodec(spec, options.lz4_compression_level)
-        blobs = [codec.encode(row) for row in played_at_random(config, spec, make_environment)]
+        codec = UnrollCodec(layout, options.lz4_compression_level)
+        blobs = [codec.encode(row) for row in played_at_random(config, layout, make_environment)]
         kept_nbytes = int(SAFETY * sum(map(len, blobs)) / len(blobs)) + BLOB_OVERHEAD
     batches = 2 + (options.batches_ahead + 1 if options.caching else 0)
     # A replay that ranks copies out what it looks at.
@@ -94,21 +94,21 @@ def plan_memory(
         if replay.ranks
     )
     in_passing = unrolls_in_slots + batches * options.batch_size + candidates
-    return ReplayMemory(in_queues, in_others, in_passing, spec.nbytes, kept_nbytes, compressed)
+    return ReplayMemory(in_queues, in_others, in_passing, layout.nbytes, kept_nbytes, compressed)
 
 
-def played_at_random(config: Config, spec: UnrollSpec, make_environment: MakeEnvironment) -> Rows:
+def played_at_random(config: Config, layout: UnrollLayout, make_environment: MakeEnvironment) -> Rows:
     """Some unrolls `[n, nbytes]` with the frames of random play; all else is noise, which nothing compresses."""
     rng = np.random.default_rng(0)
-    rows: Rows = rng.integers(0, 256, (-(-SAMPLED_STEPS // spec.unroll_length), spec.nbytes), np.uint8)
+    rows: Rows = rng.integers(0, 256, (-(-SAMPLED_STEPS // layout.unroll_length), layout.nbytes), np.uint8)
     environment = make_environment(config.environment, 0)
     observation, _ = environment.reset()
-    for frames in spec.array(rows, "frames"):
-        frames[: spec.frame_stack] = observation
-        for t in range(spec.unroll_length):
-            observation, _, terminated, truncated, _ = environment.step(int(rng.integers(spec.action_count)))
+    for frames in layout.array(rows, "frames"):
+        frames[: layout.frame_stack] = observation
+        for t in range(layout.unroll_length):
+            observation, _, terminated, truncated, _ = environment.step(int(rng.integers(layout.action_count)))
             if terminated or truncated:
                 observation, _ = environment.reset()
-            frames[spec.frame_stack + t] = observation[-1]
+            frames[layout.frame_stack + t] = observation[-1]
     environment.close()
     return rows

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from replay.mix import Batch
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from run_files.metrics import Episode, JsonValue
 from training.draw_statistics import DrawSums
 
@@ -24,13 +24,13 @@ class Progress:
 
     def __init__(
         self,
-        spec: UnrollSpec,
+        layout: UnrollLayout,
         environments_per_worker: int,
         skipped_frames: int,
         max_steps: int,
         return_window: int,
     ) -> None:
-        self._spec = spec
+        self._layout = layout
         self._environments_per_worker = environments_per_worker
         self.skipped_frames = skipped_frames
         self.max_steps = max_steps
@@ -120,7 +120,7 @@ class Progress:
     @property
     def unrolls_left(self) -> int:
         """How many more unrolls the run is to learn from."""
-        return max(0, -((self.agent_steps - self.max_steps) // self._spec.unroll_length))
+        return max(0, -((self.agent_steps - self.max_steps) // self._layout.unroll_length))
 
     @property
     def anything_new(self) -> bool:
@@ -155,21 +155,21 @@ class Progress:
         """Count one unroll `[nbytes]`; return the games that ended in it."""
         if self._at_first_unroll is None:
             self._at_first_unroll = self.seconds, dict(self._stage_totals)
-        lengths = self._spec.array(row, "game_lengths")
+        lengths = self._layout.array(row, "game_lengths")
         episodes = []
         for t in np.flatnonzero(lengths):
-            game_return = float(self._spec.array(row, "game_returns")[t])
-            worker = int(self._spec.array(row, "environment_id")) // self._environments_per_worker
+            game_return = float(self._layout.array(row, "game_returns")[t])
+            worker = int(self._layout.array(row, "environment_id")) // self._environments_per_worker
             episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker))
             self.recent_returns.append(game_return)
             self.return_max = game_return if self.return_max is None else max(self.return_max, game_return)
         self.episodes += len(episodes)
-        self.agent_steps += self._spec.unroll_length
+        self.agent_steps += self._layout.unroll_length
         return episodes
 
     def updated(self, batch: Batch, learned: Mapping[str, torch.Tensor]) -> None:
         """Count one update, and how old the policies were that its fresh unrolls came from."""
-        versions = self._spec.array(batch.rows.numpy(), "weight_version")[batch.fresh]
+        versions = self._layout.array(batch.rows.numpy(), "weight_version")[batch.fresh]
         self._lags.extend((self.updates - versions).tolist())
         self.updates += 1
         self.draw_sums.add(batch)

@@ -54,7 +54,7 @@ class Reporter:
         *,
         period: int,
         planned_updates: int,
-        fills: Sequence[int],  # unrolls that each replay holds before learning starts
+        warmup_unrolls: Sequence[int],  # unrolls that each replay holds before learning starts
     ) -> None:
         self._progress = progress
         self._steps_at_start = progress.agent_steps  # of this run; those it goes on from have made them
@@ -65,14 +65,14 @@ class Reporter:
         self._console = console
         self._period = period
         self._planned_updates = planned_updates
-        self._fills = fills
+        self._warmup_unrolls = warmup_unrolls
         self._before: _Stretch | None = None  # what was true at the latest report
 
     def received(self, row: Rows) -> None:
         """Count an unroll."""
         for episode in self._progress.received(row):
             self._sink.episode(episode)
-        if self._mix.filling:
+        if self._mix.is_warming_up:
             self._report_if_due()
 
     def updated(self, batch: Batch, learned: Mapping[str, torch.Tensor]) -> None:
@@ -152,9 +152,9 @@ class Reporter:
             policy_lag_mean=lag,
             replays=[
                 ReplayFill(replay.name, len(replay), replay.capacity, replay.share, fill)
-                for replay, fill in zip(self._mix.replays, self._fills, strict=True)
+                for replay, fill in zip(self._mix.replays, self._warmup_unrolls, strict=True)
             ],
-            filling=self._mix.filling,
+            is_warming_up=self._mix.is_warming_up,
             learner_wait_fraction=wait_fraction,
             workers_alive=self._pool.alive,
             worker_count=self._pool.size,

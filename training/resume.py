@@ -8,7 +8,7 @@ from typing import Any
 from agents.learner import Learner
 from option_flags import OPTIONS, Config
 from replay.mix import Mix
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
     BEST,
     BEST_EVAL,
@@ -30,7 +30,7 @@ from workers.worker_pool import WorkerPool
 class Resume:
     """What a parent's checkpoint gives to a run; without a parent, nothing."""
 
-    def __init__(self, parent: Checkpoint | None, config: Config, spec: UnrollSpec, worker_count: int) -> None:
+    def __init__(self, parent: Checkpoint | None, config: Config, layout: UnrollLayout, worker_count: int) -> None:
         self._parent = parent
         self._config = config
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
@@ -46,7 +46,7 @@ class Resume:
                 for name, value in asdict(config.environment).items()
             )
             self._look_at_options(parent, config)
-            self._look_at_replays(parent, config, spec)
+            self._look_at_replays(parent, config, layout)
             self._look_at_in_flight(parent, config, worker_count)
             self._progress = self._progress_from(parent, config) | best_scores(parent)
 
@@ -125,11 +125,11 @@ class Resume:
         if newer:
             self._notes.append(f"options that its version did not have are now {' '.join(newer)}")
 
-    def _look_at_replays(self, parent: Checkpoint, config: Config, spec: UnrollSpec) -> None:
+    def _look_at_replays(self, parent: Checkpoint, config: Config, layout: UnrollLayout) -> None:
         files = sorted(parent.path.parent.glob("replays_*.bin"))
         fitting = [path for path in files if path.name <= parent.replay_path.name]
         if not fitting:
-            if config.replay.fill:
+            if config.replay.longest_warmup:
                 self._notes.append("no saved replays: they fill anew")
             return
         wanted, saved = config.flags(), {"use_replay_compression": False, **parent.options}
@@ -142,7 +142,7 @@ class Resume:
         except (DamagedFileError, OSError) as error:
             self._notes.append(f"the replays fill anew: {error}")
             return
-        if not same or replays["unroll"] != spec.fingerprint:
+        if not same or replays["unroll"] != layout.fingerprint:
             self._notes.append("the replays fill anew: the saved ones were of another shape or kind")
             return
         self._replays = replays

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from agents.learner import Learner
 from agents.network import make_network, weight_count
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from evaluation.periodic_evaluation import Evaluator, PeriodicEvaluator
 from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
 from machine.machine_setup import prepare_machine, settle_seed
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.bottleneck import what_holds_back
 from reports.console import make_console
@@ -31,7 +31,7 @@ from training.run_setup import make_run_folder
 from workers.make_pool import make_pool
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
-from workers.weight_publisher import make_outbox
+from workers.weight_publisher import make_publisher
 from workers.worker_clock import WorkerTimes
 from wrappers.environment_types import MakeWatchedEnvironment
 
@@ -47,39 +47,48 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
     config, seed = settle_seed(config)
     machine = prepare_machine(config)
     slot_count, environments = machine.slots_per_worker, config.workers.envs_per_worker
-    spec = describe_unrolls(config, make_environment)
-    network = make_network(config.network, spec, machine.precision)
+    layout = make_unroll_layout(config, make_environment)
+    network = make_network(config.network, layout, machine.precision)
     unrolls_in_slots = machine.worker_count * slot_count * environments
-    memory = plan_memory(config, spec, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
-    resume = Resume(parent, config, spec, machine.worker_count)
+    memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
+    resume = Resume(parent, config, layout, machine.worker_count)
 
     with ExitStack() as cleanup:
-        stop = cleanup.enter_context(StopRequest())
+        stop = cleanup.enter_context(StopSignals())
         folder = make_run_folder(config, machine, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         sink = cleanup.enter_context(closing(make_sinks(config, folder, console.message)))
-        console.start([*header(config, folder, machine, spec, memory, resume.planned_updates), *resume.notes()])
+        console.start([*header(config, folder, machine, layout, memory, resume.planned_updates), *resume.notes()])
 
-        learner = Learner(network, spec, config.loss, config.optimizer, resume.schedule_updates, machine.device)
+        learner = Learner(network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device)
         weights = SharedWeights(weight_count(network))
-        outbox = make_outbox(network, weights, at_once=config.run.reproducible)
-        mix = cleanup.enter_context(closing(make_mix(config, spec, resume, learner)))
+        publisher = make_publisher(network, weights, at_once=config.run.reproducible)
+        mix = cleanup.enter_context(closing(make_mix(config, layout, resume, learner)))
         progress = Progress(
-            spec,
+            layout,
             environments,
             config.environment.skipped_frames,
             config.run.environment_max_steps,
             config.report.avg_buff_size,
         )
         resume.restore(learner, mix, progress)
-        outbox.post(learner.updates)
-        outbox.deliver(wait=True)
-        slots = Slots(machine.worker_count, slot_count, environments, spec.nbytes)
+        publisher.post(learner.updates)
+        publisher.deliver(wait=True)
+        slots = Slots(machine.worker_count, slot_count, environments, layout.nbytes)
         times = WorkerTimes(machine.worker_count + 1)  # the last for an inference server
         pool = cleanup.enter_context(
             closing(
                 make_pool(
-                    config, make_environment, seed, spec, machine, slots, weights, times, resume.count, console.message
+                    config,
+                    make_environment,
+                    seed,
+                    layout,
+                    machine,
+                    slots,
+                    weights,
+                    times,
+                    resume.count,
+                    console.message,
                 )
             )
         )
@@ -94,12 +103,12 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             console,
             period=config.report.report_period,
             planned_updates=resume.planned_updates,
-            fills=config.replay.fills,
+            warmup_unrolls=config.replay.warmup_unrolls,
         )
         saver = Saver(
             folder / CHECKPOINTS,
             config,
-            spec,
+            layout,
             resume.count,
             resume.planned_updates,
             learner,
@@ -114,7 +123,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 PeriodicEvaluator(
                     config,
                     make_environment,
-                    spec,
+                    layout,
                     machine.worker_precision,
                     learner,
                     progress,
@@ -130,7 +139,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         try:
             try:
                 training_loop(
-                    pool, mix, learner, outbox, progress, reporter, saver, evaluator, stop, config.run.reproducible
+                    pool, mix, learner, publisher, progress, reporter, saver, evaluator, stop, config.run.reproducible
                 )
             finally:
                 saver.save(with_replays=config.saves_replays)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from replay.row_layout import Declared, RowLayout, Rows
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from workers.observations import observation_shape
 from workers.shared_block import SharedBlock
 
@@ -14,14 +14,14 @@ from workers.shared_block import SharedBlock
 class QuestionLayout(RowLayout):
     """All that a decision for one environment depends on."""
 
-    spec: UnrollSpec
+    layout: UnrollLayout
 
     @property
     def declared(self) -> Sequence[Declared]:
         return [
-            ("observation", observation_shape(self.spec), "uint8"),
+            ("observation", observation_shape(self.layout), "uint8"),
             ("uniform", (), "float64"),
-            ("lstm_state", (2, self.spec.lstm_size), "float32"),
+            ("lstm_state", (2, self.layout.lstm_size), "float32"),
             ("previous_action", (), "int32"),
             ("previous_reward", (), "float32"),
         ]
@@ -31,16 +31,16 @@ class QuestionLayout(RowLayout):
 class AnswerLayout(RowLayout):
     """One decision."""
 
-    spec: UnrollSpec
+    layout: UnrollLayout
 
     @property
     def declared(self) -> Sequence[Declared]:
         return [
             ("action", (), "int64"),
-            ("logits", (self.spec.action_count,), "float32"),
+            ("logits", (self.layout.action_count,), "float32"),
             ("value", (), "float32"),
-            ("features", (self.spec.feature_size,), "float16"),
-            ("lstm_state", (2, self.spec.lstm_size), "float32"),
+            ("features", (self.layout.feature_size,), "float16"),
+            ("lstm_state", (2, self.layout.lstm_size), "float32"),
         ]
 
 
@@ -52,16 +52,16 @@ class InferenceMemory:
     A group belongs to its worker until that has asked, then to the server until it has answered.
     """
 
-    def __init__(self, spec: UnrollSpec, workers: int, environments: int) -> None:
-        self.spec = spec
+    def __init__(self, layout: UnrollLayout, workers: int, environments: int) -> None:
+        self.layout = layout
         self.workers = workers
         self.environments = environments
         rows = workers * (environments + 1)
-        self._blocks = [SharedBlock(rows * layout.nbytes) for layout in (QuestionLayout(spec), AnswerLayout(spec))]
+        self._blocks = [SharedBlock(rows * layout.nbytes) for layout in (QuestionLayout(layout), AnswerLayout(layout))]
         self._open()
 
     def _open(self) -> None:
-        self.question_layout, self.answer_layout = QuestionLayout(self.spec), AnswerLayout(self.spec)
+        self.question_layout, self.answer_layout = QuestionLayout(self.layout), AnswerLayout(self.layout)
         self.questions: Rows
         self.answers: Rows
         self.questions, self.answers = (
@@ -85,9 +85,9 @@ class InferenceMemory:
             block.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"shape": (self.spec, self.workers, self.environments), "blocks": self._blocks}
+        return {"shape": (self.layout, self.workers, self.environments), "blocks": self._blocks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.spec, self.workers, self.environments = state["shape"]
+        self.layout, self.workers, self.environments = state["shape"]
         self._blocks = state["blocks"]
         self._open()

@@ -94,7 +94,7 @@ class InferenceServer:
     def run(self, learner: Connection) -> None:
         settle_on_one_core()
         prepare_torch(self.device, self.lockstep)
-        network = make_network(self.network, self.memory.spec, self.compute_dtype).to(self.device)
+        network = make_network(self.network, self.memory.layout, self.compute_dtype).to(self.device)
         actor = Actor(network)
         newest = NewestWeights(self.weights, actor, self.device)
         policy = BatchedPolicy(actor, self.memory, self.device)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState, Decision
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from workers.observations import Observations, as_batch, observation_shape, put_stack
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 
@@ -81,12 +81,12 @@ class LocalDecider:
     """A copy of the policy decides for all environments at once, and while it does, nobody steps."""
 
     def __init__(
-        self, actor: Actor, spec: UnrollSpec, environments: int, load_newest: Callable[[], int] = lambda: 0
+        self, actor: Actor, layout: UnrollLayout, environments: int, load_newest: Callable[[], int] = lambda: 0
     ) -> None:
-        state = ActorState.at_start(environments, spec.lstm_size)
+        state = ActorState.at_start(environments, layout.lstm_size)
         uniforms = torch.zeros(environments, dtype=torch.float64)
         self.groups: Sequence[slice] = (slice(0, environments),)
-        self.questions = Questions(np.zeros((environments, *observation_shape(spec)), np.uint8), state, uniforms)
+        self.questions = Questions(np.zeros((environments, *observation_shape(layout)), np.uint8), state, uniforms)
         self._actor = actor
         self._load_newest = load_newest
         self._version = 0

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from machine.machine_setup import Machine
 from option_flags import Config
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from workers.inference_rows import InferenceMemory
 from workers.inference_server import InferenceServer
 from workers.shared_weights import SharedWeights
@@ -19,7 +19,7 @@ def make_pool(
     config: Config,
     make_environment: MakeEnvironment,
     seed: int,
-    spec: UnrollSpec,
+    layout: UnrollLayout,
     machine: Machine,
     slots: Slots,
     weights: SharedWeights,
@@ -31,12 +31,12 @@ def make_pool(
     lockstep, dtype = config.run.reproducible, machine.worker_precision
     memory, server = None, None
     if config.workers.inference == "learner":
-        memory = InferenceMemory(spec, machine.worker_count, config.workers.envs_per_worker)
+        memory = InferenceMemory(layout, machine.worker_count, config.workers.envs_per_worker)
         server = InferenceServer(config.network, machine.precision, machine.device, memory, weights, times, lockstep)
 
     def make_worker(index: int, incarnation: int) -> Worker:
         life = (resume_count, incarnation)
-        return Worker(config, make_environment, seed, index, life, spec, dtype, slots, weights, times, memory)
+        return Worker(config, make_environment, seed, index, life, layout, dtype, slots, weights, times, memory)
 
     return WorkerPool(
         make_worker,

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 
 Observations = NDArray[np.uint8]  # [..., H, W, S*C]
 
 
-def observation_shape(spec: UnrollSpec) -> tuple[int, int, int]:
-    channels, height, width = spec.frame_shape
-    return height, width, spec.frame_stack * channels
+def observation_shape(layout: UnrollLayout) -> tuple[int, int, int]:
+    channels, height, width = layout.frame_shape
+    return height, width, layout.frame_stack * channels
 
 
 def put_stack(place: Observations, stack: NDArray[np.uint8]) -> None:
@@ -26,10 +26,10 @@ def put_stack(place: Observations, stack: NDArray[np.uint8]) -> None:
     cv2.merge(list(stack.reshape(-1, *stack.shape[2:])), place)
 
 
-def as_stacks(observations: Observations, spec: UnrollSpec) -> NDArray[Any]:
+def as_stacks(observations: Observations, layout: UnrollLayout) -> NDArray[Any]:
     """A view `[E, S, C, H, W]`."""
     count, height, width, _ = observations.shape
-    apart = observations.reshape(count, height, width, spec.frame_stack, -1)
+    apart = observations.reshape(count, height, width, layout.frame_stack, -1)
     return apart.transpose(0, 3, 4, 1, 2)
 
 

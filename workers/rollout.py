@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Decision
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from workers.local_policy import Decider
 from workers.observations import as_stacks, put_stack
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
@@ -52,14 +52,14 @@ class Rollout:
     """
 
     def __init__(
-        self, seats: Sequence[Seat], decider: Decider, spec: UnrollSpec, clock: WorkerClock | None = None
+        self, seats: Sequence[Seat], decider: Decider, layout: UnrollLayout, clock: WorkerClock | None = None
     ) -> None:
         self._seats = seats
         self._clock = clock or WorkerClock(np.zeros(COLUMNS))
         self._decider = decider
-        self._spec = spec
+        self._layout = layout
         self._observations = decider.questions.observations  # [E, H, W, S*C]
-        self._stacks = as_stacks(self._observations, spec)  # [E, S, C, H, W], the same memory
+        self._stacks = as_stacks(self._observations, layout)  # [E, S, C, H, W], the same memory
         self._state = decider.questions.state
         self._uniforms = decider.questions.uniforms
         self._previous_rewards = self._state.previous_rewards.numpy()  # the same memory, quicker to write one by one
@@ -71,13 +71,13 @@ class Rollout:
         """Play T steps in each environment and write them to `rows [E, nbytes]`."""
         self._decider.refresh()
         self._clock.lap(WEIGHTS)
-        unrolls = self._spec.arrays(rows)
+        unrolls = self._layout.arrays(rows)
         self._write_head(unrolls)
         versions = set()
         self._clock.lap(REST)
         for group in range(len(self._decider.groups)):
             self._ask(group)
-        for t in range(self._spec.unroll_length):
+        for t in range(self._layout.unroll_length):
             for group, environments in enumerate(self._decider.groups):
                 decision, version = self._decider.answer(group)
                 versions.add(version)
@@ -85,7 +85,7 @@ class Rollout:
                 self._clock.lap(INFERENCE)
                 for e, action in enumerate(decision.actions.tolist(), environments.start):
                     self._step(e, action, unrolls, t)
-                if t + 1 < self._spec.unroll_length:  # the next unroll's first decision is for newer weights to make
+                if t + 1 < self._layout.unroll_length:  # the next unroll's first decision is for newer weights to make
                     self._ask(group)
                 self._clock.lap(ENVIRONMENT)
         unrolls["weight_version"][:] = min(versions)
@@ -118,7 +118,7 @@ class Rollout:
         self._state.previous_rewards[:] = torch.tensor(snapshot["previous_rewards"], dtype=torch.float32)
 
     def _write_head(self, unrolls: dict[str, NDArray[Any]]) -> None:
-        unrolls["frames"][:, : self._spec.frame_stack] = self._stacks
+        unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
@@ -150,7 +150,7 @@ class Rollout:
             observation, _ = seat.environment.reset()
             self._state.restart(e)
         put_stack(self._observations[e], observation)
-        unrolls["frames"][e, self._spec.frame_stack + t] = observation[-1]
+        unrolls["frames"][e, self._layout.frame_stack + t] = observation[-1]
         self._write_finished_game(seat, unrolls, e, t)
 
     def _write_finished_game(self, seat: Seat, unrolls: dict[str, NDArray[Any]], e: int, t: int) -> None:

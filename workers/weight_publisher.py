@@ -18,7 +18,7 @@ class Arrival(Protocol):
     def synchronize(self) -> Any: ...
 
 
-class WeightOutbox:
+class WeightPublisher:
     """Publishes the weights after each update.
 
     On a GPU the update is still being computed when `post` is called. The copy then follows it on the device, and is
@@ -55,7 +55,7 @@ class WeightOutbox:
             self._under_way = None
 
 
-def make_outbox(network: ActorCritic, weights: SharedWeights, at_once: bool) -> WeightOutbox:
+def make_publisher(network: ActorCritic, weights: SharedWeights, at_once: bool) -> WeightPublisher:
     """With `at_once`, weights are published before `post` returns, on any device."""
     on_gpu = network.projection.device.type == "cuda"
-    return WeightOutbox(network, weights, torch.cuda.Event() if on_gpu and not at_once else None)  # type: ignore[no-untyped-call]
+    return WeightPublisher(network, weights, torch.cuda.Event() if on_gpu and not at_once else None)  # type: ignore[no-untyped-call]

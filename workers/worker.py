@@ -10,7 +10,7 @@ from agents.acting import Actor
 from agents.network import make_network
 from machine.system_settings import settle_on_one_core
 from option_flags import Config
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from workers.inference_rows import InferenceMemory
 from workers.local_policy import Decider, LocalDecider, NewestWeights
 from workers.messages import receive_order, send_filled, send_snapshot
@@ -32,7 +32,7 @@ class Worker:
     seed: int
     index: int
     life: tuple[int, int]  # resumes of the run, and processes that held this place before: new games each time
-    spec: UnrollSpec
+    layout: UnrollLayout
     compute_dtype: torch.dtype
     slots: Slots
     weights: SharedWeights
@@ -42,7 +42,7 @@ class Worker:
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         settle_on_one_core()
         clock = WorkerClock(self.times.seconds[self.index])
-        rollout = Rollout(self._seats(), self._decider(server), self.spec, clock)
+        rollout = Rollout(self._seats(), self._decider(server), self.layout, clock)
         while True:
             order = receive_order(connection)
             if order is None:
@@ -60,10 +60,10 @@ class Worker:
         """A copy of the policy, or the inference server where there is one."""
         if self.inference is not None and server is not None:
             return RemoteDecider(self.inference, self.index, server)
-        network = make_network(self.config.network, self.spec, self.compute_dtype)
+        network = make_network(self.config.network, self.layout, self.compute_dtype)
         actor = Actor(network)
         newest = NewestWeights(self.weights, actor, torch.device("cpu"))
-        return LocalDecider(actor, self.spec, self.config.workers.envs_per_worker, newest.load)
+        return LocalDecider(actor, self.layout, self.config.workers.envs_per_worker, newest.load)
 
     def _seats(self) -> list[Seat]:
         """The environments, each with random streams that depend on the seed, its number and the life only."""

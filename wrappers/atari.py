@@ -66,8 +66,8 @@ def atari_ids() -> list[str]:
     """The ids of all games that `make_atari` can make."""
     return sorted(
         name
-        for name, spec in gymnasium.registry.items()
-        if name.endswith(ID_ENDING) and spec.entry_point == "ale_py.env:AtariEnv"
+        for name, layout in gymnasium.registry.items()
+        if name.endswith(ID_ENDING) and layout.entry_point == "ale_py.env:AtariEnv"
     )
 
 

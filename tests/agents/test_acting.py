@@ -10,7 +10,7 @@ from agents.learner import Learner
 from agents.network import ActorCritic, flat_weights
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 
 ENVIRONMENTS = 3
 
@@ -41,12 +41,17 @@ def random_state(lstm_size: int, environments: int = ENVIRONMENTS) -> ActorState
 @pytest.mark.parametrize("lstm_size", [0, 5])
 def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: int) -> None:
     """Three unrolls in a row, played as a worker plays: episodes end in them, between them and on their first step."""
-    spec = UnrollSpec(
+    layout = UnrollLayout(
         unroll_length=6, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, lstm_size=lstm_size, feature_size=7
     )
     network = talkative_network(lstm_size)
     learner = Learner(
-        copy.deepcopy(network), spec, LossOptions(), OptimizerOptions(), schedule_updates=1, device=torch.device("cpu")
+        copy.deepcopy(network),
+        layout,
+        LossOptions(),
+        OptimizerOptions(),
+        schedule_updates=1,
+        device=torch.device("cpu"),
     )
     actor = Actor(network)
     rng = np.random.default_rng(0)
@@ -54,8 +59,8 @@ def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: 
     stacks = rng.integers(0, 256, (ENVIRONMENTS, 2, 20, 20), dtype=np.uint8)
     ends = {(0, 2, 0), (0, 5, 1), (1, 0, 1), (1, 3, 1), (1, 4, 1), (1, 5, 2), (2, 5, 0)}  # unroll, step, environment
     for unroll in range(3):
-        rows = np.zeros((ENVIRONMENTS, spec.nbytes), np.uint8)
-        fields = spec.arrays(rows)
+        rows = np.zeros((ENVIRONMENTS, layout.nbytes), np.uint8)
+        fields = layout.arrays(rows)
         fields["frames"][:, :2, 0] = stacks
         fields["first_lstm_state"][:] = state.lstm_state
         fields["first_action"][:] = state.previous_actions

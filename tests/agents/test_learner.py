@@ -13,7 +13,7 @@ from agents.learner import Learner
 from agents.network import ActorCritic, NetworkInput, flat_weights, load_flat_weights, make_network, weight_count
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from tests.agents.slow_versions import (
     Array,
     Steps,
@@ -25,8 +25,8 @@ from tests.agents.slow_versions import (
     vtrace_targets,
 )
 
-SPEC = UnrollSpec(unroll_length=5, frame_stack=2, frame_shape=(1, 20, 20), action_count=4)
-LSTM_SPEC = dataclasses.replace(SPEC, lstm_size=6)
+LAYOUT = UnrollLayout(unroll_length=5, frame_stack=2, frame_shape=(1, 20, 20), action_count=4)
+LSTM_LAYOUT = dataclasses.replace(LAYOUT, lstm_size=6)
 TERMS = (
     "policy_loss",
     "value_loss",
@@ -53,21 +53,21 @@ ALL_TERMS = LossOptions(
 )
 
 
-def make_batch(fresh: list[bool], spec: UnrollSpec = SPEC, seed: int = 0) -> Batch:
+def make_batch(fresh: list[bool], layout: UnrollLayout = LAYOUT, seed: int = 0) -> Batch:
     """Random unrolls with episode ends in them; one end in two is a time limit, with a bootstrap."""
     rng = np.random.default_rng(seed)
-    size, steps = len(fresh), spec.unroll_length
-    rows = np.zeros((size, spec.nbytes), np.uint8)
-    fields = spec.arrays(rows)
+    size, steps = len(fresh), layout.unroll_length
+    rows = np.zeros((size, layout.nbytes), np.uint8)
+    fields = layout.arrays(rows)
     fields["frames"][:] = rng.integers(0, 256, fields["frames"].shape)
-    fields["actions"][:] = rng.integers(0, spec.action_count, (size, steps))
+    fields["actions"][:] = rng.integers(0, layout.action_count, (size, steps))
     fields["rewards"][:] = rng.normal(0, 1, (size, steps))
     fields["dones"][:] = rng.random((size, steps)) < 0.3
     fields["bootstraps"][:] = fields["dones"] * (rng.random((size, steps)) < 0.5) * rng.normal(0, 3, (size, steps))
     fields["behaviour_logits"][:] = rng.normal(0, 1, fields["behaviour_logits"].shape)
     fields["values"][:] = rng.normal(0, 1, (size, steps))
     fields["first_lstm_state"][:] = rng.normal(0, 1, fields["first_lstm_state"].shape)
-    fields["first_action"][:] = rng.integers(-1, spec.action_count, size)
+    fields["first_action"][:] = rng.integers(-1, layout.action_count, size)
     fields["first_reward"][:] = rng.normal(0, 1, size)
     return Batch(torch.from_numpy(rows), np.array(fresh))
 
@@ -75,16 +75,16 @@ def make_batch(fresh: list[bool], spec: UnrollSpec = SPEC, seed: int = 0) -> Bat
 def make_learner(
     loss: LossOptions | None = None,
     optimizer: OptimizerOptions | None = None,
-    spec: UnrollSpec = SPEC,
+    layout: UnrollLayout = LAYOUT,
     schedule_updates: int = 100,
     warmup: int = 0,
 ) -> Learner:
     torch.manual_seed(0)
-    network = make_network(NetworkOptions(network="impala_shallow"), spec, torch.float32)
+    network = make_network(NetworkOptions(network="impala_shallow"), layout, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight, std=0.2)  # a policy that says something
     torch.nn.init.normal_(network.policy_head.bias, std=0.2)
     optimizer = dataclasses.replace(optimizer or OptimizerOptions(), lr_warmup_updates=warmup)
-    return Learner(network, spec, loss or LossOptions(), optimizer, schedule_updates, torch.device("cpu"))
+    return Learner(network, layout, loss or LossOptions(), optimizer, schedule_updates, torch.device("cpu"))
 
 
 def reported(learner: Learner, batch: Batch) -> dict[str, float]:
@@ -103,18 +103,18 @@ def length_of(tensors: dict[str, torch.Tensor]) -> float:
 # --- What the network sees, and what is made of its answers -----------------------------------------------------------
 
 
-def slow_input(spec: UnrollSpec, batch: Batch) -> NetworkInput:
+def slow_input(layout: UnrollLayout, batch: Batch) -> NetworkInput:
     """The unrolls played again, state by state, as an environment with a frame stack would show them."""
-    fields = spec.arrays(batch.rows.numpy())
-    size, states, stack = len(batch.fresh), spec.unroll_length + 1, spec.frame_stack
-    seen = np.zeros((states, size, stack, *spec.frame_shape), np.uint8)
+    fields = layout.arrays(batch.rows.numpy())
+    size, states, stack = len(batch.fresh), layout.unroll_length + 1, layout.frame_stack
+    seen = np.zeros((states, size, stack, *layout.frame_shape), np.uint8)
     actions, rewards = np.zeros((states, size), np.int32), np.zeros((states, size), np.float32)
     starts = np.zeros((states, size), bool)
     for b in range(size):
         frames = list(fields["frames"][b, :stack])
         actions[0, b], rewards[0, b] = fields["first_action"][b], fields["first_reward"][b]
         seen[0, b] = frames
-        for t in range(spec.unroll_length):
+        for t in range(layout.unroll_length):
             newest = fields["frames"][b, stack + t]
             starts[t + 1, b] = fields["dones"][b, t]
             frames = [newest] * stack if starts[t + 1, b] else [*frames[1:], newest]
@@ -174,11 +174,11 @@ def trusted_by_definition(options: LossOptions, fields: dict[str, Array], logits
     return trusted if options.use_kl_mask else np.ones_like(trusted)
 
 
-@pytest.mark.parametrize("spec", [SPEC, LSTM_SPEC], ids=["no_lstm", "lstm"])
-def test_the_network_sees_what_the_environment_showed(spec: UnrollSpec) -> None:
-    batch = make_batch([True] * 8, spec)
-    unrolls = make_learner(spec=spec)._prepare(batch)
-    expected = slow_input(spec, batch)
+@pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["no_lstm", "lstm"])
+def test_the_network_sees_what_the_environment_showed(layout: UnrollLayout) -> None:
+    batch = make_batch([True] * 8, layout)
+    unrolls = make_learner(layout=layout)._prepare(batch)
+    expected = slow_input(layout, batch)
     for name, tensor in expected._asdict().items():
         assert torch.equal(getattr(unrolls.inputs, name), tensor), name
     assert 0 < expected.starts[1:].float().mean() < 1
@@ -201,11 +201,11 @@ def test_the_network_sees_what_the_environment_showed(spec: UnrollSpec) -> None:
     ids=["all_terms", "sum_without_mask", "no_policy_cloning", "no_value_cloning", "defaults"],
 )
 def test_the_reported_terms_are_those_of_the_definitions(options: LossOptions, fresh: list[bool]) -> None:
-    batch = make_batch(fresh, LSTM_SPEC)
-    learner = make_learner(options, spec=LSTM_SPEC)
+    batch = make_batch(fresh, LSTM_LAYOUT)
+    learner = make_learner(options, layout=LSTM_LAYOUT)
     with torch.no_grad():
-        output = learner.network(slow_input(LSTM_SPEC, batch))
-    fields = LSTM_SPEC.arrays(batch.rows.numpy())
+        output = learner.network(slow_input(LSTM_LAYOUT, batch))
+    fields = LSTM_LAYOUT.arrays(batch.rows.numpy())
     numbers = {name: array.astype(np.float64) for name, array in fields.items() if array.dtype != np.int64}
     logits, values = output.logits[:-1].double().numpy(), output.values.double().numpy()
     expected = slow_terms(options, numbers, logits, values, fresh)
@@ -223,8 +223,8 @@ def test_the_figures_beside_the_loss_tell_fresh_from_replayed() -> None:
     fresh = [True, False, False, True]
     batch, learner = make_batch(fresh), make_learner()
     with torch.no_grad():
-        output = learner.network(slow_input(SPEC, batch))
-    logits, fields = output.logits[:-1].double().numpy(), SPEC.arrays(batch.rows.numpy())
+        output = learner.network(slow_input(LAYOUT, batch))
+    logits, fields = output.logits[:-1].double().numpy(), LAYOUT.arrays(batch.rows.numpy())
     entropies, divergences, ratios = (np.zeros((5, 4)) for _ in range(3))
     policies = np.zeros((5, 4, 4))
     for t, b in np.ndindex(5, 4):
@@ -300,10 +300,10 @@ def test_an_untrusted_state_gives_no_policy_and_no_value_loss() -> None:
 
 def test_a_time_limit_counts_like_the_value_of_what_was_cut_off() -> None:
     cut_off, rewarded = make_batch([True] * 4), make_batch([True] * 4)
-    fields = SPEC.arrays(rewarded.rows.numpy())
+    fields = LAYOUT.arrays(rewarded.rows.numpy())
     assert fields["bootstraps"].any()
     fields["rewards"] += np.float32(LossOptions().gamma) * fields["bootstraps"]
-    without = SPEC.arrays(make_batch([True] * 4).rows.numpy())
+    without = LAYOUT.arrays(make_batch([True] * 4).rows.numpy())
     report = reported(make_learner(), cut_off)
     fields["bootstraps"][:] = 0
     assert reported(make_learner(), rewarded) == pytest.approx(report, rel=1e-5, nan_ok=True)
@@ -315,8 +315,8 @@ def test_what_comes_after_an_episode_changes_nothing_before_it() -> None:
     """The unrolls end with the last step's done, so the last state takes no part at all."""
     batch, other = make_batch([True] * 3), make_batch([True] * 3)
     for each in (batch, other):
-        SPEC.arrays(each.rows.numpy())["dones"][:, -1] = 1
-    SPEC.arrays(other.rows.numpy())["frames"][:, -1] = 7
+        LAYOUT.arrays(each.rows.numpy())["dones"][:, -1] = 1
+    LAYOUT.arrays(other.rows.numpy())["frames"][:, -1] = 7
     assert reported(make_learner(), other) == pytest.approx(reported(make_learner(), batch), rel=1e-6, nan_ok=True)
 
 
@@ -333,12 +333,12 @@ def test_the_same_batch_again_and_again_is_learned(optimizer: str) -> None:
 
 
 def test_the_large_network_learns_too() -> None:
-    spec = UnrollSpec(unroll_length=2, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
+    layout = UnrollLayout(unroll_length=2, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
     torch.manual_seed(0)
     network = ActorCritic("nature", (4, 84, 84), 6)
     options = OptimizerOptions(optimizer="adam", lr=3e-4)
-    learner = Learner(network, spec, LossOptions(), options, 100, torch.device("cpu"))
-    batch = make_batch([True, False], spec)
+    learner = Learner(network, layout, LossOptions(), options, 100, torch.device("cpu"))
+    batch = make_batch([True, False], layout)
     value_losses = [reported(learner, batch)["value_loss"] for _ in range(6)]
     assert value_losses[-1] < value_losses[0]
 
@@ -458,7 +458,7 @@ def test_the_background_is_the_mean_of_what_was_seen_and_later_of_the_last_thous
 
 
 def test_an_update_reads_the_batch_and_writes_only_the_network() -> None:
-    batch, learner = make_batch([True, False], LSTM_SPEC), make_learner(ALL_TERMS, spec=LSTM_SPEC)
+    batch, learner = make_batch([True, False], LSTM_LAYOUT), make_learner(ALL_TERMS, layout=LSTM_LAYOUT)
     rows, before = batch.rows.clone(), flat_weights(learner.network)
     report = learner.update(batch)
     assert torch.equal(batch.rows, rows)
@@ -494,9 +494,9 @@ def test_an_optimizer_goes_on_with_other_options(before: dict[str, Any], after: 
 
 
 def test_a_batch_of_one_state_is_learned_from() -> None:
-    spec = dataclasses.replace(SPEC, unroll_length=1)
-    learner = make_learner(spec=spec)
-    assert math.isfinite(reported(learner, make_batch([True], spec))["total_loss"])
+    layout = dataclasses.replace(LAYOUT, unroll_length=1)
+    learner = make_learner(layout=layout)
+    assert math.isfinite(reported(learner, make_batch([True], layout))["total_loss"])
 
 
 # --- The same policy in a worker --------------------------------------------------------------------------------------
@@ -511,8 +511,8 @@ def test_an_actor_decides_exactly_as_the_learner_would(name: str, dtype: torch.d
     torch.nn.init.normal_(network.policy_head.weight)
     twin = copy.deepcopy(network)
     load_flat_weights(twin, torch.zeros(weight_count(twin)))
-    spec = UnrollSpec(unroll_length=1, frame_stack=4, frame_shape=(1, 36, 36), action_count=6)
-    learner = Learner(network, spec, LossOptions(), OptimizerOptions(), 1, torch.device("cpu"))
+    layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 36, 36), action_count=6)
+    learner = Learner(network, layout, LossOptions(), OptimizerOptions(), 1, torch.device("cpu"))
     actor = Actor(twin)
     actor.load(flat_weights(learner.network))
     observations = torch.randint(0, 256, (8, 4, 36, 36), dtype=torch.uint8)
@@ -532,16 +532,16 @@ def test_an_actor_decides_exactly_as_the_learner_would(name: str, dtype: torch.d
     assert decision.logits.std() > 0.01
 
 
-@pytest.mark.parametrize("spec", [SPEC, LSTM_SPEC], ids=["feed-forward", "LSTM"])
-def test_an_update_leaves_nothing_on_the_cpu(monkeypatch: pytest.MonkeyPatch, spec: UnrollSpec) -> None:
+@pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["feed-forward", "LSTM"])
+def test_an_update_leaves_nothing_on_the_cpu(monkeypatch: pytest.MonkeyPatch, layout: UnrollLayout) -> None:
     """On a device that computes nothing, but refuses as a GPU does what is not on it."""
     elsewhere, real = torch.device("meta"), torch.autocast
     monkeypatch.setattr(torch, "autocast", lambda _, *others, **named: real("cpu", *others, **named))
-    options = NetworkOptions(network="impala_shallow", use_lstm=bool(spec.lstm_size), lstm_size=6)
-    network = make_network(options, spec, torch.float32)
-    learner = Learner(network, spec, ALL_TERMS, OptimizerOptions(), 100, elsewhere)
+    options = NetworkOptions(network="impala_shallow", use_lstm=bool(layout.lstm_size), lstm_size=6)
+    network = make_network(options, layout, torch.float32)
+    learner = Learner(network, layout, ALL_TERMS, OptimizerOptions(), 100, elsewhere)
     for _ in range(2):
-        report = learner.update(make_batch([True, True, False, False], spec))
+        report = learner.update(make_batch([True, True, False, False], layout))
         assert {figure.device for figure in report.values()} == {elsewhere}
     assert flat_weights(network).device == elsewhere
     with pytest.raises(RuntimeError, match="device"):

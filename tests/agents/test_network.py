@@ -18,7 +18,7 @@ from agents.network import (
 )
 from option_flags import NetworkOptions
 from options.rules import UsageError
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from tests.agents.slow_versions import Array
 
 FEATURES = {"nature": 512, "impala_shallow": 256, "conv3": 512, "impala_deep": 256}
@@ -406,10 +406,10 @@ def test_a_network_that_does_not_exist_is_refused() -> None:
 
 
 def test_an_unroll_says_what_its_network_looks_like() -> None:
-    spec = UnrollSpec(
+    layout = UnrollLayout(
         unroll_length=2, frame_stack=3, frame_shape=(3, 20, 24), action_count=7, lstm_size=5, feature_size=6
     )
-    network = make_network(NetworkOptions(network="impala_shallow"), spec, torch.float32)
+    network = make_network(NetworkOptions(network="impala_shallow"), layout, torch.float32)
     first = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
     assert first.in_channels == 9
     assert (network.action_count, network.policy_head.out_features, network.lstm_size) == (7, 7, 5)

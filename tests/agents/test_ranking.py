@@ -13,11 +13,11 @@ from agents.network import ActorCritic, make_network
 from agents.ranking import Ranking, evenly_spaced
 from option_flags import NetworkOptions
 from options.replay_options import ReplaySpec
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from tests.agents.slow_versions import Array, kl, probabilities
 
 STEPS = 7
-SPEC = UnrollSpec(unroll_length=STEPS, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, feature_size=6)
+LAYOUT = UnrollLayout(unroll_length=STEPS, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, feature_size=6)
 DISTANCES: list[dict[str, Any]] = [
     {"dist_function": "ln_norm"},
     {"dist_function": "ln_norm", "p": 1.0},
@@ -30,15 +30,15 @@ every_distance = pytest.mark.parametrize("distance", DISTANCES, ids=lambda d: "-
 
 def network_of(seed: int = 0, dtype: torch.dtype = torch.float32) -> ActorCritic:
     torch.manual_seed(seed)
-    network = make_network(NetworkOptions(network="impala_shallow"), SPEC, dtype)
+    network = make_network(NetworkOptions(network="impala_shallow"), LAYOUT, dtype)
     torch.nn.init.normal_(network.policy_head.weight)
     return network
 
 
 def unrolls(count: int, seed: int = 0) -> Rows:
     rng = np.random.default_rng(seed)
-    rows = np.zeros((count, SPEC.nbytes), np.uint8)
-    fields = SPEC.arrays(rows)
+    rows = np.zeros((count, LAYOUT.nbytes), np.uint8)
+    fields = LAYOUT.arrays(rows)
     fields["frames"][:] = rng.integers(0, 256, fields["frames"].shape)
     fields["dones"][:] = rng.random(fields["dones"].shape) < 0.3
     fields["features"][:] = rng.normal(size=fields["features"].shape)
@@ -48,7 +48,7 @@ def unrolls(count: int, seed: int = 0) -> Rows:
 
 def stacks_of(row: Rows) -> list[Rows]:
     """The states of one unroll as the environment showed them, the last not among them."""
-    fields = SPEC.arrays(row)
+    fields = LAYOUT.arrays(row)
     frames = [frame[0] for frame in fields["frames"]]
     seen = [frames[0], frames[1]]
     states = []
@@ -78,12 +78,12 @@ def slow_distance(distance: dict[str, Any], present: Array, other: Array) -> flo
 
 def ranking_of(network: ActorCritic, distance: dict[str, Any], ranked_states: int = STEPS) -> Ranking:
     options = ReplaySpec("elite", 10, 1.0, ranked_states=ranked_states, **distance)
-    return Ranking(network, SPEC, options)
+    return Ranking(network, LAYOUT, options)
 
 
 def slow_drift(network: ActorCritic, distance: dict[str, Any], row: Rows, states: list[int]) -> float:
     by_policy = distance["dist_function"] == "kl_div"
-    stored = SPEC.array(row, "behaviour_logits" if by_policy else "features").astype(np.float64)
+    stored = LAYOUT.array(row, "behaviour_logits" if by_policy else "features").astype(np.float64)
     shown = stacks_of(row)
     distances = [slow_distance(distance, seen_alone(network, shown[t], by_policy), stored[t]) for t in states]
     return sum(distances) / len(distances)
@@ -147,7 +147,7 @@ def test_many_newest_states_are_compared_with_some_at_a_time(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_the_present_network_has_stored_has_not_drifted(distance: dict[str, Any], dtype: torch.dtype) -> None:
     network, rows = network_of(dtype=dtype), unrolls(4)
-    fields = SPEC.arrays(rows)
+    fields = LAYOUT.arrays(rows)
     for u, row in enumerate(rows):
         states = torch.from_numpy(np.stack(stacks_of(row)))
         with torch.no_grad():
@@ -165,7 +165,7 @@ def test_what_the_present_network_has_stored_has_not_drifted(distance: dict[str,
 def test_an_unroll_that_shows_the_newest_state_only_is_nearest(distance: dict[str, Any]) -> None:
     network, rows = network_of(), unrolls(3)
     frame = np.random.default_rng(5).integers(0, 256, (1, 20, 20), dtype=np.uint8)
-    SPEC.array(rows, "frames")[1] = frame
+    LAYOUT.array(rows, "frames")[1] = frame
     nearness = ranking_of(network, distance).nearness(rows, np.repeat(frame, 2, 0)[None])
     assert nearness[1] == pytest.approx(0, abs=4e-3)
     assert nearness.argmin() == 1

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from agents.network import ActorCritic, make_network
 from agents.ranking import Ranking
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from machine.device import choose_precision
 from option_flags import Config
 from options.replay_options import ReplaySpec
 from replay.newest_states import NewestStates
 from replay.standard import StandardReplay
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file
@@ -47,27 +47,27 @@ RUNS: dict[str, dict[str, str | float]] = {
 }
 
 
-def saved_rows(checkpoint: Checkpoint, config: Config, spec: UnrollSpec) -> Rows:
+def saved_rows(checkpoint: Checkpoint, config: Config, layout: UnrollLayout) -> Rows:
     """All unrolls of the run's elite replay, oldest first."""
     entry = next(i for i, replay in enumerate(config.replay.replays) if replay.type == "elite")
     newest = max(checkpoint.path.parent.glob("replays_*.bin"))
     state = read_tensor_file(newest)["mix"]["replays"][entry]
     size = min(state["added"], config.replay.replays[entry].capacity)
-    storage = make_storage(config.replay, config.replay.replays[entry].capacity, spec)
+    storage = make_storage(config.replay, config.replay.replays[entry].capacity, layout)
     replay = StandardReplay(storage, size, size, np.random.default_rng(0))
     replay.load_state_dict(state)
-    rows = np.zeros((size, spec.nbytes), dtype=np.uint8)
+    rows = np.zeros((size, layout.nbytes), dtype=np.uint8)
     replay.draw(rows, updates=0)
-    rows = rows[np.argsort(spec.array(rows, "weight_version"), kind="stable")]
-    ages = checkpoint.updates - spec.array(rows, "weight_version")
+    rows = rows[np.argsort(layout.array(rows, "weight_version"), kind="stable")]
+    ages = checkpoint.updates - layout.array(rows, "weight_version")
     print(
         f"{size} unrolls of {newest.name}, played {ages.min()} to {ages.max()} updates before the checkpoint's policy"
     )
     return rows
 
 
-def distances(network: ActorCritic, spec: UnrollSpec, entry: ReplaySpec, rows: Rows) -> NDArray[np.float64]:
-    ranking, newest = Ranking(network, spec, entry), NewestStates(spec)
+def distances(network: ActorCritic, layout: UnrollLayout, entry: ReplaySpec, rows: Rows) -> NDArray[np.float64]:
+    ranking, newest = Ranking(network, layout, entry), NewestStates(layout)
     for row in rows:
         newest.note(row)
     pieces = [rows[start : start + PIECE] for start in range(0, len(rows), PIECE)]
@@ -84,18 +84,18 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 def compare_orders(url: str) -> None:
     checkpoint = find_checkpoint(url)
     config = Config.from_flags(checkpoint.options)
-    spec = describe_unrolls(config, make_atari)
-    network = make_network(config.network, spec, choose_precision(config.run.precision, torch.device("cpu")))
+    layout = make_unroll_layout(config, make_atari)
+    network = make_network(config.network, layout, choose_precision(config.run.precision, torch.device("cpu")))
     network.load_state_dict(checkpoint.content["learner"]["network"])
-    rows = saved_rows(checkpoint, config, spec)
+    rows = saved_rows(checkpoint, config, layout)
     rng = np.random.default_rng(0)
     sets = [rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False) for _ in range(SETS)]
-    print(f"order by some states of {spec.unroll_length}, against the order by all of them:")
+    print(f"order by some states of {layout.unroll_length}, against the order by all of them:")
     print(f"{'replay':10} {'distance':9} {'states':>6} {'all unrolls':>12} {'sets of 24':>11} {'same 4 of 24':>13}")
     for kind, name in product(("attentive", "elite"), ("ln_norm", "cos_dist", "kl_div")):
-        by_all = distances(network, spec, entry_of(kind, name, spec.unroll_length), rows)
+        by_all = distances(network, layout, entry_of(kind, name, layout.unroll_length), rows)
         for states in SOME_STATES:
-            by_some = distances(network, spec, entry_of(kind, name, states), rows)
+            by_some = distances(network, layout, entry_of(kind, name, states), rows)
             whole = rank_correlation(by_all, by_some)
             within = statistics.fmean(rank_correlation(by_all[chosen], by_some[chosen]) for chosen in sets)
             same = statistics.fmean(share_of_same(by_all[chosen], by_some[chosen]) for chosen in sets)

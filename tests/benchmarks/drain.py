@@ -20,7 +20,7 @@ from training.make_mix import make_replays
 from workers.shared_block import SharedBlock
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
-from workers.weight_publisher import make_outbox
+from workers.weight_publisher import make_publisher
 from workers.worker_pool import WorkerPool
 
 DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"
@@ -44,16 +44,16 @@ class LearnerSide:
     def __init__(self, bench: Bench) -> None:
         self._learner: Learner = bench.learner()
         self._bench = bench
-        self._outbox = make_outbox(
+        self._outbox = make_publisher(
             self._learner.network, SharedWeights(weight_count(self._learner.network)), at_once=False
         )
         self.mix = self._make_mix()
 
     def _make_mix(self) -> BatchMix:
-        options, spec = self._bench.config.replay, self._bench.spec
+        options, layout = self._bench.config.replay, self._bench.layout
         seed = np.random.SeedSequence(0)
-        replays = make_replays(options, spec, seed, self._learner.network, planned_updates=10**9)
-        return BatchMix(replays, spec, pin_memory=self._bench.device.type == "cuda")
+        replays = make_replays(options, layout, seed, self._learner.network, planned_updates=10**9)
+        return BatchMix(replays, layout, pin_memory=self._bench.device.type == "cuda")
 
     def drain(self, pool: WorkerPool) -> int:
         pool.wait(POLL_SECONDS)
@@ -62,7 +62,7 @@ class LearnerSide:
     def drain_and_mix(self, pool: WorkerPool, then: Callable[[], object] = lambda: None) -> int:
         pool.wait(POLL_SECONDS if not self.mix.ready() else 0.0)
         taken = 0
-        for unroll in pool.take(self.mix.room()):
+        for unroll in pool.take(self.mix.unrolls_accepted()):
             self.mix.add(unroll)
             taken += 1
         if self.mix.ready():
@@ -81,9 +81,9 @@ class LearnerSide:
 @contextmanager
 def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
     """Workers that all have delivered once; a real rollout was recorded for them."""
-    count, nbytes = bench.config.workers.envs_per_worker, bench.spec.nbytes
+    count, nbytes = bench.config.workers.envs_per_worker, bench.layout.nbytes
     recording = Slots(1, 1, count, nbytes)
-    recording.rows[0, 0] = record_untrained(bench.config, bench.spec, bench.worker_precision, count)
+    recording.rows[0, 0] = record_untrained(bench.config, bench.layout, bench.worker_precision, count)
     slots = Slots(workers, bench.config.slots_for(workers), count, nbytes)
     delivered = SharedBlock(8 * workers)
     pool = WorkerPool(

@@ -12,7 +12,7 @@ from PIL import Image
 
 from agents.acting import Actor
 from agents.network import flat_weights, make_network
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from evaluation.film import FRAMES_PER_SECOND, Picture
 from evaluation.logged_game import Showing
 from evaluation.parallel_games import GameResult, Games, as_tested
@@ -50,13 +50,13 @@ def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint
     """Whole games, in this process."""
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
-    spec = describe_unrolls(config, make_atari)
-    network = make_network(config.network, spec, choose_precision(config.run.precision, torch.device("cpu")))
+    layout = make_unroll_layout(config, make_atari)
+    network = make_network(config.network, layout, choose_precision(config.run.precision, torch.device("cpu")))
     network.load_saved(checkpoint.content["learner"]["network"])
     actor = Actor(network)
     actor.load(flat_weights(network))
     greedy = config.test.test_policy == "greedy"
-    games = Games(make_atari, environment, actor, spec, (1,), greedy=greedy, logged=GAMES)
+    games = Games(make_atari, environment, actor, layout, (1,), greedy=greedy, logged=GAMES)
     for game in range(GAMES):
         games.begin(game)
     results: list[GameResult] = []

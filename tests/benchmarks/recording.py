@@ -6,31 +6,31 @@ import torch
 from agents.acting import Actor
 from agents.network import ActorCritic, make_network
 from option_flags import Config
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from workers.local_policy import LocalDecider
 from workers.rollout import Rollout, Seat
 from wrappers.atari import make_atari
 
 
-def make_rollout(config: Config, spec: UnrollSpec, network: ActorCritic, environments: int) -> Rollout:
+def make_rollout(config: Config, layout: UnrollLayout, network: ActorCritic, environments: int) -> Rollout:
     """Real games, and the policy that plays them."""
     seats = [
         Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
         for number in range(environments)
     ]
-    return Rollout(seats, LocalDecider(Actor(network), spec, environments), spec)
+    return Rollout(seats, LocalDecider(Actor(network), layout, environments), layout)
 
 
-def record(rollout: Rollout, spec: UnrollSpec, environments: int, unrolls: int) -> Rows:
+def record(rollout: Rollout, layout: UnrollLayout, environments: int, unrolls: int) -> Rows:
     """At least so many unrolls, `[n, nbytes]`: all environments play as many."""
-    rows: Rows = np.zeros((-(-unrolls // environments) * environments, spec.nbytes), np.uint8)
+    rows: Rows = np.zeros((-(-unrolls // environments) * environments, layout.nbytes), np.uint8)
     for start in range(0, len(rows), environments):
         rollout.collect(rows[start : start + environments])
     return rows
 
 
-def record_untrained(config: Config, spec: UnrollSpec, precision: torch.dtype, unrolls: int) -> Rows:
+def record_untrained(config: Config, layout: UnrollLayout, precision: torch.dtype, unrolls: int) -> Rows:
     """As many unrolls, by a network that has learned nothing, which is as good as random."""
     environments = min(unrolls, 8)
-    network = make_network(config.network, spec, precision)
-    return record(make_rollout(config, spec, network, environments), spec, environments, unrolls)[:unrolls]
+    network = make_network(config.network, layout, precision)
+    return record(make_rollout(config, layout, network, environments), layout, environments, unrolls)[:unrolls]

@@ -39,7 +39,7 @@ def replay_stages(config: Config) -> list[Stage]:
         ]
         bench = Bench(config.replace_flags(replay_parameters=json.dumps(halves)))
         replay = make_replays(
-            bench.config.replay, bench.spec, np.random.SeedSequence(0), bench.learner().network, planned_updates=10**9
+            bench.config.replay, bench.layout, np.random.SeedSequence(0), bench.learner().network, planned_updates=10**9
         )[1]
         if not isinstance(replay, QueueReplay):
             for index in range(CAPACITY):
@@ -47,8 +47,8 @@ def replay_stages(config: Config) -> list[Stage]:
         stages.append(
             Stage(
                 replay_name(name),
-                drawing(replay, bench.rows, bench.spec.nbytes),
-                replay.share * bench.spec.unroll_length,
+                drawing(replay, bench.rows, bench.layout.nbytes),
+                replay.share * bench.layout.unroll_length,
                 in_learner=True,
             )
         )

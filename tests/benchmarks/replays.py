@@ -32,13 +32,13 @@ import torch
 
 from agents.learner import Learner
 from agents.network import make_network
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from machine.device import choose_precision, usable_memory
 from option_flags import Config
 from replay.compression import UnrollCodec
 from replay.mix import Batch
 from replay.storage import BLOB_OVERHEAD, Storage
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from run_files.checkpoint import find_checkpoint
 from tests.benchmarks.recording import make_rollout, record
 from training.make_mix import make_storage
@@ -87,7 +87,7 @@ class Played:
     game: str
     policy: str
     config: Config
-    spec: UnrollSpec
+    layout: UnrollLayout
     rows: Rows
     learner: Learner
 
@@ -95,16 +95,16 @@ class Played:
 def play(game: str, run: str | None, unrolls: int) -> Played:
     options = {} if run is None else find_checkpoint(run).options
     config = Config.from_flags({**options, "env": f"{game}NoFrameskip-v4"})
-    spec = describe_unrolls(config, make_atari)
+    layout = make_unroll_layout(config, make_atari)
     precision = choose_precision("auto", CPU)
     torch.manual_seed(0)
-    network = make_network(config.network, spec, precision)
+    network = make_network(config.network, layout, precision)
     if run is not None:
         network.load_saved(find_checkpoint(run).content["learner"]["network"])
-    rows = record(make_rollout(config, spec, network, ENVIRONMENTS), spec, ENVIRONMENTS, unrolls)
-    nature = make_network(Config().network, spec, precision)
-    learner = Learner(nature, spec, config.loss, config.optimizer, 10**6, CPU)
-    return Played(game, "random" if run is None else "trained", config, spec, rows, learner)
+    rows = record(make_rollout(config, layout, network, ENVIRONMENTS), layout, ENVIRONMENTS, unrolls)
+    nature = make_network(Config().network, layout, precision)
+    learner = Learner(nature, layout, config.loss, config.optimizer, 10**6, CPU)
+    return Played(game, "random" if run is None else "trained", config, layout, rows, learner)
 
 
 def resident() -> int:
@@ -144,8 +144,8 @@ def in_turns(storage: Storage, played: Played, rounds: int, rng: np.random.Gener
 def needed(played: Played, capacity: int, compressed: bool, level: int) -> float:
     """Bytes that a full storage takes, with something to spare."""
     if not compressed:
-        return capacity * played.spec.nbytes
-    codec = UnrollCodec(played.spec, level)
+        return capacity * played.layout.nbytes
+    codec = UnrollCodec(played.layout, level)
     return 1.2 * capacity * statistics.mean(len(codec.encode(row)) + BLOB_OVERHEAD for row in played.rows[::10])
 
 
@@ -154,7 +154,7 @@ def measure(played: Played, capacity: int, compressed: bool, level: int, rounds:
     rng = np.random.default_rng(0)
     order = rng.permutation(len(played.rows)).tolist()
     before = resident()
-    storage = make_storage(options, capacity, played.spec)
+    storage = make_storage(options, capacity, played.layout)
     filling = fill(storage, played, order)
     grown = resident() - before
     drawing, learning = in_turns(storage, played, rounds, rng)
@@ -164,7 +164,7 @@ def measure(played: Played, capacity: int, compressed: bool, level: int, rounds:
         capacity=capacity,
         storage=f"lz4, {level}" if compressed else "raw",
         bytes_per_unroll=storage.bytes_held / capacity,
-        of_frames=storage.bytes_held / capacity / played.spec.field("frames").nbytes,
+        of_frames=storage.bytes_held / capacity / played.layout.field("frames").nbytes,
         rss_per_unroll=grown / capacity,
         adds_per_second=capacity / filling,
         draws_per_second=1 / drawing,

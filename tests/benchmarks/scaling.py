@@ -34,7 +34,7 @@ def measured_costs(bench: Bench, drained: Sequence[Drained], seconds: float) -> 
     learned = bench.config.replay.batch_size / bench.config.fresh_unrolls_per_update
     return {
         "worker": times.seconds(WORKER) + times.seconds(COPY),
-        "drain_and_mix": most.cpu_seconds / bench.spec.unroll_length,
+        "drain_and_mix": most.cpu_seconds / bench.layout.unroll_length,
         "publish": times.seconds(PUBLISH),
         "update_serial": serial * learned,
         "update_parallel": parallel * learned,

@@ -15,16 +15,16 @@ import torch
 from agents.acting import Actor, ActorState
 from agents.learner import Learner
 from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network, weight_count
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from machine.device import choose_device, choose_precision, prepare_torch
 from option_flags import Config
 from replay.mix import Batch
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vector_env
 from tests.benchmarks.recording import make_rollout, record_untrained
 from tests.benchmarks.timing import Stage
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
-from workers.weight_publisher import make_outbox
+from workers.weight_publisher import make_publisher
 from wrappers.atari import make_atari
 
 BY_HAND, CHAIN, VECTOR = "ALE by hand", "our chain", f"AtariVectorEnv, {WIDTH} games"
@@ -57,13 +57,13 @@ class Bench:
         return choose_precision(self.config.run.precision, torch.device("cpu"))
 
     @cached_property
-    def spec(self) -> UnrollSpec:
-        return describe_unrolls(self.config, make_atari)
+    def layout(self) -> UnrollLayout:
+        return make_unroll_layout(self.config, make_atari)
 
     @cached_property
     def rows(self) -> Rows:
         """Unrolls for one batch."""
-        return record_untrained(self.config, self.spec, self.worker_precision, self.config.replay.batch_size)
+        return record_untrained(self.config, self.layout, self.worker_precision, self.config.replay.batch_size)
 
     @cached_property
     def batch(self) -> Batch:
@@ -75,15 +75,15 @@ class Bench:
     def network(self) -> ActorCritic:
         """The learner's."""
         torch.manual_seed(0)
-        return make_network(self.config.network, self.spec, self.precision)
+        return make_network(self.config.network, self.layout, self.precision)
 
     def workers_network(self) -> ActorCritic:
         torch.manual_seed(0)
-        return make_network(self.config.network, self.spec, self.worker_precision)
+        return make_network(self.config.network, self.layout, self.worker_precision)
 
     def learner(self) -> Learner:
         config = self.config
-        return Learner(self.network(), self.spec, config.loss, config.optimizer, 10**6, self.device)
+        return Learner(self.network(), self.layout, config.loss, config.optimizer, 10**6, self.device)
 
 
 def environment_stages(bench: Bench) -> list[Stage]:
@@ -95,7 +95,7 @@ def environment_stages(bench: Bench) -> list[Stage]:
     def stage(name: str, play: Callable[[Actions], None]) -> Stage:
         return Stage(
             name,
-            lambda: play(generator.integers(0, bench.spec.action_count, ENVIRONMENT_STEPS)),
+            lambda: play(generator.integers(0, bench.layout.action_count, ENVIRONMENT_STEPS)),
             ENVIRONMENT_STEPS,
         )
 
@@ -107,7 +107,7 @@ def inference_stages(bench: Bench) -> list[Stage]:
     """A worker's forward pass over all of its environments."""
     count = bench.config.workers.envs_per_worker
     observations = random_observations(bench)
-    state = ActorState.at_start(count, bench.spec.lstm_size)
+    state = ActorState.at_start(count, bench.layout.lstm_size)
     uniforms = torch.rand(count, dtype=torch.float64)
     actor = Actor(bench.workers_network())
     return [
@@ -118,8 +118,8 @@ def inference_stages(bench: Bench) -> list[Stage]:
 
 def random_observations(bench: Bench) -> torch.Tensor:
     """Of all environments of a worker, in the order of memory that suits the network."""
-    channels, height, width = bench.spec.frame_shape
-    shape = (bench.config.workers.envs_per_worker, bench.spec.frame_stack * channels, height, width)
+    channels, height, width = bench.layout.frame_shape
+    shape = (bench.config.workers.envs_per_worker, bench.layout.frame_stack * channels, height, width)
     return torch.randint(0, 256, shape, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
 
 
@@ -127,8 +127,8 @@ def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tup
     """Torso and heads in their own dtypes, and nothing else: no autocast, no drawing of actions. Logits and values."""
     network = bench.workers_network().eval().requires_grad_(False)
     torso = network.torso.to(bench.worker_precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    memory = torch.zeros(1, len(observations), bench.spec.lstm_size)
-    beside = torch.zeros(len(observations), bench.spec.action_count + 1)  # previous actions and rewards, for an LSTM
+    memory = torch.zeros(1, len(observations), bench.layout.lstm_size)
+    beside = torch.zeros(len(observations), bench.layout.action_count + 1)  # previous actions and rewards, for an LSTM
 
     @torch.inference_mode()
     def infer() -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,15 +147,15 @@ def worker_stages(bench: Bench) -> list[Stage]:
     The bare one steps as many games and infers by turns: its caches are as cold as a worker's, which those of the
     two loops on their own are not.
     """
-    count, steps = bench.config.workers.envs_per_worker, bench.spec.unroll_length
-    rollout = make_rollout(bench.config, bench.spec, bench.workers_network(), count)
-    rows = np.zeros((count, bench.spec.nbytes), np.uint8)
+    count, steps = bench.config.workers.envs_per_worker, bench.layout.unroll_length
+    rollout = make_rollout(bench.config, bench.layout, bench.workers_network(), count)
+    rows = np.zeros((count, bench.layout.nbytes), np.uint8)
     games = [our_chain(bench.config.environment) for _ in range(count)]
     infer = bare_inference(bench, random_observations(bench))
     generator = np.random.default_rng(0)
 
     def by_turns() -> None:
-        for actions in generator.integers(0, bench.spec.action_count, (steps, count, 1)):
+        for actions in generator.integers(0, bench.layout.action_count, (steps, count, 1)):
             infer()
             for play, action in zip(games, actions, strict=True):
                 play(action)
@@ -169,7 +169,7 @@ def worker_stages(bench: Bench) -> list[Stage]:
 def learning_stages(bench: Bench) -> list[Stage]:
     """Learning from one batch, per step of the batch, fresh or replayed."""
     learner = bench.learner()
-    steps = bench.config.replay.batch_size * bench.spec.unroll_length
+    steps = bench.config.replay.batch_size * bench.layout.unroll_length
     cuda = bench.device.type == "cuda"
 
     def finished(work: Callable[[], object]) -> Callable[[], object]:
@@ -192,16 +192,16 @@ def bare_learning(bench: Bench) -> Callable[[], object]:
     """Forward from observations that lie ready, a trivial loss, backward, and torch's own RMSprop."""
     network = bench.network().to(bench.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.RMSprop(network.parameters(), bench.config.optimizer.lr)
-    batch, steps = bench.config.replay.batch_size, bench.spec.unroll_length + 1
-    channels, height, width = bench.spec.frame_shape
-    shape = (steps, batch, height, width, bench.spec.frame_stack * channels)
+    batch, steps = bench.config.replay.batch_size, bench.layout.unroll_length + 1
+    channels, height, width = bench.layout.frame_shape
+    shape = (steps, batch, height, width, bench.layout.frame_stack * channels)
     observations = torch.randint(0, 256, shape, dtype=torch.uint8, device=bench.device)
     inputs = NetworkInput(
         observations=observations.permute(0, 1, 4, 2, 3),  # in the order of memory that suits the network
         previous_actions=torch.zeros(steps, batch, dtype=torch.int64, device=bench.device),
         previous_rewards=torch.zeros(steps, batch, device=bench.device),
         starts=torch.zeros(steps, batch, dtype=torch.bool, device=bench.device),
-        lstm_state=torch.zeros(batch, 2, bench.spec.lstm_size, device=bench.device),
+        lstm_state=torch.zeros(batch, 2, bench.layout.lstm_size, device=bench.device),
     )
 
     def learn() -> None:
@@ -218,8 +218,8 @@ def weight_stages(bench: Bench) -> list[Stage]:
     """What an update pays to hand out its weights, and a worker's unrolls pay to take them."""
     learner, actor = bench.learner(), Actor(bench.workers_network())
     weights = SharedWeights(weight_count(learner.network))
-    outbox = make_outbox(learner.network, weights, at_once=False)
-    outbox.post(0)
+    publisher = make_publisher(learner.network, weights, at_once=False)
+    publisher.post(0)
     flat = torch.zeros(weight_count(learner.network))
     version = iter(range(1, 10**9))
 
@@ -227,11 +227,11 @@ def weight_stages(bench: Bench) -> list[Stage]:
         weights.copy_newer(NOT_PUBLISHED, flat)
         actor.load(flat)
 
-    a_round = bench.config.workers.envs_per_worker * bench.spec.unroll_length
+    a_round = bench.config.workers.envs_per_worker * bench.layout.unroll_length
     return [
         Stage(
             PUBLISH,
-            lambda: outbox.post(next(version)),
+            lambda: publisher.post(next(version)),
             bench.config.agent_steps_per_update,
             in_learner=True,
         ),

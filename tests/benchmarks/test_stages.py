@@ -44,7 +44,7 @@ def test_the_bare_loop_computes_what_the_network_does(use_lstm: bool) -> None:
         network = bench.network()
         with torch.no_grad():
             assert torch.allclose(logits, network.policy_head(network.features(observations)), atol=1e-6)
-    assert logits.shape == (2, bench.spec.action_count)
+    assert logits.shape == (2, bench.layout.action_count)
 
 
 def test_stages_take_turns() -> None:

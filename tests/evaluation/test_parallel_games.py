@@ -13,12 +13,12 @@ import torch
 
 from agents.acting import Actor, ActorState
 from agents.network import ActorCritic, flat_weights, make_network, weight_count
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from evaluation.parallel_games import SEATS, GameResult, Games, as_tested, game_streams
 from evaluation.player_pool import Players
 from evaluation.player_process import Player
 from option_flags import Config, EnvironmentOptions
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from workers.failures import WorkersFailedError
 from workers.shared_weights import SharedWeights
@@ -26,7 +26,7 @@ from wrappers.environment_types import MakeEnvironment
 
 OPTIONS = EnvironmentOptions(frames_stacked=2)
 CONFIG = Config.from_flags({"frames_stacked": 2, "network": "impala_shallow", "use_lstm": True, "lstm_size": 16})
-SPEC = describe_unrolls(CONFIG, make_catch)
+LAYOUT = make_unroll_layout(CONFIG, make_catch)
 
 
 class LongOrShort(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -57,14 +57,14 @@ def make_broken(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, An
 
 def network() -> ActorCritic:
     torch.manual_seed(3)
-    network = make_network(CONFIG.network, SPEC, torch.float32)
+    network = make_network(CONFIG.network, LAYOUT, torch.float32)
     with torch.no_grad():
         network.policy_head.weight.mul_(300)  # a policy that is not the same everywhere
     return network
 
 
 def games(greedy: bool = False, logged: int = 0, make: MakeEnvironment = make_catch, seed: int = 7) -> Games:
-    return Games(make, OPTIONS, Actor(network()), SPEC, (seed,), greedy=greedy, logged=logged)
+    return Games(make, OPTIONS, Actor(network()), LAYOUT, (seed,), greedy=greedy, logged=logged)
 
 
 def play(played: Games, numbers: list[int], at_once: int = SEATS) -> list[GameResult]:
@@ -94,8 +94,8 @@ def test_a_game_is_the_same_in_any_company(greedy: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_batch_of_one_size_gives_each_row_its_own_result(name: str, dtype: torch.dtype) -> None:
     """What all of the above rests on, with the networks and the observations that real games have."""
-    spec = UnrollSpec(unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
-    actor = Actor(make_network(replace(CONFIG.network, network=name, use_lstm=False), spec, dtype))
+    layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
+    actor = Actor(make_network(replace(CONFIG.network, network=name, use_lstm=False), layout, dtype))
     state = ActorState.at_start(SEATS, 0)
     observations = torch.randint(0, 256, (SEATS, 4, 84, 84), dtype=torch.uint8)
     first = actor.act(observations, state, torch.zeros(SEATS)).logits
@@ -138,7 +138,7 @@ def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> P
         make_environment=make,
         environment=OPTIONS,
         network=CONFIG.network,
-        spec=SPEC,
+        layout=LAYOUT,
         compute_dtype=torch.float32,
         weights=weights,
         seed=(7,),

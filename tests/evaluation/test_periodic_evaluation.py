@@ -21,7 +21,7 @@ from evaluation.logged_game import Showing
 from evaluation.parallel_games import GameLog, GameResult
 from evaluation.periodic_evaluation import PeriodicEvaluator
 from evaluation.player_pool import Players
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import find_checkpoint, read_checkpoint, write_checkpoint
 from run_files.run_folder import CHECKPOINTS
@@ -85,14 +85,14 @@ def test_the_best_evaluated_policy_is_the_one_to_beat_after_two_kills(
         own = {"op_mode": "train_w_load", "load_model_url": str(folder), "environment_max_steps": 3000}
         return train(Config.from_flags({**parent.options, **own}), make_catch, parent)
 
-    class StopAtOnce(StopRequest):
+    class StopAtOnce(StopSignals):
         def __init__(self) -> None:
             super().__init__()
             self.requested = True
 
     with monkeypatch.context() as patches:
         patches.setattr(Saver, "save", lambda self, with_replays: None)  # killed before it has saved anything
-        patches.setattr(training, "StopRequest", StopAtOnce)
+        patches.setattr(training, "StopSignals", StopAtOnce)
         in_between = go_on_from(first)
     assert not evaluations(in_between)
     last = go_on_from(in_between)

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from agents.network import make_network
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from evaluation.logged_game import Showing, record
 from evaluation.parallel_games import GameLog, GameResult, as_tested, game_streams
 from evaluation.score_checkpoint import test as play_test
@@ -42,14 +42,14 @@ def run_folder(tmp_path: Path) -> Path:
 def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: dict[str, Any]) -> Path:
     """A run's folder, as if the run had been stopped before it learned anything."""
     config = Config.from_flags({**flags, "seed": 5, "worker_count": 7, "max_game_frames": 999})
-    spec = describe_unrolls(config, make_environment)
-    network = make_network(config.network, spec, torch.float32)
+    layout = make_unroll_layout(config, make_environment)
+    network = make_network(config.network, layout, torch.float32)
     folder = tmp_path / "run"
     (folder / "checkpoints").mkdir(parents=True)
     content = {
         "options": config.flags(),
-        "action_count": spec.action_count,
-        "unroll": spec.fingerprint,
+        "action_count": layout.action_count,
+        "unroll": layout.fingerprint,
         "resumes": 0,
         "learner": {"network": network.state_dict()},
         "progress": {"agent_steps": 1234, "updates": 56},

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from machine.stop_signals import ONE_WISH_SECONDS, STOP_SIGNALS, StopRequest
+from machine.stop_signals import ONE_WISH_SECONDS, STOP_SIGNALS, StopSignals
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def test_a_second_signal_hurries_but_not_at_once(number: signal.Signals, monkeyp
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     before = signal.getsignal(number)
-    with StopRequest() as stop:
+    with StopSignals() as stop:
         assert (stop.requested, stop.hurried) == (False, False)
         for now, hurried in ((100.0, False), (100.0 + ONE_WISH_SECONDS, False), (102.0, True)):  # noqa: B007
             signal.raise_signal(number)
@@ -31,7 +31,7 @@ def test_a_second_signal_hurries_but_not_at_once(number: signal.Signals, monkeyp
 
 
 def test_a_wish_to_save_stops_nothing() -> None:
-    with StopRequest() as stop:
+    with StopSignals() as stop:
         signal.raise_signal(signal.SIGUSR1)
         assert (stop.requested, stop.hurried, stop.save_now) == (False, False, True)
 
@@ -39,7 +39,7 @@ def test_a_wish_to_save_stops_nothing() -> None:
 def test_under_nohup_a_closed_terminal_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with StopRequest() as stop:
+        with StopSignals() as stop:
             signal.raise_signal(signal.SIGHUP)
             assert not stop.requested
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

@@ -15,7 +15,7 @@ from replay.queue import QueueReplay
 from replay.standard import StandardReplay
 from replay.storage import CompressedStorage, RawStorage, Storage
 from replay.unroll_layout import Rows
-from tests.replay.numbered_rows import NBYTES, SPEC, numbers
+from tests.replay.numbered_rows import LAYOUT, NBYTES, numbers
 
 MakeStorage = Callable[[int], Storage]  # capacity → a storage of numbered rows
 ToDistances = Callable[[list[int]], Sequence[float]]  # numbers of the candidates → their distances
@@ -26,7 +26,7 @@ def raw(capacity: int) -> Storage:
 
 
 def compressed(capacity: int) -> Storage:
-    return CompressedStorage(capacity, UnrollCodec(SPEC, level=0))
+    return CompressedStorage(capacity, UnrollCodec(LAYOUT, level=0))
 
 
 STORAGES = [raw, compressed]
@@ -58,7 +58,7 @@ def make_replay(
     make_storage: MakeStorage = raw,
 ) -> Replay:
     def nearness(rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
-        assert newest.shape[1:] == (SPEC.frame_stack, *SPEC.frame_shape[1:])
+        assert newest.shape[1:] == (LAYOUT.frame_stack, *LAYOUT.frame_shape[1:])
         return drift(rows)
 
     def drift(rows: Rows) -> NDArray[np.float64]:
@@ -71,6 +71,6 @@ def make_replay(
         case "standard":
             return StandardReplay(storage, share, fill, rng)
         case "attentive":
-            return AttentiveReplay(storage, share, fill, rng, options, planned_updates, SPEC, nearness)
+            return AttentiveReplay(storage, share, fill, rng, options, planned_updates, LAYOUT, nearness)
         case _:
             return EliteReplay(storage, share, fill, rng, options, planned_updates, NBYTES, drift)

@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 from replay.protocol import Drawn, Replay
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 from run_files.replay_file import read_tensor_file, write_tensor_file
 
-SPEC = UnrollSpec(unroll_length=3, frame_stack=2, frame_shape=(1, 3, 3), action_count=2, feature_size=2)
-NBYTES = SPEC.nbytes
+LAYOUT = UnrollLayout(unroll_length=3, frame_stack=2, frame_shape=(1, 3, 3), action_count=2, feature_size=2)
+NBYTES = LAYOUT.nbytes
 ENVIRONMENTS = 3
 _PLACES = np.arange(NBYTES, dtype=np.int64)
 
@@ -21,9 +21,9 @@ _PLACES = np.arange(NBYTES, dtype=np.int64)
 def row(number: int) -> Rows:
     """What it says of its environment and of its policy's age is in range; no two of a million are alike anywhere."""
     content = _pattern(number)
-    SPEC.array(content, "weight_version")[...] = number
-    SPEC.array(content, "environment_id")[...] = number % ENVIRONMENTS
-    SPEC.array(content, "dones")[...] = [number % 5 == place for place in range(SPEC.unroll_length)]
+    LAYOUT.array(content, "weight_version")[...] = number
+    LAYOUT.array(content, "environment_id")[...] = number % ENVIRONMENTS
+    LAYOUT.array(content, "dones")[...] = [number % 5 == place for place in range(LAYOUT.unroll_length)]
     return content
 
 
@@ -33,7 +33,7 @@ def _pattern(number: int) -> Rows:
 
 
 def numbers(rows: Rows) -> list[int]:
-    found = [int(number) for number in SPEC.array(rows, "weight_version")]
+    found = [int(number) for number in LAYOUT.array(rows, "weight_version")]
     for number, content in zip(found, rows, strict=True):
         assert (content == row(number)).all(), "a row is torn"
     return found

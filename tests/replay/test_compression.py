@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.compression import UnrollCodec
-from replay.unroll_layout import Rows, UnrollSpec
+from replay.unroll_layout import Rows, UnrollLayout
 
 SPECS = st.builds(
-    UnrollSpec,
+    UnrollLayout,
     unroll_length=st.integers(1, 6),
     frame_stack=st.integers(1, 5),
     frame_shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 40), st.integers(1, 40)),
@@ -16,20 +16,20 @@ SPECS = st.builds(
     lstm_size=st.integers(0, 5),
 )
 LEVELS = st.integers(0, 12)
-ATARI = UnrollSpec(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
+ATARI = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
 
 
-def noise(spec: UnrollSpec, seed: int) -> Rows:
-    return np.random.default_rng(seed).integers(0, 256, spec.nbytes, np.uint8)
+def noise(layout: UnrollLayout, seed: int) -> Rows:
+    return np.random.default_rng(seed).integers(0, 256, layout.nbytes, np.uint8)
 
 
-def game_like(spec: UnrollSpec, seed: int) -> Rows:
+def game_like(layout: UnrollLayout, seed: int) -> Rows:
     """A still background with a spot that moves; noise in all other fields."""
     rng = np.random.default_rng(seed)
-    row = noise(spec, seed)
-    frames = spec.array(row, "frames")
-    frames[:] = rng.integers(0, 256, spec.frame_shape, np.uint8)
-    height, width = spec.frame_shape[-2:]
+    row = noise(layout, seed)
+    frames = layout.array(row, "frames")
+    frames[:] = rng.integers(0, 256, layout.frame_shape, np.uint8)
+    height, width = layout.frame_shape[-2:]
     for t, frame in enumerate(frames):
         frame[..., t % height, 2 * t % width] = 255
     return row
@@ -46,9 +46,9 @@ def back(codec: UnrollCodec, row: Rows) -> Rows:
 
 @settings(deadline=None)
 @given(SPECS, LEVELS, st.integers(0, 1000), st.booleans())
-def test_every_row_comes_back_as_it_was(spec: UnrollSpec, level: int, seed: int, game: bool) -> None:
-    codec = UnrollCodec(spec, level)
-    for row in ((game_like if game else noise)(spec, seed + more) for more in range(2)):
+def test_every_row_comes_back_as_it_was(layout: UnrollLayout, level: int, seed: int, game: bool) -> None:
+    codec = UnrollCodec(layout, level)
+    for row in ((game_like if game else noise)(layout, seed + more) for more in range(2)):
         before = row.copy()
         np.testing.assert_array_equal(back(codec, row), before)
         np.testing.assert_array_equal(row, before)
@@ -75,11 +75,11 @@ def test_every_level_reads_what_any_other_wrote() -> None:
 @pytest.mark.parametrize("frame_shape", [(1, 84, 84), (3, 210, 160)])
 def test_frames_that_repeat_are_stored_once(frame_shape: tuple[int, ...]) -> None:
     """Also where one frame alone is larger than the window of lz4; here the background is noise, kept at full size."""
-    spec = UnrollSpec(unroll_length=20, frame_stack=4, frame_shape=frame_shape, action_count=6)
-    row = game_like(spec, 4)
-    rest = spec.nbytes - spec.field("frames").nbytes
+    layout = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=frame_shape, action_count=6)
+    row = game_like(layout, 4)
+    rest = layout.nbytes - layout.field("frames").nbytes
     still = int(np.prod(frame_shape))
-    assert len(UnrollCodec(spec, 0).encode(row)) < still + rest + spec.nbytes / 100
+    assert len(UnrollCodec(layout, 0).encode(row)) < still + rest + layout.nbytes / 100
 
 
 def test_higher_levels_are_smaller() -> None:

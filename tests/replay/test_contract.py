@@ -14,7 +14,7 @@ from options.replay_options import ReplaySpec
 from replay.protocol import Replay
 from replay.ranked import RankedReplay
 from tests.replay.any_replay import EVERY_KIND, STORAGES, MakeStorage, ToDistances, make_replay, scattered
-from tests.replay.numbered_rows import SPEC, counts, draw, drawn, numbers, row, through_a_file, through_a_tensor_file
+from tests.replay.numbered_rows import LAYOUT, counts, draw, drawn, numbers, row, through_a_file, through_a_tensor_file
 
 NAMES = ["-".join(str(value) for value in kind.values()) for kind in EVERY_KIND]
 PLANNED = 10
@@ -66,15 +66,15 @@ def test_exact_counts_no_double_and_no_torn_row(
     multiplier = data.draw(st.sampled_from([1.0, 1.5, 6.0, 1000.0]))
     distances = data.draw(st.sampled_from(list(DISTANCES.values())))
     replay = replay_of(kind, capacity, share, multiplier, distances=distances, make_storage=make_storage)
-    assert (len(replay), replay.capacity, replay.share, replay.missing()) == (0, capacity, share, share)
+    assert (len(replay), replay.capacity, replay.share, replay.unrolls_needed()) == (0, capacity, share, share)
     added = 0
     for updates in range(data.draw(st.integers(1, 6))):
         before = len(replay)
         now = add(replay, added, data.draw(st.integers(0, 12)))
         assert len(replay) == min(before + now - added, capacity)
         added = now
-        assert replay.missing() == max(0, share - len(replay))
-        if replay.missing():
+        assert replay.unrolls_needed() == max(0, share - len(replay))
+        if replay.unrolls_needed():
             continue
         unrolls, told = draw(replay, updates)
         assert len(set(unrolls)) == len(unrolls) == share
@@ -211,7 +211,7 @@ def test_a_restored_replay_goes_on_like_the_saved_one(
         count = data.draw(st.integers(0, 8))
         for replay in replays:
             added = add(replay, before, count)
-        if not saved.missing():
+        if not saved.unrolls_needed():
             draws = [draw(replay, updates) for replay in replays]
             assert all(one == draws[0] for one in draws)
             updates += 1
@@ -223,7 +223,7 @@ def test_a_restored_replay_goes_on_like_the_saved_one(
     else:
         with TemporaryDirectory() as folder:
             loaded.load_state_dict(through_a_tensor_file(saved.state_dict(), Path(folder) / "replays.bin"))
-    assert (len(loaded), loaded.missing()) == (len(saved), saved.missing())
+    assert (len(loaded), loaded.unrolls_needed()) == (len(saved), saved.unrolls_needed())
     for _ in range(4):
         play(saved, loaded)
     assert_same_state(saved.state_dict(), loaded.state_dict())
@@ -297,7 +297,7 @@ def test_a_new_unroll_replaces_the_most_drifted_of_some(looked_at: int, seed: in
 
 
 def stored(replay: Replay) -> list[int]:
-    rows = np.zeros((len(replay), SPEC.nbytes), np.uint8)
+    rows = np.zeros((len(replay), LAYOUT.nbytes), np.uint8)
     replay._storage.copy_to(np.arange(len(replay)), rows)  # type: ignore[attr-defined]
     return numbers(rows)
 

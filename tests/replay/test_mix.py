@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
-from replay.background_mix import PreparedMix
+from replay.background_mix import BackgroundMix
 from replay.mix import BatchMix
 from replay.protocol import Replay
 from tests.replay.any_replay import make_replay
-from tests.replay.numbered_rows import SPEC, numbers, row, through_a_tensor_file
+from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 
 
 class Entry(NamedTuple):
@@ -41,12 +41,14 @@ def replays_of(options: ReplayOptions, seed: int = 0) -> list[Replay]:
     children = np.random.SeedSequence(seed).spawn(len(options.replays))
     return [
         make_replay(entry, share, np.random.default_rng(child), fill=fill)
-        for entry, share, fill, child in zip(options.replays, options.shares, options.fills, children, strict=True)
+        for entry, share, fill, child in zip(
+            options.replays, options.shares, options.warmup_unrolls, children, strict=True
+        )
     ]
 
 
 def mix_of(entries: list[Entry], fill_in: float = 0.0, seed: int = 0) -> BatchMix:
-    return BatchMix(replays_of(options_of(entries, fill_in), seed), SPEC)
+    return BatchMix(replays_of(options_of(entries, fill_in), seed), LAYOUT)
 
 
 KINDS = st.sampled_from(["standard", "attentive", "elite"])
@@ -80,9 +82,11 @@ def test_every_batch_has_the_exact_shares_and_nothing_stands_still(
     batch_size = sum(entry.share for entry in entries)
     added, updates, opened_at = 0, 0, None
     while updates < 6:
-        assert mix.room() > 0 or mix.ready(), "the workers wait for the learner and the learner for the workers"
-        for _ in range(int(rng.integers(0 if mix.ready() else 1, mix.room() + 1))):
-            if opened_at is None and not mix.filling:
+        assert mix.unrolls_accepted() > 0 or mix.ready(), (
+            "the workers wait for the learner and the learner for the workers"
+        )
+        for _ in range(int(rng.integers(0 if mix.ready() else 1, mix.unrolls_accepted() + 1))):
+            if opened_at is None and not mix.is_warming_up:
                 opened_at = added
             mix.add(row(added))
             added += 1
@@ -113,8 +117,8 @@ def test_room_may_be_used_up_to_the_last_and_then_an_update_is_due(entries: list
     mix = mix_of(entries, fill_in)
     added = 0
     for updates in range(4):
-        while mix.room():
-            for _ in range(mix.room()):
+        while mix.unrolls_accepted():
+            for _ in range(mix.unrolls_accepted()):
                 mix.add(row(added))
                 added += 1
         assert mix.ready()
@@ -129,13 +133,13 @@ def test_a_loaded_mix_goes_on_like_the_saved_one(entries: list[Entry], fill_in: 
     def play(*mixes: BatchMix, first: int, steps: int, rng: np.random.Generator) -> list[list[int]]:
         batches = []
         for number in range(first, first + steps):
-            if mixes[0].ready() and (mixes[0].room() == 0 or rng.random() < 0.5):
+            if mixes[0].ready() and (mixes[0].unrolls_accepted() == 0 or rng.random() < 0.5):
                 drawn = [numbers(mix.mix(0).rows.numpy()) for mix in mixes]
                 assert all(part == drawn[0] for part in drawn)
                 batches.append(drawn[0])
             for mix in mixes:
                 mix.add(row(number))
-            assert len({(mix.room(), mix.ready(), mix.filling) for mix in mixes}) == 1
+            assert len({(mix.unrolls_accepted(), mix.ready(), mix.is_warming_up) for mix in mixes}) == 1
         return batches
 
     rng = np.random.default_rng(seed)
@@ -150,17 +154,17 @@ def test_the_queue_opens_when_the_others_hold_enough() -> None:
     mix = mix_of([Entry("queue", 4, 2), Entry("standard", 10, 2), Entry("standard", 6, 3)], fill_in=0.5)
     queue = mix.replays[0]
     for number in range(5):
-        assert mix.filling and not mix.ready()
-        assert (len(queue), mix.room()) == (0, 5 - number)
+        assert mix.is_warming_up and not mix.ready()
+        assert (len(queue), mix.unrolls_accepted()) == (0, 5 - number)
         mix.add(row(number))
-    assert not mix.filling and not mix.ready()
-    assert (len(queue), mix.room(), [len(other) for other in mix.replays[1:]]) == (0, 4, [5, 5])
+    assert not mix.is_warming_up and not mix.ready()
+    assert (len(queue), mix.unrolls_accepted(), [len(other) for other in mix.replays[1:]]) == (0, 4, [5, 5])
     mix.add(row(5))
     assert not mix.ready()
     mix.add(row(6))
-    assert mix.ready() and mix.room() == 2
+    assert mix.ready() and mix.unrolls_accepted() == 2
     assert numbers(mix.mix(0).rows.numpy())[:2] == [5, 6]
-    assert not mix.ready() and mix.room() == 4
+    assert not mix.ready() and mix.unrolls_accepted() == 4
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,7 @@ def test_others_hold_their_share_and_the_fill_in_part_of_their_capacity(
 ) -> None:
     mix = mix_of([Entry("queue", 1, 1), Entry("standard", capacity, share)], fill_in)
     added = 0
-    while mix.filling:
+    while mix.is_warming_up:
         mix.add(row(added))
         added += 1
     assert added == held
@@ -183,10 +187,10 @@ def test_without_a_queue_one_update_follows_every_batch_of_new_unrolls(fill_in: 
     mix = mix_of([Entry("standard", 20, 3), Entry("standard", 9, 2)], fill_in)
     updated_at = []
     for added in range(1, 41):
-        assert mix.room() > 0
+        assert mix.unrolls_accepted() > 0
         mix.add(row(added))
         if mix.ready():
-            assert mix.room() == 0
+            assert mix.unrolls_accepted() == 0
             batch = mix.mix(0)
             assert not batch.fresh.any()
             updated_at.append(added)
@@ -196,11 +200,11 @@ def test_without_a_queue_one_update_follows_every_batch_of_new_unrolls(fill_in: 
 def test_the_fullest_queue_sets_the_room() -> None:
     mix = mix_of([Entry("queue", 7, 2), Entry("queue", 3, 2)])
     for number in range(3):
-        assert mix.room() == 3 - number
+        assert mix.unrolls_accepted() == 3 - number
         mix.add(row(number))
-    assert mix.room() == 0
+    assert mix.unrolls_accepted() == 0
     assert numbers(mix.mix(0).rows.numpy()) == [0, 1, 0, 1]
-    assert mix.room() == 2
+    assert mix.unrolls_accepted() == 2
 
 
 def test_replays_draw_from_random_streams_of_their_own() -> None:
@@ -237,11 +241,11 @@ def test_a_run_makes_the_updates_that_are_planned(
         caching=ahead > 0,
         cache_output_buffer_size=max(1, ahead),
     )
-    plain = BatchMix(replays_of(config.replay), SPEC)
-    mix = PreparedMix(plain, ahead, lambda: updates, lambda rows: None) if ahead else plain
+    plain = BatchMix(replays_of(config.replay), LAYOUT)
+    mix = BackgroundMix(plain, ahead, lambda: updates, lambda rows: None) if ahead else plain
     left, updates = unrolls, 0
     while left or mix.ready():
-        for _ in range(min(left, mix.missing() if missing_only else mix.room())):
+        for _ in range(min(left, mix.unrolls_needed() if missing_only else mix.unrolls_accepted())):
             mix.add(row(left))
             left -= 1
         if mix.ready():

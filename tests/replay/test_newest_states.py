@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.newest_states import NewestStates
-from replay.unroll_layout import UnrollSpec, rebuild_stacks
+from replay.unroll_layout import UnrollLayout, rebuild_stacks
 from tests.replay.numbered_rows import through_a_file
 
 
@@ -21,47 +21,47 @@ def test_the_last_state_of_each_environments_newest_unroll(
     steps: int, stack: int, channels: int, environments: list[int], chance: float, seed: int
 ) -> None:
     """Episodes end anywhere, on the last step too."""
-    spec = UnrollSpec(steps, stack, (channels, 2, 3), 2)
+    layout = UnrollLayout(steps, stack, (channels, 2, 3), 2)
     rng = np.random.default_rng(seed)
-    newest, expected = NewestStates(spec), {}
+    newest, expected = NewestStates(layout), {}
     for environment in environments:
-        row = rng.integers(0, 256, spec.nbytes, dtype=np.uint8)
-        fields = spec.arrays(row)
+        row = rng.integers(0, 256, layout.nbytes, dtype=np.uint8)
+        fields = layout.arrays(row)
         fields["environment_id"][...] = environment
         fields["dones"][:] = rng.random(steps) < chance
         frames, dones = (torch.from_numpy(fields[name].copy())[None] for name in ("frames", "dones"))
         expected[environment] = rebuild_stacks(frames, dones)[-1, 0].numpy()
         newest.note(row)
         row[:] = 0  # its memory is another one's by then
-    for states in (newest, restored(newest, spec)):
+    for states in (newest, restored(newest, layout)):
         np.testing.assert_array_equal(states.stacks(), np.stack(list(expected.values())))
 
 
-def restored(newest: NewestStates, spec: UnrollSpec) -> NewestStates:
-    other = NewestStates(spec)
+def restored(newest: NewestStates, layout: UnrollLayout) -> NewestStates:
+    other = NewestStates(layout)
     other.load_state_dict(through_a_file(newest.state_dict()))
     return other
 
 
 def test_nothing_seen_yet_can_be_saved_too() -> None:
-    spec = UnrollSpec(2, 2, (1, 2, 3), 2)
-    assert restored(NewestStates(spec), spec).state_dict()["environments"] == []
+    layout = UnrollLayout(2, 2, (1, 2, 3), 2)
+    assert restored(NewestStates(layout), layout).state_dict()["environments"] == []
 
 
 def test_environments_of_which_nothing_comes_any_more_are_forgotten() -> None:
     """A run went on with two of four environments: the others do not say for ever where the agents are."""
-    spec = UnrollSpec(2, 1, (1, 2, 3), 2)
-    newest = NewestStates(spec)
+    layout = UnrollLayout(2, 1, (1, 2, 3), 2)
+    newest = NewestStates(layout)
 
     def play(environments: list[int], rounds: int) -> None:
         for environment in environments * rounds:
-            row = np.zeros(spec.nbytes, np.uint8)
-            spec.array(row, "environment_id")[...] = environment
+            row = np.zeros(layout.nbytes, np.uint8)
+            layout.array(row, "environment_id")[...] = environment
             newest.note(row)
 
     play([0, 1, 2, 3], rounds=30)
     assert len(newest.stacks()) == 4
-    newest = restored(newest, spec)
+    newest = restored(newest, layout)
     play([0, 2], rounds=3)
     assert len(newest.stacks()) == 4, "a worker that is slow is not forgotten"
     play([0, 2], rounds=30)

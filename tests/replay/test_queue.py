@@ -25,10 +25,10 @@ def test_unrolls_leave_in_the_order_of_arrival_each_exactly_once(capacity: int, 
             queue.add(row(added))
             added += 1
         assert len(queue) == added - len(left) <= queue.capacity
-        assert queue.missing() == max(0, share - len(queue))
-        if not queue.missing():
+        assert queue.unrolls_needed() == max(0, share - len(queue))
+        if not queue.unrolls_needed():
             left += drawn(queue)
-    while not queue.missing():
+    while not queue.unrolls_needed():
         left += drawn(queue)
     assert left == list(range(added - len(queue)))
     assert len(queue) < share
@@ -37,7 +37,7 @@ def test_unrolls_leave_in_the_order_of_arrival_each_exactly_once(capacity: int, 
 def test_a_share_above_the_capacity_is_gathered_over_several_drains() -> None:
     queue = QueueReplay(1, 5, NBYTES)
     for number in range(10):
-        assert queue.missing() == 5 - number % 5
+        assert queue.unrolls_needed() == 5 - number % 5
         queue.add(row(number))
         if number % 5 == 4:
             assert drawn(queue) == list(range(number - 4, number + 1))
@@ -76,7 +76,7 @@ def test_a_loaded_queue_gives_what_the_saved_one_would_have_given(
     assert len(loaded) == len(saved)
     number = 100
     for _ in range(3):
-        while saved.missing():
+        while saved.unrolls_needed():
             saved.add(row(number))
             loaded.add(row(number))
             number += 1

@@ -55,7 +55,7 @@ def test_it_needs_to_be_filled_before_it_gives(fill: int, count: int, missing: i
     replay = StandardReplay(RawStorage(6, NBYTES), 2, fill, np.random.default_rng(0))
     for number in range(count):
         replay.add(row(number))
-    assert replay.missing() == missing
+    assert replay.unrolls_needed() == missing
 
 
 def test_the_seed_decides_the_draws() -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from replay.row_layout import ALIGNMENT
-from replay.unroll_layout import Rows, UnrollSpec, gather_frames, merge_frames, rebuild_stacks, stack_indices
+from replay.unroll_layout import Rows, UnrollLayout, gather_frames, merge_frames, rebuild_stacks, stack_indices
 from wrappers.frame_stack import FrameStack
 
 SPECS = st.builds(
-    UnrollSpec,
+    UnrollLayout,
     unroll_length=st.integers(1, 5),
     frame_stack=st.integers(1, 4),
     frame_shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 4), st.integers(1, 4)),
@@ -24,50 +24,52 @@ SPECS = st.builds(
     lstm_size=st.integers(0, 3),
     feature_size=st.integers(0, 3),
 )
-SPEC = UnrollSpec(unroll_length=3, frame_stack=2, frame_shape=(3, 2, 2), action_count=4, lstm_size=2, feature_size=5)
+LAYOUT = UnrollLayout(
+    unroll_length=3, frame_stack=2, frame_shape=(3, 2, 2), action_count=4, lstm_size=2, feature_size=5
+)
 
 
 @settings(deadline=None)
 @given(SPECS)
-def test_fields_are_aligned_and_lie_behind_one_another(spec: UnrollSpec) -> None:
+def test_fields_are_aligned_and_lie_behind_one_another(layout: UnrollLayout) -> None:
     end = 0
-    for field in spec.fields:
+    for field in layout.fields:
         assert field.offset >= end
         assert field.offset % ALIGNMENT == 0
         end = field.offset + field.nbytes
-    assert end <= spec.nbytes
-    assert spec.nbytes % ALIGNMENT == 0
+    assert end <= layout.nbytes
+    assert layout.nbytes % ALIGNMENT == 0
 
 
-def magic(spec: UnrollSpec, unrolls: int) -> dict[str, NDArray[Any]]:
+def magic(layout: UnrollLayout, unrolls: int) -> dict[str, NDArray[Any]]:
     """Random numbers for each field, in its shape and dtype; some need more than 32 bits where there are 64."""
     rng = np.random.default_rng(1)
     high = {"uint8": 256, "int32": 2**31, "int64": 2**62, "float16": 2**11, "float32": 2**24}
-    return {f.name: rng.integers(0, high[f.dtype], (unrolls, *f.shape)).astype(f.dtype) for f in spec.fields}
+    return {f.name: rng.integers(0, high[f.dtype], (unrolls, *f.shape)).astype(f.dtype) for f in layout.fields}
 
 
 @settings(deadline=None, max_examples=40)
 @given(SPECS, st.integers(1, 3))
-def test_arrays_and_tensors_show_the_same_values_and_write_nothing_else(spec: UnrollSpec, unrolls: int) -> None:
+def test_arrays_and_tensors_show_the_same_values_and_write_nothing_else(layout: UnrollLayout, unrolls: int) -> None:
     untouched = 0xE7
-    rows: Rows = np.full((unrolls, spec.nbytes), untouched, np.uint8)
-    expected = magic(spec, unrolls)
-    for name, array in spec.arrays(rows).items():
+    rows: Rows = np.full((unrolls, layout.nbytes), untouched, np.uint8)
+    expected = magic(layout, unrolls)
+    for name, array in layout.arrays(rows).items():
         array[:] = expected[name]
-    tensors = spec.tensors(torch.from_numpy(rows))
-    assert list(tensors) == list(expected) == [field.name for field in spec.fields]
-    for field in spec.fields:
-        for view in (spec.array(rows, field.name), tensors[field.name].numpy()):
+    tensors = layout.tensors(torch.from_numpy(rows))
+    assert list(tensors) == list(expected) == [field.name for field in layout.fields]
+    for field in layout.fields:
+        for view in (layout.array(rows, field.name), tensors[field.name].numpy()):
             assert view.dtype == field.dtype
             np.testing.assert_array_equal(view, expected[field.name], strict=True)
-    used = np.zeros(spec.nbytes, bool)
-    for field in spec.fields:
+    used = np.zeros(layout.nbytes, bool)
+    for field in layout.fields:
         used[field.offset : field.offset + field.nbytes] = True
     assert (rows[:, ~used] == untouched).all()
 
 
 def test_an_unroll_holds_what_the_design_says() -> None:
-    shapes = {field.name: (field.shape, field.dtype) for field in SPEC.fields}
+    shapes = {field.name: (field.shape, field.dtype) for field in LAYOUT.fields}
     assert shapes == {
         "frames": ((5, 3, 2, 2), "uint8"),
         "actions": ((3,), "int32"),
@@ -89,31 +91,33 @@ def test_an_unroll_holds_what_the_design_says() -> None:
 
 @pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
 def test_arrays_are_views_of_rows_of_any_rank(shape: tuple[int, ...]) -> None:
-    rows: Rows = np.zeros((*shape, SPEC.nbytes), np.uint8)
-    for number, (name, array) in enumerate(SPEC.arrays(rows).items(), start=1):
+    rows: Rows = np.zeros((*shape, LAYOUT.nbytes), np.uint8)
+    for number, (name, array) in enumerate(LAYOUT.arrays(rows).items(), start=1):
         array[...] = number
-        assert (SPEC.array(rows, name) == number).all()
+        assert (LAYOUT.array(rows, name) == number).all()
         assert np.shares_memory(array, rows)
-    assert (SPEC.array(rows, "environment_id") == len(SPEC.fields)).all()
+    assert (LAYOUT.array(rows, "environment_id") == len(LAYOUT.fields)).all()
 
 
 def test_tensors_are_views() -> None:
-    rows = torch.zeros((2, SPEC.nbytes), dtype=torch.uint8)
-    for number, tensor in enumerate(SPEC.tensors(rows).values(), start=1):
+    rows = torch.zeros((2, LAYOUT.nbytes), dtype=torch.uint8)
+    for number, tensor in enumerate(LAYOUT.tensors(rows).values(), start=1):
         tensor[...] = number
-    for number, array in enumerate(SPEC.arrays(rows.numpy()).values(), start=1):
+    for number, array in enumerate(LAYOUT.arrays(rows.numpy()).values(), start=1):
         assert (array == number).all()
 
 
-@pytest.mark.parametrize("shape", [(SPEC.nbytes,), (2, SPEC.nbytes - 1), (2, SPEC.nbytes + 64), (1, 2, SPEC.nbytes)])
+@pytest.mark.parametrize(
+    "shape", [(LAYOUT.nbytes,), (2, LAYOUT.nbytes - 1), (2, LAYOUT.nbytes + 64), (1, 2, LAYOUT.nbytes)]
+)
 def test_rows_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="bytes expected"):
-        SPEC.tensors(torch.zeros(shape, dtype=torch.uint8))
+        LAYOUT.tensors(torch.zeros(shape, dtype=torch.uint8))
 
 
 def test_unrolls_that_mean_something_else_have_another_fingerprint() -> None:
     others = [
-        dataclasses.replace(SPEC, **change)
+        dataclasses.replace(LAYOUT, **change)
         for change in (
             {"unroll_length": 4},
             {"frame_stack": 3},
@@ -128,8 +132,8 @@ def test_unrolls_that_mean_something_else_have_another_fingerprint() -> None:
             {"feature_size": 6},
         )
     ]
-    assert len({spec.fingerprint for spec in [SPEC, *others]}) == 1 + len(others)
-    assert dataclasses.replace(SPEC).fingerprint == SPEC.fingerprint
+    assert len({layout.fingerprint for layout in [LAYOUT, *others]}) == 1 + len(others)
+    assert dataclasses.replace(LAYOUT).fingerprint == LAYOUT.fingerprint
 
 
 def slow_index(dones: NDArray[np.bool_], t: int, age: int, stack: int) -> int:

@@ -39,7 +39,7 @@ STATUS = Status(
     learning_rate=4.12e-4,
     policy_lag_mean=3.2,
     replays=[ReplayFill("queue", 3, 16, 4), ReplayFill("attentive", 812, 1000, 4, needed=500)],
-    filling=False,
+    is_warming_up=False,
     learner_wait_fraction=0.12,
     workers_alive=2,
     worker_count=2,
@@ -64,7 +64,7 @@ FILLING = dataclasses.replace(
     gradient_norm=None,
     policy_lag_mean=None,
     replays=[ReplayFill("queue", 0, 16, 4), ReplayFill("attentive", 215, 1000, 4, needed=500)],
-    filling=True,
+    is_warming_up=True,
 )
 
 

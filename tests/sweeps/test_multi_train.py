@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import multi_train
-from machine.stop_signals import ONE_WISH_SECONDS, StopRequest
+from machine.stop_signals import ONE_WISH_SECONDS, StopSignals
 from options.command_line import given_flags
 from options.rules import UsageError
 from run_files.checkpoint import checkpoint_name
@@ -377,7 +377,7 @@ def test_two_wishes_at_once_reach_a_run_as_two(tmp_path: Path, monkeypatch: pyte
     signals: list[tuple[int, float]] = []
     monkeypatch.setattr("time.monotonic", lambda: now)
     monkeypatch.setattr(Job, "signal", lambda job, number: signals.append((number, now)))
-    stop = StopRequest()
+    stop = StopSignals()
     stop.requested = stop.hurried = True
     sweep = plan_sweep({"runs": {"a": {}}}, {})
     runner = SweepRunner(sweep, tmp_path, SweepState(tmp_path, sweep), 1, FAKE, stop, lambda text: None)

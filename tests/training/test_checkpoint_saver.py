@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from machine.stop_signals import StopRequest
+from machine.stop_signals import StopSignals
 from option_flags import Config
 from run_files import checkpoint as checkpoint_files
 from run_files.checkpoint import BEST, find_checkpoint, read_checkpoint
@@ -72,7 +72,7 @@ def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypat
     nothing: Any = None
     failing = Saver(
         *(tmp_path, config, nothing, 0, 10, cast(Any, learner), nothing, cast(Any, progress), nothing),
-        *(StopRequest(), lambda line: None),
+        *(StopSignals(), lambda line: None),
     )
     for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
         failing.tick()
@@ -80,7 +80,7 @@ def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypat
 
 
 def test_a_signal_that_comes_while_a_save_is_made_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stop, saves = StopRequest(), []
+    stop, saves = StopSignals(), []
 
     def write(self: Saver, in_flight: object) -> None:
         saves.append(stop.save_now)

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from machine.process_memory import check_processes
 from option_flags import Config
 from options.rules import UsageError
@@ -29,26 +29,26 @@ def config_of(capacity: int, **flags: Any) -> Config:
 def test_what_is_planned_is_what_full_replays_hold(compressed: bool) -> None:
     """Raw exactly; compressed, never less than it takes, nor three times as much, for the same kind of play."""
     config = config_of(40, use_replay_compression=compressed, env="BreakoutNoFrameskip-v4")
-    spec = describe_unrolls(config, make_atari)
-    plan = plan_memory(config, spec, make_atari, 12)
-    storages = [make_storage(config.replay, entry.capacity, spec) for entry in config.replay.replays[1:]]
-    rows = played_at_random(config, spec, make_atari)
+    layout = make_unroll_layout(config, make_atari)
+    plan = plan_memory(config, layout, make_atari, 12)
+    storages = [make_storage(config.replay, entry.capacity, layout) for entry in config.replay.replays[1:]]
+    rows = played_at_random(config, layout, make_atari)
     for number in range(80):
         for storage in storages:
             storage.put(number % storage.capacity, rows[number % len(rows)])
     held = sum(storage.bytes_held for storage in storages)
-    assert plan.needed - plan.in_replays == (12 + 2 * 8) * spec.nbytes
+    assert plan.needed - plan.in_replays == (12 + 2 * 8) * layout.nbytes
     if compressed:
-        assert 1.0 < (plan.in_replays - 4 * spec.nbytes) / held < 3.0
+        assert 1.0 < (plan.in_replays - 4 * layout.nbytes) / held < 3.0
         assert held < 80 * (12 * 1024 + BLOB_OVERHEAD)
     else:
-        assert plan.in_replays == held + 4 * spec.nbytes
+        assert plan.in_replays == held + 4 * layout.nbytes
 
 
 def test_unrolls_played_for_the_plan_show_the_game_asked_for() -> None:
     config = config_of(40, r_f_steps=7, frames_stacked=3)
-    spec = describe_unrolls(config, make_catch)
-    frames = spec.array(played_at_random(config, spec, make_catch), "frames")
+    layout = make_unroll_layout(config, make_catch)
+    frames = layout.array(played_at_random(config, layout, make_catch), "frames")
     assert frames.shape == (-(-300 // 7), 10, 1, 36, 36)
     assert set(np.unique(frames)) == {0, 128, 255}
     np.testing.assert_array_equal(frames[1:, 2], frames[:-1, 9])  # one unroll goes on where the last one stopped
@@ -56,13 +56,13 @@ def test_unrolls_played_for_the_plan_show_the_game_asked_for() -> None:
 
 def test_queues_alone_are_planned_without_playing_and_not_spoken_of() -> None:
     config = Config().replace_flags(use_replay_compression=True)
-    spec = describe_unrolls(config, make_catch)
+    layout = make_unroll_layout(config, make_catch)
 
     def unplayable(*_: Any) -> Any:
         raise AssertionError
 
-    plan = plan_memory(config, spec, unplayable, 5)
-    assert (plan.in_replays, plan.needed) == (8 * spec.nbytes, 29 * spec.nbytes)
+    plan = plan_memory(config, layout, unplayable, 5)
+    assert (plan.in_replays, plan.needed) == (8 * layout.nbytes, 29 * layout.nbytes)
     assert plan.described() == []
 
 
@@ -76,7 +76,7 @@ def test_queues_alone_are_planned_without_playing_and_not_spoken_of() -> None:
 def test_the_plan_in_words(monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], line: str) -> None:
     monkeypatch.setattr(UnrollCodec, "encode", lambda codec, row: b"x" * 4096)
     config = config_of(100_000, **flags)
-    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
+    plan = plan_memory(config, make_unroll_layout(config, make_atari), make_atari, 4)
     assert plan.described() == [line]
 
 
@@ -96,7 +96,7 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
     monkeypatch.setattr(UnrollCodec, "encode", lambda codec, row: b"x" * 4096)
     config = config_of(100_000, **flags)
-    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
+    plan = plan_memory(config, make_unroll_layout(config, make_atari), make_atari, 4)
     with pytest.raises(UsageError) as refused:
         plan.check(1, games_each=15)
     sentence = str(refused.value)
@@ -119,7 +119,7 @@ def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="; a machine with more memory would be right"):
         check_processes(1, games_each=500)
     config = config_of(2_000)
-    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, 4)
+    plan = plan_memory(config, make_unroll_layout(config, make_atari), make_atari, 4)
     plan.check(0, games_each=15)
     with pytest.raises(UsageError, match="beside the workers; capacities"):
         plan.check(3, games_each=15)
@@ -128,7 +128,7 @@ def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
     config = config_of(100)
-    plan = plan_memory(config, describe_unrolls(config, make_atari), make_atari, unrolls_in_slots=20_000)
+    plan = plan_memory(config, make_unroll_layout(config, make_atari), make_atari, unrolls_in_slots=20_000)
     with pytest.raises(
         UsageError, match="; a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker would"
     ):

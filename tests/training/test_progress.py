@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from replay.mix import Batch
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from training.progress import Progress
 
-SPEC = UnrollSpec(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
+LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 
 
 def make_progress(return_window: int = 100) -> Progress:
-    return Progress(SPEC, environments_per_worker=1, skipped_frames=4, max_steps=1000, return_window=return_window)
+    return Progress(LAYOUT, environments_per_worker=1, skipped_frames=4, max_steps=1000, return_window=return_window)
 
 
 def test_a_speed_is_told_once_there_is_time_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_the_speed_is_that_of_not_long_ago(monkeypatch: pytest.MonkeyPatch, peri
 
 def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
     """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
-    batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
+    batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
     first = make_progress()
     first.updated(batch, {"total_loss": torch.tensor(2.0)})
     going_on = make_progress()
@@ -56,7 +56,7 @@ def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
 
 
 def test_a_run_of_a_version_with_other_figures_goes_on() -> None:
-    batch = Batch(torch.zeros((1, SPEC.nbytes), dtype=torch.uint8), np.array([True]))
+    batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
     first = make_progress()
     first.updated(batch, {"total_loss": torch.tensor(2.0)})
     going_on = make_progress()
@@ -67,8 +67,8 @@ def test_a_run_of_a_version_with_other_figures_goes_on() -> None:
 
 
 def test_lags_are_those_of_fresh_unrolls() -> None:
-    rows = np.zeros((3, SPEC.nbytes), np.uint8)
-    SPEC.array(rows, "weight_version")[:] = [1, 2, 3]
+    rows = np.zeros((3, LAYOUT.nbytes), np.uint8)
+    LAYOUT.array(rows, "weight_version")[:] = [1, 2, 3]
     progress = make_progress()
     progress.updates = 5
     progress.updated(Batch(torch.from_numpy(rows), np.array([True, False, True])), {"total_loss": torch.tensor(0.0)})
@@ -79,8 +79,8 @@ def test_the_mean_is_that_of_the_latest_games() -> None:
     progress = make_progress(return_window=3)
     judged = []
     for game_return in (1.0, 9.0, 2.0, 4.0):
-        row = np.zeros(SPEC.nbytes, np.uint8)
-        SPEC.array(row, "game_lengths")[5], SPEC.array(row, "game_returns")[5] = 50, game_return
+        row = np.zeros(LAYOUT.nbytes, np.uint8)
+        LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, game_return
         progress.received(row)
         judged.append(progress.judge())
     assert progress.return_mean == 5.0
@@ -92,13 +92,13 @@ def test_the_mean_is_that_of_the_latest_games() -> None:
 
 
 def test_frames_of_a_lineage_are_those_that_were_skipped_then() -> None:
-    first = Progress(SPEC, 2, 4, 1000, 100)
+    first = Progress(LAYOUT, 2, 4, 1000, 100)
     first.agent_steps = 100
-    second = Progress(SPEC, 2, 2, 1000, 100)
+    second = Progress(LAYOUT, 2, 2, 1000, 100)
     second.load_state_dict(first.state_dict())
     second.agent_steps += 50
     assert second.frames == 400 + 100
-    third = Progress(SPEC, 2, 3, 1000, 100)
+    third = Progress(LAYOUT, 2, 3, 1000, 100)
     third.load_state_dict(second.state_dict())
     third.agent_steps += 1
     assert third.frames == 503

@@ -20,7 +20,7 @@ import psutil
 import pytest
 import torch
 
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from option_flags import Config, EnvironmentOptions, OptimizerOptions
 from options.rules import UsageError
 from run_files.checkpoint import BEST, Checkpoint, find_checkpoint, read_checkpoint, replay_name, write_checkpoint
@@ -565,10 +565,10 @@ def test_replays_of_another_reward_fill_anew(saved_run: Path, capsys: pytest.Cap
 def test_an_environment_s_option_that_an_older_version_did_not_have_was_at_its_default(saved_run: Path) -> None:
     parent = find_checkpoint(str(saved_run))
     clipping = parent.content["options"].pop("reward_clipping_method")
-    spec = describe_unrolls(Config.from_flags(parent.options), make_catch)
+    layout = make_unroll_layout(Config.from_flags(parent.options), make_catch)
     for value in (clipping, "none"):
         config = Config.from_flags({**parent.options, "reward_clipping_method": value})
-        anew = any("other options of the environment" in note for note in Resume(parent, config, spec, 1).notes())
+        anew = any("other options of the environment" in note for note in Resume(parent, config, layout, 1).notes())
         assert anew == (value == "none")
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.cuda._utils import _get_device_index
 
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from machine import device as devices
 from machine.machine_setup import Machine, prepare_machine
 from option_flags import Config
@@ -81,8 +81,8 @@ def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
 ) -> None:
     config = Config().replace_flags(seed=1, **flags)
     machine = machine_for(config, workers)
-    spec = describe_unrolls(config, make_catch)
-    lines = header(config, Path("results/run"), machine, spec, ReplayMemory(1, 0, 0, 1, 1, False), 100)
+    layout = make_unroll_layout(config, make_catch)
+    lines = header(config, Path("results/run"), machine, layout, ReplayMemory(1, 0, 0, 1, 1, False), 100)
     said = [line for line in lines if "updates old" in line]
     told = f"where the learner needs all workers, unrolls may be {age} updates old; {KEEPS_THEM_FRESH}"
     assert said == ([] if age is None else [told])
@@ -94,7 +94,7 @@ def test_options_without_effect_are_named(tmp_path: Path) -> None:
 
     def said(**flags: Any) -> list[str]:
         config = Config().replace_flags(**flags)
-        return header(config, tmp_path, machine, describe_unrolls(config, make_catch), memory, 100)[3:]
+        return header(config, tmp_path, machine, make_unroll_layout(config, make_catch), memory, 100)[3:]
 
     assert said() == said(use_lstm=True, lstm_size=9) == said(optimizer="adam", adam_eps=1e-3) == []
     assert said(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [

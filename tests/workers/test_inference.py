@@ -17,10 +17,10 @@ import torch
 
 from agents.acting import Actor
 from agents.network import ActorCritic, flat_weights, make_network, weight_count
-from agents.spaces import describe_unrolls
+from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config
-from replay.unroll_layout import UnrollSpec
+from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
 from tests.training.catch_runs import catch_run, go_on
 from tests.training.test_resume import assert_same_run
@@ -48,11 +48,11 @@ class Desk:
 
     def __init__(self, lstm_size: int, lockstep: bool, workers: int = 1) -> None:
         torch.manual_seed(0)
-        self.spec = UnrollSpec(7, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
-        self.network = opinionated(make_network(OPTIONS, self.spec, torch.float32))
+        self.layout = UnrollLayout(7, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
+        self.network = opinionated(make_network(OPTIONS, self.layout, torch.float32))
         self.weights = SharedWeights(weight_count(self.network))
         self.weights.publish(0, flat_weights(self.network))
-        self.memory = InferenceMemory(self.spec, workers, ENVIRONMENTS)
+        self.memory = InferenceMemory(self.layout, workers, ENVIRONMENTS)
         self.times = WorkerTimes(workers + 1)
         self._learner, servers_end = multiprocessing.Pipe()
         server = InferenceServer(OPTIONS, torch.float32, CPU_DEVICE, self.memory, self.weights, self.times, lockstep)
@@ -71,9 +71,9 @@ class Desk:
 
     def local(self) -> LocalDecider:
         """A worker's own copy of the policy."""
-        actor = Actor(make_network(OPTIONS, self.spec, torch.float32))
+        actor = Actor(make_network(OPTIONS, self.layout, torch.float32))
         newest = NewestWeights(self.weights, actor, CPU_DEVICE)
-        return LocalDecider(actor, self.spec, ENVIRONMENTS, newest.load)
+        return LocalDecider(actor, self.layout, ENVIRONMENTS, newest.load)
 
     def close(self) -> None:
         self._learner.close()
@@ -96,10 +96,10 @@ def desk(lstm_size: int = 0, lockstep: bool = False, workers: int = 1) -> Iterat
         made.close()
 
 
-def collect(rollout: Rollout, spec: UnrollSpec) -> dict[str, Any]:
-    rows = np.zeros((ENVIRONMENTS, spec.nbytes), np.uint8)
+def collect(rollout: Rollout, layout: UnrollLayout) -> dict[str, Any]:
+    rows = np.zeros((ENVIRONMENTS, layout.nbytes), np.uint8)
     rollout.collect(rows)
-    return spec.arrays(rows)
+    return layout.arrays(rows)
 
 
 @pytest.mark.parametrize("lstm_size", [0, 8])
@@ -110,7 +110,7 @@ def test_the_same_groups_get_the_same_answers_to_the_last_bit(lstm_size: int, ti
         in_halves = served.local()
         in_halves.groups = served.memory.groups[:-1]
         local, remote = (
-            Rollout([seat(e, time_limit) for e in range(ENVIRONMENTS)], decider, served.spec)
+            Rollout([seat(e, time_limit) for e in range(ENVIRONMENTS)], decider, served.layout)
             for decider in (in_halves, served.remote())
         )
         for version in range(3):
@@ -118,9 +118,9 @@ def test_the_same_groups_get_the_same_answers_to_the_last_bit(lstm_size: int, ti
                 served.weights.publish(version, flat_weights(opinionated(served.network)))
             if version == 2 and not time_limit:  # which counts its steps outside of the snapshot
                 snapshot = remote.snapshot()
-                remote = Rollout([seat(e, time_limit) for e in range(ENVIRONMENTS)], served.remote(), served.spec)
+                remote = Rollout([seat(e, time_limit) for e in range(ENVIRONMENTS)], served.remote(), served.layout)
                 remote.restore(snapshot)
-            expected, found = collect(local, served.spec), collect(remote, served.spec)
+            expected, found = collect(local, served.layout), collect(remote, served.layout)
             assert (found["weight_version"] == version).all()
             for name in expected:
                 np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
@@ -141,16 +141,16 @@ def test_other_groups_change_rounding_errors_only(monkeypatch: pytest.MonkeyPatc
         found: dict[int, dict[str, Any]] = {}
 
         def play(worker: int) -> None:
-            rollout = Rollout([seat(e, True) for e in range(ENVIRONMENTS)], served.remote(worker), served.spec)
-            found[worker] = collect(rollout, served.spec)
+            rollout = Rollout([seat(e, True) for e in range(ENVIRONMENTS)], served.remote(worker), served.layout)
+            found[worker] = collect(rollout, served.layout)
 
         players = [threading.Thread(target=play, args=(worker,)) for worker in range(2)]
         for player in players:
             player.start()
         for player in players:
             player.join()
-        rollout = Rollout([seat(e, True) for e in range(ENVIRONMENTS)], served.local(), served.spec)
-        expected = collect(rollout, served.spec)
+        rollout = Rollout([seat(e, True) for e in range(ENVIRONMENTS)], served.local(), served.layout)
+        expected = collect(rollout, served.layout)
         for unroll in found.values():
             np.testing.assert_array_equal(unroll["actions"], expected["actions"])
             for name in ("behaviour_logits", "values", "bootstraps", "first_lstm_state"):
@@ -183,25 +183,25 @@ def test_the_server_counts_its_processor_time() -> None:
 
 def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> None:
     config = catch_config(tmp_path, inference="learner", envs_per_worker=3, network="impala_shallow")
-    spec = describe_unrolls(config, make_catch)
-    network = make_network(config.network, spec, torch.float32)
+    layout = make_unroll_layout(config, make_catch)
+    network = make_network(config.network, layout, torch.float32)
     weights = SharedWeights(weight_count(network))
     weights.publish(0, flat_weights(network))
-    slots, times, announced = Slots(1, 2, 3, spec.nbytes), WorkerTimes(2), list[str]()
+    slots, times, announced = Slots(1, 2, 3, layout.nbytes), WorkerTimes(2), list[str]()
     machine = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 2, 1)
-    pool = make_pool(config, make_catch, 1, spec, machine, slots, weights, times, 0, announced.append)
+    pool = make_pool(config, make_catch, 1, layout, machine, slots, weights, times, 0, announced.append)
     try:
-        take(pool, spec, 12)
+        take(pool, layout, 12)
         server, worker = pool.process_ids()
         os.kill(worker, signal.SIGKILL)
         while not announced:
             pool.wait(0.1)
-        take(pool, spec, 6 + 12)  # some were played before
+        take(pool, layout, 6 + 12)  # some were played before
         assert pool.process_ids()[0] == server
         os.kill(server, signal.SIGKILL)
         while len(announced) < 2:
             pool.wait(0.1)
-        take(pool, spec, 6 + 12)
+        take(pool, layout, 6 + 12)
         assert len({server, worker, *pool.process_ids()}) == 4
         how = "is replaced: it was killed by SIGKILL"
         assert announced == [f"worker 0 {how}", f"the inference server {how}"]
@@ -211,12 +211,12 @@ def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> N
             shared.close()
 
 
-def take(pool: WorkerPool, spec: UnrollSpec, count: int) -> None:
+def take(pool: WorkerPool, layout: UnrollLayout, count: int) -> None:
     for _ in range(count):
         while not (rows := list(pool.take(1))):
             pool.wait(0.1)
-        assert spec.array(rows[0], "weight_version") == 0
-        assert spec.array(rows[0], "behaviour_logits").any()
+        assert layout.array(rows[0], "weight_version") == 0
+        assert layout.array(rows[0], "behaviour_logits").any()
 
 
 def test_a_run_is_the_same_whoever_decides_and_goes_on_exactly(tmp_path: Path) -> None:

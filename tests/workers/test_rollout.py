@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from agents.acting import Actor, Decision
 from agents.network import ActorCritic
 from option_flags import EnvironmentOptions
-from replay.unroll_layout import UnrollSpec, rebuild_stacks
+from replay.unroll_layout import UnrollLayout, rebuild_stacks
 from tests.catch import CELL, CELLS, make_catch
 from workers.local_policy import LocalDecider
 from workers.rollout import Rollout, Seat
@@ -34,13 +34,13 @@ class CutAfterThree(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, self.steps == 3, info
 
 
-def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[Rollout, UnrollSpec, ActorCritic]:
+def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[Rollout, UnrollLayout, ActorCritic]:
     torch.manual_seed(0)
-    spec = UnrollSpec(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
+    layout = UnrollLayout(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
     network = ActorCritic("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size, projected_size=4)
     torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy with opinions
-    decider = LocalDecider(Actor(network), spec, environments, itertools.count().__next__)
-    return Rollout([seat(e, time_limit) for e in range(environments)], decider, spec), spec, network
+    decider = LocalDecider(Actor(network), layout, environments, itertools.count().__next__)
+    return Rollout([seat(e, time_limit) for e in range(environments)], decider, layout), layout, network
 
 
 def seat(environment_id: int, time_limit: bool) -> Seat:
@@ -48,20 +48,20 @@ def seat(environment_id: int, time_limit: bool) -> Seat:
     return Seat(CutAfterThree(game) if time_limit else game, environment_id, np.random.default_rng(environment_id))
 
 
-def collect(rollout: Rollout, spec: UnrollSpec, environments: int) -> dict[str, NDArray[Any]]:
-    rows = np.full((environments, spec.nbytes), 255, np.uint8)
+def collect(rollout: Rollout, layout: UnrollLayout, environments: int) -> dict[str, NDArray[Any]]:
+    rows = np.full((environments, layout.nbytes), 255, np.uint8)
     rollout.collect(rows)
-    return spec.arrays(rows)
+    return layout.arrays(rows)
 
 
 @pytest.mark.parametrize("lstm_size", [0, 8])
 @pytest.mark.parametrize("time_limit", [False, True])
 def test_unrolls_tell_what_happened(lstm_size: int, time_limit: bool) -> None:
-    rollout, spec, network = make_rollout(2, lstm_size, time_limit)
+    rollout, layout, network = make_rollout(2, lstm_size, time_limit)
     shadows = [seat(e, time_limit).environment for e in range(2)]
     seen = [shadow.reset()[0] for shadow in shadows]
     for version in range(3):
-        unroll = collect(rollout, spec, 2)
+        unroll = collect(rollout, layout, 2)
         stacks = rebuild_stacks(torch.tensor(unroll["frames"]), torch.tensor(unroll["dones"])).numpy()
         assert unroll["weight_version"].tolist() == [version] * 2
         assert unroll["environment_id"].tolist() == [0, 1]
@@ -98,8 +98,8 @@ def features(network: ActorCritic, observation: NDArray[np.uint8]) -> NDArray[np
 
 
 def test_memory_before_an_unroll_is_what_the_last_one_left() -> None:
-    rollout, spec, _ = make_rollout(2, lstm_size=8, time_limit=False)
-    first, second = (collect(rollout, spec, 2) for _ in range(2))
+    rollout, layout, _ = make_rollout(2, lstm_size=8, time_limit=False)
+    first, second = (collect(rollout, layout, 2) for _ in range(2))
     assert (first["first_action"] == -1).all()
     assert not first["first_lstm_state"].any()
     # Games of Catch last five steps: the unroll of seven ends in the middle of the second game.
@@ -114,10 +114,10 @@ def test_grouping_environments_differently_changes_no_random_stream() -> None:
     def actions(groups: list[list[int]]) -> dict[int, list[int]]:
         played: dict[int, list[int]] = {}
         for group in groups:
-            _, spec, network = make_rollout(1, 0, time_limit=False)
+            _, layout, network = make_rollout(1, 0, time_limit=False)
             torch.nn.init.zeros_(network.policy_head.weight)
-            rollout = Rollout([seat(e, False) for e in group], LocalDecider(Actor(network), spec, len(group)), spec)
-            unroll = collect(rollout, spec, len(group))
+            rollout = Rollout([seat(e, False) for e in group], LocalDecider(Actor(network), layout, len(group)), layout)
+            unroll = collect(rollout, layout, len(group))
             played |= {e: unroll["actions"][i].tolist() for i, e in enumerate(group)}
         return played
 
@@ -130,6 +130,6 @@ def test_an_unroll_has_the_oldest_of_the_weights_that_acted_in_it() -> None:
             return super().answer(group)[0], next(versions)
 
     versions = iter([5, 3, 4, 7, 7, 8, 9])
-    _, spec, network = make_rollout(1, 0, time_limit=False)
-    rollout = Rollout([seat(0, False)], Aging(Actor(network), spec, 1), spec)
-    assert collect(rollout, spec, 1)["weight_version"].tolist() == [3]
+    _, layout, network = make_rollout(1, 0, time_limit=False)
+    rollout = Rollout([seat(0, False)], Aging(Actor(network), layout, 1), layout)
+    assert collect(rollout, layout, 1)["weight_version"].tolist() == [3]

@@ -4,7 +4,7 @@ import torch
 
 from agents.network import ActorCritic, flat_weights, load_flat_weights, weight_count
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
-from workers.weight_publisher import WeightOutbox, make_outbox
+from workers.weight_publisher import WeightPublisher, make_publisher
 
 
 class Copying:
@@ -39,9 +39,9 @@ def published(weights: SharedWeights, size: int) -> tuple[int, float]:
 def test_in_ordinary_memory_weights_are_published_at_once() -> None:
     network = make_network(3.0)
     weights = SharedWeights(weight_count(network))
-    outbox = make_outbox(network, weights, at_once=False)
-    outbox.post(7)
-    outbox.deliver()
+    publisher = make_publisher(network, weights, at_once=False)
+    publisher.post(7)
+    publisher.deliver()
     assert published(weights, weight_count(network)) == (7, 3.0)
 
 
@@ -49,21 +49,21 @@ def test_a_copy_is_published_when_it_has_arrived_and_before_the_next_leaves() ->
     network, copying = make_network(1.0), Copying()
     size = weight_count(network)
     weights = SharedWeights(size)
-    outbox = WeightOutbox(network, weights, copying)
-    outbox.deliver()
-    outbox.post(1)
-    outbox.deliver()
+    publisher = WeightPublisher(network, weights, copying)
+    publisher.deliver()
+    publisher.post(1)
+    publisher.deliver()
     assert published(weights, size)[0] == NOT_PUBLISHED
     copying.done = True
-    outbox.deliver()
+    publisher.deliver()
     assert published(weights, size) == (1, 1.0)
 
     load_flat_weights(network, torch.full((size,), 2.0))
-    outbox.post(2)
+    publisher.post(2)
     load_flat_weights(network, torch.full((size,), 3.0))
     assert published(weights, size) == (1, 1.0)
-    outbox.post(3)
+    publisher.post(3)
     assert published(weights, size) == (2, 2.0)
-    outbox.deliver(wait=True)
+    publisher.deliver(wait=True)
     assert published(weights, size) == (3, 3.0)
     assert torch.equal(flat_weights(network), torch.full((size,), 3.0))

@@ -68,7 +68,7 @@ def test_an_unknown_game_is_refused_with_the_closest_ones(name: str, suggestion:
 
 def test_a_registered_game_that_is_not_of_ale_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "ChessNoFrameskip-v4"
-    spec = gymnasium.envs.registration.EnvSpec(name, entry_point="chess:Chess")
-    monkeypatch.setitem(gymnasium.registry, name, spec)
+    layout = gymnasium.envs.registration.EnvSpec(name, entry_point="chess:Chess")
+    monkeypatch.setitem(gymnasium.registry, name, layout)
     with pytest.raises(UsageError, match="--env"):
         check_atari(EnvironmentOptions(env=name))
