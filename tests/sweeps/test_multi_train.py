@@ -30,7 +30,7 @@ from tests.sweeps.fake_main import write_checkpoint
 
 pytestmark = pytest.mark.timeout(90)
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests" / "fake_main.py"
 QUEUE = [{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]
 
