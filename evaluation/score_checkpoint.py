@@ -24,7 +24,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
 from reports.console import Console, make_console
-from reports.test_display import TestStatus, verdict
+from reports.scoreboard import TestStatus, verdict
 from run_files.checkpoint import Checkpoint, check_playable
 from run_files.run_folder import write_json
 from workers.failures import RunFailedError

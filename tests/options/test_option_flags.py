@@ -44,7 +44,7 @@ def test_import_is_light_and_defines_no_global_flag() -> None:
         "import sys; from absl import flags; before = set(flags.FLAGS); import options.command_line;"
         "print(set(flags.FLAGS) - before, sorted({'torch', 'numpy', 'gymnasium', 'cv2'} & set(sys.modules)))"
     )
-    root = Path(__file__).parent.parent
+    root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60, check=True
     )
