@@ -371,6 +371,12 @@ class Config:
             )
 
     @property
+    def seed(self) -> int:
+        """The seed of a configuration that is settled (see machine/machine_setup.py)."""
+        assert self.run.seed is not None
+        return self.run.seed
+
+    @property
     def saves_replays(self) -> bool:
         return self.checkpoint.save_replay or self.run.reproducible
 

@@ -63,7 +63,7 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
     Everything that can be wrong is looked at before a process is started.
     """
     check_playable(config, checkpoint)
-    config, seed = settle_seed(config)
+    config = settle_seed(config)
     config = replace(config, environment=as_tested(config.environment))
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
@@ -91,7 +91,7 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
                 layout=layout,
                 compute_dtype=precision,
                 weights=weights,
-                seed=(seed,),
+                seed=(config.seed,),
                 greedy=config.test.test_policy == "greedy",
                 logged=SHOWN_GAMES if config.test.render else 0,
                 low_priority=False,

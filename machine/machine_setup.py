@@ -39,14 +39,14 @@ class Machine:
         }
 
 
-def settle_seed(config: Config) -> tuple[Config, int]:
-    """The configuration with a seed in it, and the seed, for torch's own numbers, too.
+def settle_seed(config: Config) -> Config:
+    """The configuration with a seed: the one given, or a random one. Torch is seeded with it.
 
-    It is drawn once for all runs of a lineage.
+    Runs that resume take over the seed of their parent.
     """
-    seed = secrets.randbelow(2**31) if config.run.seed is None else config.run.seed
-    torch.manual_seed(seed)
-    return config.replace_flags(seed=seed), seed
+    settled = config if config.run.seed is not None else config.replace_flags(seed=secrets.randbelow(2**31))
+    torch.manual_seed(settled.seed)
+    return settled
 
 
 def prepare_machine(config: Config) -> Machine:

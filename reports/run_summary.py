@@ -3,59 +3,72 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from machine.machine_setup import Machine
 from option_flags import Config
-from replay.unroll_layout import UnrollLayout
-from training.checkpoint_saver import Saver
-from training.memory_budget import ReplayMemory
-from training.progress import Progress
-from training.run_setup import KEEPS_THEM_FRESH, OLD
+
+HIGH_LAG = 40  # updates; learning was measured with a policy lag of 3 to 15
+LOWER_LAG = "a larger --batch_size or fewer --envs_per_worker would lower it"
 
 
-def header(
-    config: Config, folder: Path, machine: Machine, layout: UnrollLayout, memory: ReplayMemory, planned_updates: int
+def run_header(
+    config: Config, folder: Path, machine: Machine, action_count: int, memory: Sequence[str], planned_updates: int
 ) -> list[str]:
-    """What a run says of itself before it starts."""
+    """The configuration in a few lines; `memory` are the lines about what the replays will take."""
     precision = str(machine.precision).removeprefix("torch.")
     shares = [
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
     environments = machine.worker_count * config.workers.envs_per_worker
     waiting = environments * machine.slots_per_worker  # unrolls that may be played before one is learned from
-    age = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
+    lag = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
+    warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
     return [
-        f"{config.environment.env}, {layout.action_count} actions, seed {config.run.seed}, results in {folder}",
+        f"{config.environment.env}, {action_count} actions, seed {config.run.seed}, results in {folder}",
         f"learner on {machine.device} in {precision} with {machine.learner_threads} thread(s); "
         f"{machine.worker_count} workers × {config.workers.envs_per_worker} environments = {environments}",
-        f"batch of {config.replay.batch_size} unrolls × {layout.unroll_length} steps: {' + '.join(shares)}; "
-        f"{config.network.network}{' with LSTM' if layout.lstm_size else ''}, {planned_updates:,} updates planned",
-        *memory.described(),
-        *(
-            [f"where the learner needs all workers, unrolls may be {age} updates old; {KEEPS_THEM_FRESH}"]
-            if age >= OLD
-            else []
-        ),
+        f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
+        f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
+        f"{planned_updates:,} updates planned",
+        *memory,
+        *(warning if lag >= HIGH_LAG else []),
         *config.without_effect(),
     ]
 
 
-def summary(folder: Path, progress: Progress, saver: Saver, is_over: bool, held_back_by: str) -> Sequence[str]:
-    """What a run says of itself at its end."""
-    reached = "finished" if is_over else "stopped"
-    mean = (
-        "no game ended" if progress.return_mean is None else f"mean return of the last games {progress.return_mean:.2f}"
-    )
-    steps = progress.agent_steps + max(progress.agent_steps, saver.config.steps_to_learn)
-    more = "" if progress.unrolls_left else f" --environment_max_steps={steps}"
-    if not progress.has_learned:
-        held_back_by = f"nothing was learned: a first update takes {saver.config.steps_to_learn:,} agent steps"
-    speed = progress.agent_steps / max(progress.seconds, 1e-9)
-    go_on = f"go on with: python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}"
+class RunEnd(NamedTuple):
+    """How a run ended."""
+
+    folder: Path
+    finished: bool
+    agent_steps: int
+    steps_left: bool  # whether --environment_max_steps is not reached
+    frames: int
+    updates: int
+    updates_made: int  # by this run itself, without those of the runs that it resumed from
+    seconds: float
+    return_mean: float | None
+    steps_to_learn: int  # agent steps that a new run needs for its first update
+    saving_seconds: float
+    has_saved: bool
+    bottleneck: str
+
+
+def run_ending(end: RunEnd) -> list[str]:
+    """The last lines of a run; the very last one is the command that resumes it."""
+    mean = "no game ended" if end.return_mean is None else f"mean return of the last games {end.return_mean:.2f}"
+    bottleneck = end.bottleneck
+    if not end.updates_made:
+        bottleneck = f"nothing was learned: the first update needs {end.steps_to_learn:,} agent steps"
+    speed = end.agent_steps / max(end.seconds, 1e-9)
+    more_steps = end.agent_steps + max(end.agent_steps, end.steps_to_learn)
+    more = "" if end.steps_left else f" --environment_max_steps={more_steps}"
+    resume = f"python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(end.folder))}{more}"
     return [
-        f"{reached} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and {progress.updates:,} "
-        f"updates after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
-        *([held_back_by] if held_back_by else []),
-        f"metrics.jsonl, episodes.csv and checkpoints are in {folder}; saving took {saver.seconds:.1f} s",
-        go_on if saver.saved_updates >= 0 else "nothing could be saved, so there is nothing to go on from",
+        f"{'finished' if end.finished else 'stopped'} at {end.agent_steps:,} agent steps ({end.frames:,} frames) and "
+        f"{end.updates:,} updates after {end.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
+        *([bottleneck] if bottleneck else []),
+        f"metrics.jsonl, episodes.csv and checkpoints are in {end.folder}; saving took {end.saving_seconds:.1f} s",
+        f"go on with: {resume}" if end.has_saved else "nothing could be saved, so the run cannot be resumed",
     ]

@@ -1,4 +1,4 @@
-"""When and what a run saves."""
+"""When a run saves, and what."""
 
 import time
 from collections.abc import Callable
@@ -13,88 +13,97 @@ from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
 from run_files.replay_file import GivenUpError, write_tensor_file
+from training.best_so_far import BestSoFar
 from training.progress import Progress
 from workers.failures import RunFailedError, WorkersFailedError
 from workers.worker_pool import WorkerPool
 
 DIVERGED = (
-    "the network's weights are no numbers any more, and are not saved; a smaller --lr, or rewards that are clipped "
-    "(--reward_clipping_method), would be right"
+    "the network's weights are not finite any more (NaN or infinity) and are not saved; a smaller --lr, or clipped "
+    "rewards (--reward_clipping_method), would be right"
 )
-ROUND_PATIENCE = 2.5  # seconds that a save waits for unrolls under way
+SNAPSHOT_SECONDS = 2.5  # longest wait for workers that finish the unrolls they are playing
 
 
 @dataclass
-class Saver:
-    """Writes checkpoints into a run's folder, beside the best one so far; a disk that is full does not end the run."""
+class CheckpointSaver:
+    """Writes checkpoints, and a link to the best one, into a run's folder. A full disk does not end the run."""
 
     folder: Path  # of the checkpoints
     config: Config
     layout: UnrollLayout
-    resumes: int
+    resume_count: int
     planned_updates: int
     learner: Learner
     mix: Mix
     progress: Progress
+    best: BestSoFar
     pool: WorkerPool
     stop: StopSignals
     announce: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        # Of the last whole checkpoint; a run that goes on begins with its parent's.
-        self.saved_updates = self.learner.updates if self.resumes else -1
-        self.seconds = 0.0
+        # Updates of the newest complete checkpoint, -1 without one; a resumed run starts with its parent's checkpoint.
+        self.saved_updates = self.learner.updates if self.resume_count else -1
+        self.seconds = 0.0  # spent on saving
         self._tried_updates = self.learner.updates
         self._first_steps = self.progress.agent_steps
         self._saved_at = self._replays_tried_at = time.monotonic()
 
+    @property
+    def has_saved(self) -> bool:
+        """Whether there is a checkpoint to resume from."""
+        return self.saved_updates >= 0
+
     def tick(self) -> None:
-        """Called in every turn of the training loop; saves when it is time, or when a signal asks for it."""
+        """Save if it is time to, or if a signal asks for it. Called in every iteration of the training loop."""
         options, now = self.config.checkpoint, time.monotonic()
         replays_due = self.config.saves_replays and now - self._replays_tried_at > 60 * options.save_replay_minutes
         period_over = self.learner.updates - self._tried_updates >= options.save_model_period
         asked = self.stop.save_now
         if asked:
-            self.stop.save_now = False  # before it is done, so that a signal that comes meanwhile counts
+            self.stop.save_now = False  # cleared before saving, so that a signal during the save is not lost
         if asked or replays_due or period_over or now - self._saved_at > 60 * options.save_model_minutes:
             self.save(with_replays=self.config.saves_replays and (asked or replays_due))
 
     def save(self, with_replays: bool) -> None:
-        """Write a checkpoint; say so, and go on, where that fails. Weights that are no numbers end the run."""
-        if self.resumes and self.progress.agent_steps == self._first_steps:
-            return  # the parent's, carried over into this run, says all that there is to say
+        """Write a checkpoint; if that fails, say so and continue. Weights that are not finite end the run."""
+        if self.resume_count and self.progress.agent_steps == self._first_steps:
+            return  # the parent's checkpoint, copied into this run, is still up to date
         if not self.learner.is_finite():
-            kept = "the checkpoints from before are whole" if self.saved_updates >= 0 else "nothing was saved before"
+            kept = "the earlier checkpoints are complete" if self.has_saved else "nothing was saved before"
             raise RunFailedError(f"{DIVERGED}; {kept}.")
         begun = time.monotonic()
         self._tried_updates = self.learner.updates
         if with_replays:
             self._replays_tried_at = begun
         try:
-            self._write(self._in_flight() if with_replays and self.config.run.reproducible else None)
+            self._write(self._snapshot() if with_replays and self.config.run.reproducible else None)
             self.saved_updates = self.learner.updates
             if with_replays:
                 self._write_replays()
         except OSError as error:
             self.announce(
-                f"no checkpoint could be written ({error.strerror}); the last whole one stays, training goes on"
+                f"no checkpoint could be written ({error.strerror}); the last complete one is kept, training continues"
             )
         finally:
             self._saved_at = time.monotonic()
             self.seconds += self._saved_at - begun
 
     def _write(self, in_flight: dict[str, Any] | None) -> None:
-        best_before = self.progress.best_return_mean
-        is_best = self.progress.judge()
+        progress, best_before = self.progress, self.best.return_mean
+        is_best = self.best.update_best_return(
+            progress.return_mean, len(progress.recent_returns), progress.return_window
+        )
         path = self.folder / files.checkpoint_name(self.learner.updates)
         content = {
             "options": self.config.flags(),
             "action_count": self.layout.action_count,
             "unroll": self.layout.fingerprint,
-            "resumes": self.resumes,
+            "resumes": self.resume_count,
             "planned_updates": self.planned_updates,
             "learner": self.learner.state_dict(),
-            "progress": self.progress.state_dict(),
+            "progress": {**progress.state_dict(self.learner.updates), **self.best.state_dict()},
             "in_flight": in_flight,
         }
         try:
@@ -102,19 +111,19 @@ class Saver:
             if is_best:
                 files.link(path, self.folder / files.BEST)
         except OSError:
-            self.progress.best_return_mean = best_before  # what could not be kept is not the one to beat
+            self.best.return_mean = best_before  # a policy that is not on disk is not the one to beat
             raise
         files.keep_newest(self.folder, self.config.checkpoint.keep_checkpoints)
 
-    def _in_flight(self) -> dict[str, Any] | None:
-        """The environments and the unrolls not yet taken; None where a worker does not come to rest."""
+    def _snapshot(self) -> dict[str, Any] | None:
+        """The environments and the unrolls that the learner has not taken; None if a worker does not finish in time."""
         try:
-            in_flight = self.pool.in_flight(time.monotonic() + ROUND_PATIENCE, lambda: self.stop.hurried)
-        except WorkersFailedError:  # the checkpoint matters more; who waits for the workers next will hear of it
-            in_flight = None
-        if in_flight is None:
-            self.announce("a worker did not come to rest: a resume begins new games instead of going on exactly")
-        return in_flight
+            snapshot = self.pool.in_flight(time.monotonic() + SNAPSHOT_SECONDS, lambda: self.stop.hurried)
+        except WorkersFailedError:  # the checkpoint matters more; the next wait for the workers raises it again
+            snapshot = None
+        if snapshot is None:
+            self.announce("a worker did not finish its unroll in time: a resume begins new games")
+        return snapshot
 
     def _write_replays(self) -> None:
         begun = time.monotonic()
@@ -124,16 +133,16 @@ class Saver:
             "agent_steps": self.progress.agent_steps,
             "mix": self.mix.state_dict(),
         }
-        self.announce(
-            "saving the replays; CTRL+C again leaves them out" if self.stop.requested else "saving the replays"
-        )
+        self.announce("saving the replays; CTRL+C again skips them" if self.stop.requested else "saving the replays")
         try:
             size = write_tensor_file(path, state, lambda: self.stop.hurried)
         except GivenUpError:
-            self.announce("the replays are left out; the checkpoint is whole without them")
+            self.announce("the replays are not saved; the checkpoint is complete without them")
             return
         except OSError as error:
-            self.announce(f"the replays could not be written ({error.strerror}); the checkpoint is whole without them")
+            self.announce(
+                f"the replays could not be written ({error.strerror}); the checkpoint is complete without them"
+            )
             return
         for older in self.folder.glob("replays_*.bin"):
             if older != path:

@@ -1,4 +1,4 @@
-"""What the replays gave to the batches of one stretch, in the mean."""
+"""What was drawn from the replays in one interval: age, times drawn, distances."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from run_files.metrics import JsonValue
 AGE, TIMES_DRAWN, CANDIDATES, SECONDS, RANKED, DISTANCE_DRAWN, DISTANCE_CANDIDATES = range(7)
 
 
-class DrawSums:
+class DrawStatistics:
     """Sums over draws, one row for each replay."""
 
     def __init__(self, rows: Sequence[Sequence[float]] = (), draws: int = 0) -> None:

@@ -36,7 +36,7 @@ class _Mark(NamedTuple):
     workers: NDArray[np.float64]  # [stage and then CPU]
 
 
-class Hardware:
+class MachineLoad:
     """Measures since the last report, and since the start."""
 
     def __init__(self, times: WorkerTimes, pool: WorkerPool, gpu: GpuGauge) -> None:

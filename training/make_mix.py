@@ -29,7 +29,7 @@ def make_mix(config: Config, layout: UnrollLayout, resume: Resume, learner: Lear
     ahead = config.replay.batches_ahead
     # In the background candidates are ranked by a copy, which no update changes on the way.
     network = deepcopy(learner.network) if ahead else learner.network
-    seed = stream_of("replays", config.run.seed or 0, resume.count)
+    seed = stream_of("replays", config.seed, resume.count)
     replays = make_replays(config.replay, layout, seed, network, resume.planned_updates)
     mix = BatchMix(replays, layout, pin_memory=learner.device.type == "cuda")
     if not ahead:

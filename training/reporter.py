@@ -1,18 +1,16 @@
-"""What a run tells while it goes: the one place that writes reports."""
+"""Reports to the sinks, and the state of the run for the console."""
 
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import torch
-
-from replay.mix import Batch, Mix
-from replay.unroll_layout import Rows
+from agents.learner import Learner
+from replay.mix import Mix
 from reports.console import Console
 from reports.run_display import ReplayFill, Status
 from reports.sinks import Sink
-from run_files.metrics import JsonValue
-from training.machine_load import Hardware, Load
+from run_files.metrics import Episode, JsonValue
+from training.machine_load import Load, MachineLoad
 from training.progress import Progress
 from workers.worker_pool import WorkerPool
 
@@ -28,13 +26,13 @@ LEARNER_FIGURES = (
     "gradient_norm",
     "learning_rate",
 )
-SHORTEST_STRETCH = 2.0  # seconds since a report until the display trusts what happened since then
+MIN_INTERVAL_SECONDS = 2.0  # the display shows figures of the interval before until the new one is so long
 
 
-class _Stretch(NamedTuple):
-    """What the display tells of the time since a report."""
+class _IntervalFigures(NamedTuple):
+    """What the display shows of an interval."""
 
-    learned: Mapping[str, float | None]  # of the latest stretch that had an update
+    learner: Mapping[str, float | None]  # of the latest interval that had an update
     lag: float | None
     wait_fraction: float
     load: Load
@@ -46,8 +44,9 @@ class Reporter:
     def __init__(
         self,
         progress: Progress,
+        learner: Learner,
         pool: WorkerPool,
-        hardware: Hardware,
+        load: MachineLoad,
         mix: Mix,
         sink: Sink,
         console: Console,
@@ -57,85 +56,85 @@ class Reporter:
         warmup_unrolls: Sequence[int],  # unrolls that each replay holds before learning starts
     ) -> None:
         self._progress = progress
-        self._steps_at_start = progress.agent_steps  # of this run; those it goes on from have made them
+        self._learner = learner
+        self._steps_at_start = progress.agent_steps  # those of the runs that this one resumed from
         self._pool = pool
-        self._hardware = hardware
+        self._load = load
         self._mix = mix
         self._sink = sink
         self._console = console
         self._period = period
         self._planned_updates = planned_updates
         self._warmup_unrolls = warmup_unrolls
-        self._before: _Stretch | None = None  # what was true at the latest report
+        self._before: _IntervalFigures | None = None  # of the interval before the latest report
 
-    def received(self, row: Rows) -> None:
-        """Count an unroll."""
-        for episode in self._progress.received(row):
+    def after_unroll(self, episodes: Sequence[Episode]) -> None:
+        """Pass on the games that ended in an unroll; during warm-up, reports come after unrolls."""
+        for episode in episodes:
             self._sink.episode(episode)
         if self._mix.is_warming_up:
             self._report_if_due()
 
-    def updated(self, batch: Batch, learned: Mapping[str, torch.Tensor]) -> None:
-        """Count an update. Reports follow updates, so that they come at the same steps however unrolls are cut up."""
-        self._progress.updated(batch, learned)
+    def after_update(self) -> None:
+        """Reports come after updates, so that they come at the same steps however many unrolls arrive at once."""
         self._report_if_due()
 
     def tick(self) -> None:
-        """Show the state of things, if the console is due to."""
+        """Update the console if it is time to. Called in every iteration of the training loop."""
         now = time.monotonic()
-        self._hardware.tick(now)
+        self._load.tick(now)
         if self._console.due(now):
             self.show()
 
     def show(self) -> None:
-        """Hand the console the state of things."""
+        """Show the state of the run on the console."""
         self._console.show(self._status(), time.monotonic())
 
     def _report_if_due(self) -> None:
-        if self._progress.agent_steps - self._progress.steps_at_report >= self._period:
+        if self._progress.steps_since_report >= self._period:
             self.report()
 
     def report(self) -> None:
-        """Write one report of what happened since the last one, if anything did."""
+        """Write one report of the interval since the latest one, if anything happened in it."""
         if not self._progress.anything_new:
             return
-        self._before = self._stretch()
+        self._before = self._interval_figures()
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
-        report |= self._of_replays()
-        report |= self._progress.close_stretch()
+        report |= self._replay_figures()
+        report |= self._progress.close_interval(self._learner.updates)
         report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
-        report |= self._hardware.report()._asdict()
+        report |= self._load.report()._asdict()
         self._sink.write(report)
 
-    def _of_replays(self) -> dict[str, JsonValue]:
-        """By place and name, which tell two replays of one type apart."""
-        sums, replays = self._progress.draw_sums, self._mix.replays
+    def _replay_figures(self) -> dict[str, JsonValue]:
+        """Figures of each replay under its position and type."""
+        draws, replays = self._progress.interval.draws, self._mix.replays
         names = [f"{i}_{replay.name}" for i, replay in enumerate(replays)]
-        figures = sums.figures() or [{} for _ in replays]
+        figures = draws.figures() or [{} for _ in replays]
         sizes = [{"size": len(replay)} for replay in replays]
-        shares = [seconds / self._progress.stretch_seconds for seconds in sums.seconds()]
+        shares = [seconds / self._progress.interval_seconds for seconds in draws.seconds()]
         return {
-            "replays": {name: size | of_one for name, size, of_one in zip(names, sizes, figures, strict=True)},
+            "replays": {name: size | figure for name, size, figure in zip(names, sizes, figures, strict=True)},
             "replay_time_shares": dict(zip(names, shares, strict=False)),
         }
 
-    def _stretch(self) -> _Stretch:
+    def _interval_figures(self) -> _IntervalFigures:
         """Of the time since the latest report."""
-        progress, before = self._progress, self._before
-        learned = progress.latest() or (before.learned if before else {})
-        return _Stretch(learned, progress.lag()[0], progress.wait_fraction(), self._hardware.load())
+        interval, before = self._progress.interval, self._before
+        learner = interval.figures() or (before.learner if before else {})
+        return _IntervalFigures(learner, interval.lag()[0], self._progress.wait_fraction(), self._load.load())
 
     def _status(self) -> Status:
         progress, before = self._progress, self._before
-        too_short = progress.stretch_seconds < SHORTEST_STRETCH
-        learned, lag, wait_fraction, load = before if before and too_short else self._stretch()
+        too_short = progress.interval_seconds < MIN_INTERVAL_SECONDS
+        figures, lag, wait_fraction, load = before if before and too_short else self._interval_figures()
         return Status(
             agent_steps=progress.agent_steps,
             max_steps=progress.max_steps,
             frames=progress.frames,
             skipped_frames=progress.skipped_frames,
-            updates=progress.updates,
+            updates=self._learner.updates,
             planned_updates=self._planned_updates,
             seconds=progress.seconds,
             steps_per_second=progress.recent_speed(),
@@ -144,11 +143,11 @@ class Reporter:
             return_window=progress.return_window,
             return_last=progress.recent_returns[-1] if progress.recent_returns else None,
             return_max=progress.return_max,
-            policy_loss=learned.get("policy_loss"),
-            value_loss=learned.get("value_loss"),
-            entropy=learned.get("entropy"),
-            gradient_norm=learned.get("gradient_norm"),
-            learning_rate=learned.get("learning_rate"),
+            policy_loss=figures.get("policy_loss"),
+            value_loss=figures.get("value_loss"),
+            entropy=figures.get("entropy"),
+            gradient_norm=figures.get("gradient_norm"),
+            learning_rate=figures.get("learning_rate"),
             policy_lag_mean=lag,
             replays=[
                 ReplayFill(replay.name, len(replay), replay.capacity, replay.share, fill)

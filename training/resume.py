@@ -1,6 +1,5 @@
 """Going on where another run stopped: exactly where everything was saved, with new games otherwise."""
 
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,16 @@ from run_files.checkpoint import (
     BEST_EVAL,
     OWN_FLAGS,
     Checkpoint,
-    UnusableError,
     checkpoint_name,
     link,
-    read_checkpoint,
     write_checkpoint,
 )
-from run_files.metrics import Report, last_report, read_metrics
+from run_files.metrics import last_report
 from run_files.replay_file import DamagedFileError, read_tensor_file
 from run_files.run_folder import remove_abandoned
-from training.progress import Progress, without_draws, without_stretch
+from training.best_so_far import BestSoFar
+from training.interval import without_draws, without_interval
+from training.progress import Progress
 from workers.worker_pool import WorkerPool
 
 
@@ -48,7 +47,7 @@ class Resume:
             self._look_at_options(parent, config)
             self._look_at_replays(parent, config, layout)
             self._look_at_in_flight(parent, config, worker_count)
-            self._progress = self._progress_from(parent, config) | best_scores(parent)
+            self._progress = self._progress_from(parent, config) | BestSoFar.of_parent(parent).state_dict()
 
     def described(self) -> dict[str, Any] | None:
         """The parent, for config.json: its curves count up to these steps."""
@@ -102,7 +101,7 @@ class Resume:
         """
         progress: dict[str, Any] = parent.content["progress"]
         if not config.run.reproducible and self._is_reported(parent):
-            return without_stretch(progress)
+            return without_interval(progress)
         same_replays = parent.options["replay_parameters"] == config.replay.replay_parameters
         return progress if same_replays else without_draws(progress)
 
@@ -168,28 +167,6 @@ class Resume:
             self._notes.append("the games go on exactly where they stopped")
         else:
             self._notes.append("new games begin")
-
-
-def best_scores(parent: Checkpoint) -> dict[str, float | None]:
-    """Those of its best policies, of which the files may be newer than the checkpoint."""
-    progress, folder = parent.content["progress"], parent.path.parent
-    return_mean, eval_mean = progress["best_return_mean"], progress.get("best_eval_mean")
-    if (folder / BEST).exists():
-        with suppress(UnusableError):
-            return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
-    if (folder / BEST_EVAL).exists():
-        evaluations = _evaluations(parent.run_folder / "evaluations.jsonl")
-        means = [eval_mean, *(row.get("best_eval_return_mean") for row in evaluations)]
-        eval_mean = max((mean for mean in means if isinstance(mean, int | float)), default=None)
-    return {"best_return_mean": return_mean, "best_eval_mean": eval_mean}
-
-
-def _evaluations(path: Path) -> list[Report]:
-    """Empty where the file is missing or damaged, without which a run can go on."""
-    try:
-        return read_metrics(path)
-    except (OSError, ValueError):
-        return []
 
 
 def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:

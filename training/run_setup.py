@@ -1,21 +1,55 @@
-"""What is settled before a run begins: the machine, the shape of an unroll, the folder."""
+"""What is settled and checked before a run begins; and its folder."""
 
 import shutil
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from machine.machine_setup import Machine
+from agents.network import ActorCritic, make_network
+from agents.spaces import make_unroll_layout
+from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
 from options.rules import UsageError
+from replay.unroll_layout import UnrollLayout
+from reports.make_sinks import check_sinks
+from run_files.checkpoint import Checkpoint, check_resumable
 from run_files.run_folder import CHECKPOINTS, create_run_folder, write_json
+from training.memory_budget import plan_memory
 from training.resume import Resume
+from wrappers.environment_types import MakeEnvironment
 
-OLD = 40  # updates; what is known of learning is known of 3 to 15
-KEEPS_THEM_FRESH = "a larger --batch_size or fewer --envs_per_worker would keep them fresh"
+
+@dataclass(frozen=True)
+class RunSetup:
+    """A run that has been checked and can start."""
+
+    config: Config  # with a seed
+    machine: Machine
+    layout: UnrollLayout
+    network: ActorCritic
+    memory: Sequence[str]  # lines for the header: what the replays will take
+    resume: Resume
+
+
+def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkpoint | None) -> RunSetup:
+    """Settle what the flags leave open, and refuse what cannot work on this machine."""
+    if parent is not None:
+        check_resumable(config, parent)
+    check_sinks(config.report)
+    config = settle_seed(config)
+    machine = prepare_machine(config)
+    layout = make_unroll_layout(config, make_environment)
+    network = make_network(config.network, layout, machine.precision)
+    environments = config.workers.envs_per_worker
+    unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
+    memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
+    resume = Resume(parent, config, layout, machine.worker_count)
+    return RunSetup(config, machine, layout, network, memory.described(), resume)
 
 
 def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
-    """A new folder, which says what the run is and where it comes from, with a place for checkpoints."""
+    """A new folder with config.json and a folder for checkpoints; a resumed run starts with its parent's checkpoint."""
     folder = None
     try:
         folder = create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())

@@ -1,166 +1,136 @@
-"""Training, from the configuration to the trained weights: all wiring, and the loop."""
+"""Training, from the configuration to the trained weights: all wiring in one function."""
 
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 from agents.learner import Learner
-from agents.network import make_network, weight_count
-from agents.spaces import make_unroll_layout
-from evaluation.periodic_evaluation import Evaluator, PeriodicEvaluator
 from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
-from machine.machine_setup import prepare_machine, settle_seed
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.bottleneck import what_holds_back
 from reports.console import make_console
-from reports.make_sinks import check_sinks, make_sinks
-from reports.run_summary import header, summary
-from run_files.checkpoint import Checkpoint, check_resumable
+from reports.make_sinks import make_sinks
+from reports.run_summary import RunEnd, run_ending, run_header
+from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS
-from training.checkpoint_saver import Saver
+from training.best_so_far import BestSoFar
+from training.checkpoint_saver import CheckpointSaver
+from training.housekeeping import Housekeeping
 from training.loop import training_loop
-from training.machine_load import Hardware
+from training.machine_load import MachineLoad
 from training.make_mix import make_mix
-from training.memory_budget import plan_memory
+from training.periodic_evaluation import Evaluation, PeriodicEvaluation
 from training.progress import Progress
 from training.reporter import Reporter
-from training.resume import Resume
-from training.run_setup import make_run_folder
-from workers.make_pool import make_pool
-from workers.shared_weights import SharedWeights
-from workers.slots import Slots
-from workers.weight_publisher import make_publisher
-from workers.worker_clock import WorkerTimes
+from training.run_setup import make_run_folder, set_up_run
+from workers.actors import make_actors
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
 def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Checkpoint | None = None) -> Path:
     """Train an agent as configured, from the start or from a checkpoint; return the run's folder.
 
-    Everything that can be wrong is looked at before a folder is made or a process is started.
+    Everything that can be wrong is checked before a folder is made or a process is started.
     """
-    if parent is not None:
-        check_resumable(config, parent)
-    check_sinks(config.report)
-    config, seed = settle_seed(config)
-    machine = prepare_machine(config)
-    slot_count, environments = machine.slots_per_worker, config.workers.envs_per_worker
-    layout = make_unroll_layout(config, make_environment)
-    network = make_network(config.network, layout, machine.precision)
-    unrolls_in_slots = machine.worker_count * slot_count * environments
-    memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
-    resume = Resume(parent, config, layout, machine.worker_count)
+    setup = set_up_run(config, make_environment, parent)
+    config, machine, layout, resume = setup.config, setup.machine, setup.layout, setup.resume
 
-    with ExitStack() as cleanup:
-        stop = cleanup.enter_context(StopSignals())
+    with ExitStack() as resources:  # closed from the last to the first
+        stop = resources.enter_context(StopSignals())
         folder = make_run_folder(config, machine, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        sink = cleanup.enter_context(closing(make_sinks(config, folder, console.message)))
-        console.start([*header(config, folder, machine, layout, memory, resume.planned_updates), *resume.notes()])
+        sink = resources.enter_context(closing(make_sinks(config, folder, console.message)))
+        last_lines: list[str] = []
+        resources.callback(console.close, last_lines)
+        header = run_header(config, folder, machine, layout.action_count, setup.memory, resume.planned_updates)
+        console.start([*header, *resume.notes()])
 
-        learner = Learner(network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device)
-        weights = SharedWeights(weight_count(network))
-        publisher = make_publisher(network, weights, at_once=config.run.reproducible)
-        mix = cleanup.enter_context(closing(make_mix(config, layout, resume, learner)))
+        learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device)
+        mix = resources.enter_context(closing(make_mix(config, layout, resume, learner)))
         progress = Progress(
             layout,
-            environments,
+            config.workers.envs_per_worker,
             config.environment.skipped_frames,
             config.run.environment_max_steps,
             config.report.avg_buff_size,
         )
+        best = BestSoFar() if parent is None else BestSoFar.of_parent(parent)
         resume.restore(learner, mix, progress)
-        publisher.post(learner.updates)
-        publisher.deliver(wait=True)
-        slots = Slots(machine.worker_count, slot_count, environments, layout.nbytes)
-        times = WorkerTimes(machine.worker_count + 1)  # the last for an inference server
-        pool = cleanup.enter_context(
-            closing(
-                make_pool(
-                    config,
-                    make_environment,
-                    seed,
-                    layout,
-                    machine,
-                    slots,
-                    weights,
-                    times,
-                    resume.count,
-                    console.message,
-                )
+        updates_at_start = learner.updates
+        with closing(
+            make_actors(
+                *(config, make_environment, learner.network, learner.updates, layout, machine),
+                *(resume.count, console.message),
             )
-        )
-        resume.put_back(pool)
-        hardware = Hardware(times, pool, GpuGauge(machine.device))
-        reporter = Reporter(
-            progress,
-            pool,
-            hardware,
-            mix,
-            sink,
-            console,
-            period=config.report.report_period,
-            planned_updates=resume.planned_updates,
-            warmup_unrolls=config.replay.warmup_unrolls,
-        )
-        saver = Saver(
-            folder / CHECKPOINTS,
-            config,
-            layout,
-            resume.count,
-            resume.planned_updates,
-            learner,
-            mix,
-            progress,
-            pool,
-            stop,
-            console.message,
-        )
-        evaluator = cleanup.enter_context(
-            closing(
-                PeriodicEvaluator(
-                    config,
-                    make_environment,
-                    layout,
-                    machine.worker_precision,
-                    learner,
-                    progress,
-                    saver,
-                    stop,
-                    folder,
-                    console.message,
-                )
-                if config.test.eval_period
-                else Evaluator()
+        ) as actors:
+            resume.put_back(actors.pool)
+            load = MachineLoad(actors.times, actors.pool, GpuGauge(machine.device))
+            reporter = Reporter(
+                progress,
+                learner,
+                actors.pool,
+                load,
+                mix,
+                sink,
+                console,
+                period=config.report.report_period,
+                planned_updates=resume.planned_updates,
+                warmup_unrolls=config.replay.warmup_unrolls,
             )
-        )
-        try:
+            saver = CheckpointSaver(
+                folder / CHECKPOINTS,
+                config,
+                layout,
+                resume.count,
+                resume.planned_updates,
+                learner,
+                mix,
+                progress,
+                best,
+                actors.pool,
+                stop,
+                console.message,
+            )
+            evaluation: Evaluation = Evaluation()
+            if config.test.eval_period:
+                evaluation = PeriodicEvaluation(
+                    *(config, make_environment, layout, machine.worker_precision, saver, folder, stop, console.message)
+                )
+            resources.callback(evaluation.close)
+            housekeeping = Housekeeping(progress, reporter, saver, evaluation)
             try:
-                training_loop(
-                    pool, mix, learner, publisher, progress, reporter, saver, evaluator, stop, config.run.reproducible
-                )
+                training_loop(actors, mix, learner, progress, housekeeping, stop)
             finally:
-                saver.save(with_replays=config.saves_replays)
-        finally:
-            # A reproducible run that goes on later reports the stretch under way then, as if it had never been cut.
-            if not (config.run.reproducible and progress.unrolls_left):
-                reporter.report()
-            reporter.show()
-            pool.close()
-            held_back_by = what_holds_back(
-                progress.time_shares_of_the_run(),
-                hardware.worker_shares(),
-                *hardware.cores_in_use(usable_cores()),
-                gpu=machine.device.type == "cuda",
-                lockstep=config.run.reproducible,
-            )
-            # Last of all, after what there is to say of the evaluation under way.
-            cleanup.callback(
-                console.close,
-                summary(folder, progress, saver, not (progress.unrolls_left or mix.ready()), held_back_by),
-            )
-            cleanup.callback(evaluator.close)
-        evaluator.finish()
+                try:
+                    housekeeping.finish(
+                        with_replays=config.saves_replays,
+                        # A reproducible run that is resumed reports the unfinished interval then, as one.
+                        report=not (config.run.reproducible and progress.unrolls_left),
+                    )
+                finally:
+                    end = RunEnd(
+                        folder=folder,
+                        finished=not (progress.unrolls_left or mix.ready()),
+                        steps_left=progress.unrolls_left > 0,
+                        agent_steps=progress.agent_steps,
+                        frames=progress.frames,
+                        updates=learner.updates,
+                        updates_made=learner.updates - updates_at_start,
+                        seconds=progress.seconds,
+                        return_mean=progress.return_mean,
+                        steps_to_learn=config.steps_to_learn,
+                        saving_seconds=saver.seconds,
+                        has_saved=saver.has_saved,
+                        bottleneck=what_holds_back(
+                            progress.time_shares_of_run(),
+                            load.worker_shares(),
+                            *load.cores_in_use(usable_cores()),
+                            gpu=machine.device.type == "cuda",
+                            lockstep=config.run.reproducible,
+                        ),
+                    )
+                    last_lines += run_ending(end)
+        evaluation.finish()
     return folder

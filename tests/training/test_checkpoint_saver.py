@@ -17,7 +17,8 @@ from run_files.checkpoint import BEST, find_checkpoint, read_checkpoint
 from tests.catch import make_catch
 from tests.training.catch_runs import catch_run, go_on, reports
 from training import checkpoint_saver as saver
-from training.checkpoint_saver import Saver
+from training.best_so_far import BestSoFar
+from training.checkpoint_saver import CheckpointSaver
 from training.progress import Progress
 from workers.failures import RunFailedError
 
@@ -53,7 +54,7 @@ def test_replays_that_could_not_be_saved_cost_no_checkpoint(
     monkeypatch.setattr(saver, "write_tensor_file", write)
     folder = catch_run(tmp_path, environment_max_steps=1_000, save_replay=True, console="plain")
     out = capsys.readouterr().out
-    assert "the replays could not be written (No space left on device); the checkpoint is whole without them" in out
+    assert "the replays could not be written (No space left on device); the checkpoint is complete without them" in out
     assert "no checkpoint could be written" not in out and "go on with: " in out.splitlines()[-1]
     assert find_checkpoint(str(folder)).agent_steps == 1_000
 
@@ -62,17 +63,17 @@ def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypat
     now, tries = 0.0, []
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
-    def write(self: Saver, in_flight: object) -> None:
+    def write(self: CheckpointSaver, in_flight: object) -> None:
         tries.append(now)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Saver, "_write", write)
+    monkeypatch.setattr(CheckpointSaver, "_write", write)
     config = Config.from_flags({"save_replay": True, "save_replay_minutes": 1.0, "save_model_minutes": 10.0})
     learner, progress = SimpleNamespace(updates=5, is_finite=lambda: True), SimpleNamespace(agent_steps=100)
     nothing: Any = None
-    failing = Saver(
-        *(tmp_path, config, nothing, 0, 10, cast(Any, learner), nothing, cast(Any, progress), nothing),
-        *(StopSignals(), lambda line: None),
+    failing = CheckpointSaver(
+        *(tmp_path, config, nothing, 0, 10, cast(Any, learner), nothing, cast(Any, progress), BestSoFar()),
+        *(nothing, StopSignals(), lambda line: None),
     )
     for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
         failing.tick()
@@ -82,16 +83,16 @@ def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypat
 def test_a_signal_that_comes_while_a_save_is_made_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop, saves = StopSignals(), []
 
-    def write(self: Saver, in_flight: object) -> None:
+    def write(self: CheckpointSaver, in_flight: object) -> None:
         saves.append(stop.save_now)
         stop.save_now = len(saves) == 1  # SIGUSR1 once more
 
-    monkeypatch.setattr(Saver, "_write", write)
+    monkeypatch.setattr(CheckpointSaver, "_write", write)
     learner = SimpleNamespace(updates=5, is_finite=lambda: True)
     nothing: Any = None
-    asked = Saver(
+    asked = CheckpointSaver(
         *(tmp_path, Config(), nothing, 0, 10, cast(Any, learner), nothing, cast(Any, SimpleNamespace(agent_steps=1))),
-        *(nothing, stop, lambda line: None),
+        *(BestSoFar(), nothing, stop, lambda line: None),
     )
     stop.save_now = True
     for _ in range(3):
@@ -104,7 +105,7 @@ def test_weights_that_are_no_numbers_end_the_run_and_leave_the_checkpoints_alone
     parent = find_checkpoint(str(first))
     flags = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
     more = {"environment_max_steps": 4_000, "save_model_period": 5, "results_dir": str(tmp_path / "second")}
-    with pytest.raises(RunFailedError, match=r"no numbers any more.*smaller --lr.*before are whole"):
+    with pytest.raises(RunFailedError, match=r"not finite any more.*smaller --lr.*earlier checkpoints are complete"):
         go_on(first, make_catch, **flags, **more)
     (second,) = (tmp_path / "second").iterdir()
     assert find_checkpoint(str(second)).updates < parent.updates + 5
@@ -117,7 +118,7 @@ def test_weights_that_are_no_numbers_end_the_run_and_leave_the_checkpoints_alone
 def test_a_run_that_is_stopped_after_its_weights_are_no_numbers_says_so(tmp_path: Path) -> None:
     """No save was due before the end."""
     flags = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
-    with pytest.raises(RunFailedError, match=r"no numbers any more.*nothing was saved before"):
+    with pytest.raises(RunFailedError, match=r"not finite any more.*nothing was saved before"):
         catch_run(tmp_path, environment_max_steps=1_000, **flags)
     (folder,) = tmp_path.iterdir()
     assert not list((folder / "checkpoints").iterdir())

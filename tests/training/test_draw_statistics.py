@@ -6,7 +6,7 @@ import torch
 
 from replay.mix import Batch, ReplayDraw
 from replay.protocol import Drawn
-from training.draw_statistics import DrawSums
+from training.draw_statistics import DrawStatistics
 
 
 def batch(*draws: ReplayDraw) -> Batch:
@@ -21,7 +21,7 @@ BATCHES = [
 
 
 def test_figures_are_means_over_draws_and_distances_over_those_that_ranked() -> None:
-    sums = DrawSums()
+    sums = DrawStatistics()
     for one in BATCHES:
         sums.add(one)
     queue, elite = sums.figures()
@@ -38,11 +38,11 @@ def test_figures_are_means_over_draws_and_distances_over_those_that_ranked() -> 
 
 
 def test_nothing_drawn_is_nothing_to_say() -> None:
-    assert (DrawSums().figures(), DrawSums().seconds()) == ([], [])
+    assert (DrawStatistics().figures(), DrawStatistics().seconds()) == ([], [])
 
 
 def test_where_nothing_was_ranked_there_is_no_distance() -> None:
-    sums = DrawSums()
+    sums = DrawStatistics()
     sums.add(BATCHES[2])
     for figures in sums.figures():
         for name in ("distance_drawn", "distance_candidates"):
@@ -51,11 +51,11 @@ def test_where_nothing_was_ranked_there_is_no_distance() -> None:
 
 
 def test_sums_go_on_from_saved_ones() -> None:
-    whole, first = DrawSums(), DrawSums()
+    whole, first = DrawStatistics(), DrawStatistics()
     for one in BATCHES:
         whole.add(one)
     first.add(BATCHES[0])
-    second = DrawSums(first.rows, first.draws)
+    second = DrawStatistics(first.rows, first.draws)
     for one in BATCHES[1:]:
         second.add(one)
     assert (second.rows, second.draws) == (whole.rows, whole.draws)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from machine.gpu_gauge import GpuGauge
-from training.machine_load import Hardware, memory_in_use
+from training.machine_load import MachineLoad, memory_in_use
 from workers.worker_clock import CPU, ENVIRONMENT, WAITING, WorkerTimes
 from workers.worker_pool import WorkerPool
 
@@ -42,8 +42,8 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return clocks
 
 
-def make_hardware(times: WorkerTimes, gpu: GpuGauge | None = None) -> Hardware:
-    return Hardware(times, cast(WorkerPool, NoWorkers()), gpu or GpuGauge(torch.device("cpu")))
+def make_hardware(times: WorkerTimes, gpu: GpuGauge | None = None) -> MachineLoad:
+    return MachineLoad(times, cast(WorkerPool, NoWorkers()), gpu or GpuGauge(torch.device("cpu")))
 
 
 def test_figures_are_of_the_time_since_the_last_report(clocks: dict[str, float]) -> None:

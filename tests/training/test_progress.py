@@ -1,4 +1,4 @@
-"""What a run says of its own speed."""
+"""The counters of a run, its speed, and the sums of an interval."""
 
 import time
 
@@ -8,6 +8,7 @@ import torch
 
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
+from training.best_so_far import BestSoFar
 from training.progress import Progress
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
@@ -42,52 +43,52 @@ def test_the_speed_is_that_of_not_long_ago(monkeypatch: pytest.MonkeyPatch, peri
         assert shown == pytest.approx(speed)
 
 
-def test_a_run_that_goes_on_adds_to_its_figures_on_another_device() -> None:
+def test_a_resumed_run_adds_to_the_figures_of_its_interval_on_another_device() -> None:
     """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
     batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
     first = make_progress()
-    first.updated(batch, {"total_loss": torch.tensor(2.0)})
-    going_on = make_progress()
-    going_on.load_state_dict(first.state_dict())
-    going_on.updated(batch, {"total_loss": torch.tensor(4.0)})
-    assert going_on.latest() == {"total_loss": 3.0}
-    going_on.updated(batch, {"total_loss": torch.tensor(0.0, device="meta")})
-    assert going_on.updates == 3
+    first.count_update(batch, {"total_loss": torch.tensor(2.0)}, updates=1)
+    resumed = make_progress()
+    resumed.load_state_dict(first.state_dict(updates=1))
+    resumed.count_update(batch, {"total_loss": torch.tensor(4.0)}, updates=2)
+    assert resumed.interval.figures() == {"total_loss": 3.0}
+    resumed.count_update(batch, {"total_loss": torch.tensor(0.0, device="meta")}, updates=3)
+    assert resumed.interval.updates == 3
 
 
-def test_a_run_of_a_version_with_other_figures_goes_on() -> None:
+def test_a_checkpoint_of_a_version_with_other_figures_can_be_resumed() -> None:
     batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
     first = make_progress()
-    first.updated(batch, {"total_loss": torch.tensor(2.0)})
-    going_on = make_progress()
-    going_on.load_state_dict(first.state_dict())
-    going_on.updated(batch, {"total_loss": torch.tensor(4.0), "new_loss": torch.tensor(1.0)})
-    assert going_on.latest() == {"total_loss": 4.0, "new_loss": 1.0}
-    assert going_on.updates == 2
+    first.count_update(batch, {"total_loss": torch.tensor(2.0)}, updates=1)
+    resumed = make_progress()
+    resumed.load_state_dict(first.state_dict(updates=1))
+    resumed.count_update(batch, {"total_loss": torch.tensor(4.0), "new_loss": torch.tensor(1.0)}, updates=2)
+    assert resumed.interval.figures() == {"total_loss": 4.0, "new_loss": 1.0}
 
 
-def test_lags_are_those_of_fresh_unrolls() -> None:
+def test_policy_lag_is_that_of_fresh_unrolls() -> None:
     rows = np.zeros((3, LAYOUT.nbytes), np.uint8)
     LAYOUT.array(rows, "weight_version")[:] = [1, 2, 3]
     progress = make_progress()
-    progress.updates = 5
-    progress.updated(Batch(torch.from_numpy(rows), np.array([True, False, True])), {"total_loss": torch.tensor(0.0)})
-    assert progress.lag() == (3.0, 4)
+    batch = Batch(torch.from_numpy(rows), np.array([True, False, True]))
+    progress.count_update(batch, {"total_loss": torch.tensor(0.0)}, updates=6)
+    assert progress.interval.lag() == (3.0, 4), "the update used the weights of version 5"
 
 
 def test_the_mean_is_that_of_the_latest_games() -> None:
     progress = make_progress(return_window=3)
-    judged = []
+    best, was_best = BestSoFar(), []
     for game_return in (1.0, 9.0, 2.0, 4.0):
         row = np.zeros(LAYOUT.nbytes, np.uint8)
         LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, game_return
-        progress.received(row)
-        judged.append(progress.judge())
+        progress.count_unroll(row)
+        was_best.append(best.update_best_return(progress.return_mean, len(progress.recent_returns), 3))
     assert progress.return_mean == 5.0
-    assert judged == [False, False, True, True], "a window smaller than what a best policy needs is enough, once full"
+    assert was_best == [False, False, True, True], "a full window is enough games, even a small one"
+    assert best.state_dict() == {"best_return_mean": 5.0, "best_eval_mean": None}
     larger, smaller = make_progress(return_window=4), make_progress(return_window=2)
     for going_on, mean in ((larger, 5.0), (smaller, 3.0)):
-        going_on.load_state_dict(progress.state_dict())
+        going_on.load_state_dict(progress.state_dict(updates=0))
         assert going_on.return_mean == mean
 
 
@@ -95,10 +96,10 @@ def test_frames_of_a_lineage_are_those_that_were_skipped_then() -> None:
     first = Progress(LAYOUT, 2, 4, 1000, 100)
     first.agent_steps = 100
     second = Progress(LAYOUT, 2, 2, 1000, 100)
-    second.load_state_dict(first.state_dict())
+    second.load_state_dict(first.state_dict(updates=0))
     second.agent_steps += 50
     assert second.frames == 400 + 100
     third = Progress(LAYOUT, 2, 3, 1000, 100)
-    third.load_state_dict(second.state_dict())
+    third.load_state_dict(second.state_dict(updates=0))
     third.agent_steps += 1
     assert third.frames == 503

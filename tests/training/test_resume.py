@@ -165,8 +165,8 @@ Start = Callable[..., subprocess.Popen[str]]
 # `python main.py` that waits for its workers for as long as a busy machine may need, and not for as long as users may.
 PATIENT_MAIN = """
 import runpy
-from workers import saver
-saver.ROUND_PATIENCE = 60.0
+from training import checkpoint_saver
+checkpoint_saver.SNAPSHOT_SECONDS = 60.0
 runpy.run_path("main.py", run_name="__main__")
 """
 
@@ -306,7 +306,7 @@ def test_a_run_that_stops_before_it_begins_loses_nothing(
     parent = copy_of(exact_run, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(training, "training_loop", stop_at_once)
-        patched.setattr(saver, "ROUND_PATIENCE", 0.0)  # the workers are not even there yet
+        patched.setattr(saver, "SNAPSHOT_SECONDS", 0.0)  # the workers are not even there yet
         child = go_on(parent, make_catch, environment_max_steps=2_000, keep_checkpoints=7)
     shutil.rmtree(parent / "checkpoints")  # the child needs nothing of it
     grandchild = go_on(child, make_catch)

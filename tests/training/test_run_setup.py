@@ -8,18 +8,15 @@ import pytest
 import torch
 from torch.cuda._utils import _get_device_index
 
-from agents.spaces import make_unroll_layout
 from machine import device as devices
+from machine import machine_setup
 from machine.machine_setup import Machine, prepare_machine
 from option_flags import Config
 from options.command_line import given_flags
 from options.rules import UsageError
-from reports.run_summary import header
+from reports.run_summary import LOWER_LAG, run_header
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
-from training import run_setup as preparation
-from training.memory_budget import ReplayMemory
-from training.run_setup import KEEPS_THEM_FRESH
 from training.train import train
 
 HALF_REPLAYED = (
@@ -43,7 +40,7 @@ def test_workers_compute_as_suits_the_cpu_whatever_suits_the_gpu(
 
 def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """They spin while they wait for each other, and nothing is heard of the run for minutes, not even of CTRL+C."""
-    monkeypatch.setattr(preparation, "usable_cores", lambda: 2)
+    monkeypatch.setattr(machine_setup, "usable_cores", lambda: 2)
     assert prepare_machine(Config().replace_flags(device="cpu", learner_threads=2)).learner_threads == 2
     with pytest.raises(UsageError, match=r"^--learner_threads=3 is more than the 2 cores .*, would be right\.$"):
         prepare_machine(Config().replace_flags(device="cpu", learner_threads=3))
@@ -55,7 +52,7 @@ def test_steps_that_are_over_before_the_first_batch_are_told(
     words = {"environment_max_steps": 1, "worker_count": 1, "envs_per_worker": 1, "console": "plain", "curves": False}
     folder = train(Config.from_flags({**words, "results_dir": str(tmp_path)}), make_catch)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-3] == "nothing was learned: a first update takes 160 agent steps"
+    assert lines[-3] == "nothing was learned: the first update needs 160 agent steps"
     parent = find_checkpoint(str(folder))
     assert parent.updates == 0
     flags = {**parent.options, **given_flags(shlex.split(lines[-1].removeprefix("go on with: python main.py")))}
@@ -67,7 +64,7 @@ def machine_for(config: Config, workers: int) -> Machine:
 
 
 @pytest.mark.parametrize(
-    ("workers", "flags", "age"),
+    ("workers", "flags", "lag"),
     [
         (2, {}, None),
         (64, {}, 256),
@@ -76,25 +73,23 @@ def machine_for(config: Config, workers: int) -> Machine:
         (8, {"replay_parameters": HALF_REPLAYED}, 64),
     ],
 )
-def test_a_run_whose_unrolls_will_be_old_says_so_before_it_starts(
-    workers: int, flags: dict[str, Any], age: int | None
+def test_a_run_that_may_reach_a_high_policy_lag_warns_before_it_starts(
+    workers: int, flags: dict[str, Any], lag: int | None
 ) -> None:
     config = Config().replace_flags(seed=1, **flags)
     machine = machine_for(config, workers)
-    layout = make_unroll_layout(config, make_catch)
-    lines = header(config, Path("results/run"), machine, layout, ReplayMemory(1, 0, 0, 1, 1, False), 100)
-    said = [line for line in lines if "updates old" in line]
-    told = f"where the learner needs all workers, unrolls may be {age} updates old; {KEEPS_THEM_FRESH}"
-    assert said == ([] if age is None else [told])
+    lines = run_header(config, Path("results/run"), machine, 3, [], 100)
+    warnings = [line for line in lines if "policy lag" in line]
+    expected = f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"
+    assert warnings == ([] if lag is None else [expected])
 
 
 def test_options_without_effect_are_named(tmp_path: Path) -> None:
     machine = machine_for(Config(), workers=2)
-    memory = ReplayMemory(1, 0, 0, 1, 1, False)
 
     def said(**flags: Any) -> list[str]:
         config = Config().replace_flags(**flags)
-        return header(config, tmp_path, machine, make_unroll_layout(config, make_catch), memory, 100)[3:]
+        return run_header(config, tmp_path, machine, 3, [], 100)[3:]
 
     assert said() == said(use_lstm=True, lstm_size=9) == said(optimizer="adam", adam_eps=1e-3) == []
     assert said(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [

@@ -1,4 +1,4 @@
-"""Test games during training: one process at the lowest priority plays them with the weights of a checkpoint."""
+"""Evaluations during training: a process at the lowest priority plays test games with the weights of a checkpoint."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from agents.learner import Learner
 from agents.network import flat_weights, weight_count
 from evaluation.film_processes import Filming
 from evaluation.logged_game import Showing
@@ -22,8 +21,7 @@ from reports.sinks import OutageProofSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, link
 from run_files.metrics import JsonLinesSink
 from run_files.run_folder import VIDEOS
-from training.checkpoint_saver import Saver
-from training.progress import Progress
+from training.checkpoint_saver import CheckpointSaver
 from workers.failures import WorkersFailedError
 from workers.shared_weights import SharedWeights
 from wrappers.environment_types import MakeWatchedEnvironment
@@ -32,22 +30,22 @@ UNDER_EVALUATION = "under_evaluation.pt"
 WAIT_SECONDS = 0.1
 
 
-class Evaluator:
-    """Evaluates nothing: for a run without --eval_period."""
+class Evaluation:
+    """Evaluates nothing: for runs without --eval_period."""
 
     def tick(self) -> None:
-        """Called in every turn of the training loop."""
+        """Called in every iteration of the training loop."""
 
     def finish(self) -> None:
-        """Wait until all evaluations that are due are over, or until a signal comes."""
+        """Wait until all evaluations that are due have ended, or until a signal asks the run to stop."""
 
     def close(self) -> None:
-        """Give up all that is under way."""
+        """Give up the evaluation under way."""
 
 
 @dataclass
-class _Evaluation:
-    """One set of weights, and the games that it is judged by."""
+class _GamesUnderWay:
+    """The games that evaluate one set of weights."""
 
     players: Players
     weights: SharedWeights
@@ -58,13 +56,13 @@ class _Evaluation:
     results: list[GameResult] = field(default_factory=list)
 
 
-class PeriodicEvaluator(Evaluator):
-    """Begins an evaluation whenever another `eval_period` agent steps are over, and the one before it is.
+class PeriodicEvaluation(Evaluation):
+    """Starts an evaluation every `eval_period` agent steps, as soon as the one before it has ended.
 
-    What is evaluated is a checkpoint written at that moment, held by a name of its own until its games are over, so
-    that the best one kept is the very one that played. Training does not wait, but for a reproducible run, in which
-    evaluations must begin at steps that depend on nothing else. With `--render` there is a film of the median game,
-    and the evaluation over when it is made.
+    It evaluates a checkpoint written at that moment. A second name keeps the file until its games have ended, so that
+    best_eval.pt is exactly the policy that played. Training does not wait, except in a reproducible run, where
+    evaluations must start at the same steps every time. With `--render` the median game is filmed, and the evaluation
+    ends when the film is complete.
     """
 
     def __init__(
@@ -73,65 +71,60 @@ class PeriodicEvaluator(Evaluator):
         make_environment: MakeWatchedEnvironment,
         layout: UnrollLayout,
         compute_dtype: torch.dtype,
-        learner: Learner,
-        progress: Progress,
-        saver: Saver,
-        stop: StopSignals,
+        saver: CheckpointSaver,
         folder: Path,
+        stop: StopSignals,
         announce: Callable[[str], None],
     ) -> None:
         self._config = config
         self._make_environment = make_environment
         self._layout = layout
         self._compute_dtype = compute_dtype
-        self._learner = learner
-        self._progress = progress
         self._saver = saver
+        self._learner, self._progress, self._best = saver.learner, saver.progress, saver.best
         self._stop = stop
         self._sink = OutageProofSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
         self._announce = announce
         self._filming = Filming(folder / VIDEOS, announce)
         self._periods = self._periods_over
-        self._evaluation: _Evaluation | None = None
+        self._games: _GamesUnderWay | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether games are played or a film is made."""
+        return self._games is not None or self._filming.under_way
 
     def tick(self) -> None:
-        self._listen(0.0)
+        self._collect(0.0)
         self._wait_for_film(0.0)
         if self._periods_over == self._periods or self._learner.updates == 0:
             return
         if self._config.run.reproducible:
             self._wait()
-        if self._evaluation is None and not self._filming.under_way:
+        if not self.under_way:
             self._periods = self._periods_over
             self._begin()
 
     def finish(self) -> None:
-        if not self._stop.requested and (self._evaluation is not None or self._filming.under_way):
-            self._announce("waiting for the evaluation under way; CTRL+C leaves it out")
+        if not self._stop.requested and self.under_way:
+            self._announce("waiting for the evaluation under way; CTRL+C skips it")
         self._wait()
-        if not self._stop.requested:  # the one that had to wait for it
+        if not self._stop.requested:  # the next one may have been waiting for it
             self.tick()
             self._wait()
 
-    def _wait(self) -> None:
-        while self._evaluation is not None and not self._stop.requested:
-            self._listen(WAIT_SECONDS)
-        while self._filming.under_way and not self._stop.requested:
-            self._wait_for_film(WAIT_SECONDS)
-
-    def _give_up_games(self) -> None:
-        if self._evaluation is not None:
-            self._evaluation.players.close()
-            self._evaluation.weights.close()
-            self._evaluation = None
-            self._forget_checkpoint()
-
     def close(self) -> None:
-        if self._evaluation is not None:
-            self._announce(f"the evaluation at {self._evaluation.agent_steps:,} agent steps is left out")
-        self._give_up_games()
+        if self._games is not None:
+            self._announce(f"the evaluation at {self._games.agent_steps:,} agent steps is not finished and is dropped")
+        self._end_games()
         self._filming.close()
         self._sink.close()
+
+    def _wait(self) -> None:
+        while self._games is not None and not self._stop.requested:
+            self._collect(WAIT_SECONDS)
+        while self._filming.under_way and not self._stop.requested:
+            self._wait_for_film(WAIT_SECONDS)
 
     def _wait_for_film(self, timeout: float) -> None:
         try:
@@ -139,21 +132,27 @@ class PeriodicEvaluator(Evaluator):
         except WorkersFailedError as error:
             self._announce(str(error))
 
+    def _end_games(self) -> None:
+        if self._games is not None:
+            self._games.players.close()
+            self._games.weights.close()
+            self._games = None
+            self._remove_checkpoint()
+
     @property
     def _periods_over(self) -> int:
         return self._progress.agent_steps // self._config.test.eval_period
 
     def _seed(self, agent_steps: int) -> tuple[int, ...]:
-        """Other games each time: the best must not be the best at a few starts only."""
-        assert self._config.run.seed is not None
-        return self._config.run.seed, agent_steps
+        """Different games in each evaluation: the best policy must not be best at a few starting positions only."""
+        return self._config.seed, agent_steps
 
     @property
     def _checkpoint(self) -> Path:
         return self._saver.folder / UNDER_EVALUATION
 
-    def _forget_checkpoint(self) -> None:
-        with suppress(OSError):  # of a file system that has become read-only, say
+    def _remove_checkpoint(self) -> None:
+        with suppress(OSError):  # the file system may have become read-only
             self._checkpoint.unlink(missing_ok=True)
 
     def _begin(self) -> None:
@@ -161,21 +160,21 @@ class PeriodicEvaluator(Evaluator):
         if self._saver.saved_updates != updates:
             self._saver.save(with_replays=False)
         if self._saver.saved_updates != updates:
-            return  # nothing could be written, and the saver has said so
+            return  # nothing could be written; the saver has announced it
         with ExitStack() as undo:
-            undo.callback(self._forget_checkpoint)
+            undo.callback(self._remove_checkpoint)
             try:
                 link(self._saver.folder / checkpoint_name(updates), self._checkpoint)
                 weights = SharedWeights(weight_count(self._learner.network))
                 undo.callback(weights.close)
-                self._evaluation = self._start(weights, updates)
+                self._games = self._start_games(weights, updates)
             except (OSError, WorkersFailedError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
                 self._announce(f"no evaluation at {self._progress.agent_steps:,} agent steps: {why}")
             else:
                 undo.pop_all()
 
-    def _start(self, weights: SharedWeights, updates: int) -> _Evaluation:
+    def _start_games(self, weights: SharedWeights, updates: int) -> _GamesUnderWay:
         weights.publish(0, flat_weights(self._learner.network))
         games, agent_steps = self._config.test.eval_episode_count, self._progress.agent_steps
         player = Player(
@@ -191,53 +190,53 @@ class PeriodicEvaluator(Evaluator):
             low_priority=True,
         )
         players = Players(lambda: player, 1, range(games))
-        return _Evaluation(players, weights, agent_steps, self._progress.frames, updates)
+        return _GamesUnderWay(players, weights, agent_steps, self._progress.frames, updates)
 
-    def _listen(self, timeout: float) -> None:
-        evaluation = self._evaluation
-        if evaluation is None:
+    def _collect(self, timeout: float) -> None:
+        """Take the results of games that have ended."""
+        games = self._games
+        if games is None:
             return
         try:
-            evaluation.results += evaluation.players.wait(timeout)
+            games.results += games.players.wait(timeout)
         except WorkersFailedError as error:
-            self._give_up_games()
-            self._announce(f"the evaluation at {evaluation.agent_steps:,} agent steps is given up: {error}")
+            self._end_games()
+            self._announce(f"the evaluation at {games.agent_steps:,} agent steps failed: {error}")
             return
-        if not evaluation.players.at_work:
-            self._conclude(evaluation)
-            self._give_up_games()
+        if not games.players.at_work:
+            self._conclude(games)
+            self._end_games()
 
-    def _conclude(self, evaluation: _Evaluation) -> None:
+    def _conclude(self, games: _GamesUnderWay) -> None:
         """Keep the checkpoint if it is the best so far, and report."""
-        results = sorted(evaluation.results)
+        results = sorted(games.results)
         figures = figures_of(results, self._config.environment.env)
         mean = figures["return_mean"]
-        best_before = self._progress.best_eval_mean
-        is_best = best_before is None or mean > best_before
+        is_best = self._best.is_best_evaluation(mean)
         if is_best:
             try:
                 self._checkpoint.replace(self._saver.folder / BEST_EVAL)
-                self._progress.best_eval_mean = mean
+                self._best.eval_mean = mean
             except OSError as error:
-                self._announce(f"{BEST_EVAL} cannot be written ({error.strerror}); the one before it stays")
+                self._announce(f"{BEST_EVAL} cannot be written ({error.strerror}); the one before it is kept")
         self._sink.write(
             {
                 "time": time.time(),
-                "seconds": time.monotonic() - evaluation.begun,
-                "agent_steps": evaluation.agent_steps,
-                "frames": evaluation.frames,
-                "updates": evaluation.updates,
+                "seconds": time.monotonic() - games.begun,
+                "agent_steps": games.agent_steps,
+                "frames": games.frames,
+                "updates": games.updates,
                 "eval_episodes": len(results),
                 **{f"eval_{name}": figure for name, figure in figures.items()},
-                "best_eval_return_mean": self._progress.best_eval_mean,
+                "best_eval_return_mean": self._best.eval_mean,
             }
         )
         self._announce(
-            f"evaluation at {evaluation.agent_steps:,} agent steps: mean return {mean:,.2f} "
+            f"evaluation at {games.agent_steps:,} agent steps: mean return {mean:,.2f} "
             f"of {len(results)} games{', the best so far' if is_best else ''}"
         )
         if self._config.test.render:
-            self._film(evaluation.agent_steps, results)
+            self._film(games.agent_steps, results)
 
     def _film(self, agent_steps: int, results: list[GameResult]) -> None:
         showing = Showing(

@@ -15,11 +15,9 @@ import psutil
 import pytest
 import torch
 
-from evaluation import periodic_evaluation as evaluator_module
 from evaluation.film_processes import Filming
 from evaluation.logged_game import Showing
 from evaluation.parallel_games import GameLog, GameResult
-from evaluation.periodic_evaluation import PeriodicEvaluator
 from evaluation.player_pool import Players
 from machine.stop_signals import StopSignals
 from option_flags import Config, EnvironmentOptions
@@ -27,8 +25,10 @@ from run_files.checkpoint import find_checkpoint, read_checkpoint, write_checkpo
 from run_files.run_folder import CHECKPOINTS
 from tests.catch import make_catch
 from tests.processes import spawned
+from training import periodic_evaluation as evaluation_module
 from training import train as training
-from training.checkpoint_saver import Saver
+from training.checkpoint_saver import CheckpointSaver
+from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
 from workers.child_process import start_process
 from wrappers.spectator import Watch
@@ -91,7 +91,7 @@ def test_the_best_evaluated_policy_is_the_one_to_beat_after_two_kills(
             self.requested = True
 
     with monkeypatch.context() as patches:
-        patches.setattr(Saver, "save", lambda self, with_replays: None)  # killed before it has saved anything
+        patches.setattr(CheckpointSaver, "save", lambda self, with_replays: None)  # killed before it has saved anything
         patches.setattr(training, "StopSignals", StopAtOnce)
         in_between = go_on_from(first)
     assert not evaluations(in_between)
@@ -121,7 +121,7 @@ def test_a_run_outlives_its_film(
     tmp_path: Path, folder_is_in_the_way: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if folder_is_in_the_way:
-        monkeypatch.setattr(evaluator_module, "VIDEOS", "config.json")
+        monkeypatch.setattr(evaluation_module, "VIDEOS", "config.json")
     flags = {**SMALL, "results_dir": str(tmp_path), "render": True, "console": "plain"}
     folder = train(Config.from_flags(flags), make_unwatchable)
     assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
@@ -181,7 +181,7 @@ def test_a_run_outlives_its_evaluation(
             return super().wait(1.0)
 
     monkeypatch.setattr("evaluation.player_pool.start_process", start)
-    monkeypatch.setattr(evaluator_module, "Players", Doomed)
+    monkeypatch.setattr(evaluation_module, "Players", Doomed)
     folder = run(tmp_path, console="plain")
     why = "player 0 could not be started (Resource temporarily unavailable)" if refused else "players died"
     assert why in capsys.readouterr().out
@@ -191,14 +191,21 @@ def test_a_run_outlives_its_evaluation(
     assert not spawned()
 
 
-@pytest.mark.parametrize("broken", ["players.start_process", "evaluator.SharedWeights", "evaluator.link"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "evaluation.player_pool.start_process",
+        "training.periodic_evaluation.SharedWeights",
+        "training.periodic_evaluation.link",
+    ],
+)
 def test_a_run_outlives_a_system_that_has_no_room_for_an_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     def no_room(*_: object) -> Any:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(f"workers.{broken}", no_room)
+    monkeypatch.setattr(broken, no_room)
     folder = run(tmp_path, console="plain")
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "no evaluation at 800 agent steps: " in line]
     assert "Resource temporarily unavailable" in line and "Errno" not in line
@@ -226,11 +233,11 @@ def test_the_end_is_saved_before_the_last_evaluation_is_waited_for(
 ) -> None:
     found = []
 
-    def finish(self: PeriodicEvaluator) -> None:
+    def finish(self: PeriodicEvaluation) -> None:
         (folder,) = tmp_path.iterdir()
         found.append(find_checkpoint(str(folder)).agent_steps)
 
-    monkeypatch.setattr(PeriodicEvaluator, "finish", finish)
+    monkeypatch.setattr(PeriodicEvaluation, "finish", finish)
     run(tmp_path)
     assert found == [2000]
 
@@ -258,17 +265,17 @@ def test_the_last_line_says_how_to_go_on_also_where_an_evaluation_is_given_up(
 def test_an_evaluation_that_a_signal_cuts_short_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = PeriodicEvaluator.tick
+    real = PeriodicEvaluation.tick
 
-    def tick(self: PeriodicEvaluator) -> None:
+    def tick(self: PeriodicEvaluation) -> None:
         real(self)
-        if self._evaluation is not None and not self._stop.requested:
+        if self.under_way and not self._stop.requested:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(PeriodicEvaluator, "tick", tick)
+    monkeypatch.setattr(PeriodicEvaluation, "tick", tick)
     run(tmp_path, console="plain", eval_episode_count=100_000)
     said = capsys.readouterr().out.splitlines()
-    assert sum(line.endswith("agent steps is left out") for line in said) == 1
+    assert sum(line.endswith("agent steps is not finished and is dropped") for line in said) == 1
     assert not any("waiting for" in line for line in said)
     assert said[-1].startswith("go on with: ")
     assert not spawned()

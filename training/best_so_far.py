@@ -1,0 +1,54 @@
+"""The best policy so far, by the mean return of training games and by that of evaluations."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+from run_files.checkpoint import BEST, BEST_EVAL, Checkpoint, UnusableError, read_checkpoint
+from run_files.metrics import Report, read_metrics
+
+MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
+
+
+@dataclass
+class BestSoFar:
+    """The highest mean returns of a lineage of runs; best.pt and best_eval.pt are the checkpoints that reached them."""
+
+    return_mean: float | None = None
+    eval_mean: float | None = None
+
+    @classmethod
+    def of_parent(cls, parent: Checkpoint) -> Self:
+        """What a run that resumes has to beat. The parent's best files may be newer than the checkpoint."""
+        progress, folder = parent.content["progress"], parent.path.parent
+        best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
+        if (folder / BEST).exists():
+            with suppress(UnusableError):
+                best.return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
+        if (folder / BEST_EVAL).exists():
+            means = [best.eval_mean, *(row.get("best_eval_return_mean") for row in _evaluations(parent))]
+            best.eval_mean = max((mean for mean in means if isinstance(mean, int | float)), default=None)
+        return best
+
+    def state_dict(self) -> dict[str, float | None]:
+        return {"best_return_mean": self.return_mean, "best_eval_mean": self.eval_mean}
+
+    def update_best_return(self, mean: float | None, games: int, window: int) -> bool:
+        """Whether `mean`, over the latest `games` of at most `window` games, is the highest so far; remembers it."""
+        if mean is None or games < min(MIN_GAMES, window):
+            return False
+        if self.return_mean is not None and mean <= self.return_mean:
+            return False
+        self.return_mean = mean
+        return True
+
+    def is_best_evaluation(self, mean: float) -> bool:
+        return self.eval_mean is None or mean > self.eval_mean
+
+
+def _evaluations(parent: Checkpoint) -> list[Report]:
+    """The evaluations of the parent's run; none if the file is missing or damaged, which does not prevent a resume."""
+    try:
+        return read_metrics(parent.run_folder / "evaluations.jsonl")
+    except (OSError, ValueError):
+        return []

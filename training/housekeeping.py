@@ -1,0 +1,42 @@
+"""Reports, checkpoints and evaluations: what is due during a run, and what is done at its end."""
+
+from collections.abc import Sequence
+
+from run_files.metrics import Episode
+from training.checkpoint_saver import CheckpointSaver
+from training.periodic_evaluation import Evaluation
+from training.progress import Progress
+from training.reporter import Reporter
+
+
+class Housekeeping:
+    """Everything that the training loop does besides training."""
+
+    def __init__(self, progress: Progress, reporter: Reporter, saver: CheckpointSaver, evaluation: Evaluation) -> None:
+        self._progress = progress
+        self._reporter = reporter
+        self._saver = saver
+        self._evaluation = evaluation
+
+    def after_unroll(self, episodes: Sequence[Episode]) -> None:
+        self._reporter.after_unroll(episodes)
+
+    def after_update(self) -> None:
+        self._reporter.after_update()
+
+    def tick(self) -> None:
+        """Called in every iteration of the training loop."""
+        with self._progress.stage("save"):
+            self._saver.tick()
+            self._evaluation.tick()
+        with self._progress.stage("report"):
+            self._reporter.tick()
+
+    def finish(self, *, with_replays: bool, report: bool) -> None:
+        """Write the last checkpoint and, if asked, the last report, also after an error in the training loop."""
+        try:
+            self._saver.save(with_replays=with_replays)
+        finally:
+            if report:
+                self._reporter.report()
+            self._reporter.show()

@@ -1,0 +1,69 @@
+"""The acting side of a run as the training loop sees it: unrolls come from here, new weights go here."""
+
+from collections.abc import Callable, Iterator
+
+from agents.network import ActorCritic, weight_count
+from machine.machine_setup import Machine
+from option_flags import Config
+from replay.unroll_layout import Rows, UnrollLayout
+from workers.make_pool import make_pool
+from workers.shared_weights import SharedWeights
+from workers.slots import Slots
+from workers.weight_publisher import WeightPublisher, make_publisher
+from workers.worker_clock import WorkerTimes
+from workers.worker_pool import WorkerPool
+from wrappers.environment_types import MakeEnvironment
+
+
+class Actors:
+    """A pool of workers, and the shared memory that the learner's weights go through."""
+
+    def __init__(self, pool: WorkerPool, publisher: WeightPublisher, times: WorkerTimes, lockstep: bool) -> None:
+        self.pool = pool
+        self.times = times
+        self.lockstep = lockstep  # workers play only while the learner waits, for exactly repeatable runs
+        self._publisher = publisher
+
+    def wait(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for unrolls, if none are ready."""
+        self.pool.wait(timeout)
+
+    def take(self, limit: int) -> Iterator[Rows]:
+        """At most `limit` unrolls `[nbytes]`, oldest first; each is valid until the next one is taken."""
+        return self.pool.take(limit)
+
+    def publish(self, version: int) -> None:
+        """Give the workers the weights as they are after `version` updates."""
+        self._publisher.post(version)
+
+    def finish_publishing(self, wait: bool) -> None:
+        """Publish weights whose copy from a GPU has arrived; with `wait`, wait for a copy under way."""
+        self._publisher.deliver(wait)
+
+    def close(self) -> None:
+        """End all worker processes; they hold nothing that could be lost."""
+        self.pool.close()
+
+
+def make_actors(
+    config: Config,
+    make_environment: MakeEnvironment,
+    network: ActorCritic,
+    version: int,
+    layout: UnrollLayout,
+    machine: Machine,
+    resume_count: int,
+    announce: Callable[[str], None],
+) -> Actors:
+    """Make the shared memory, publish the network's weights as `version`, and start the workers."""
+    lockstep = config.run.reproducible
+    weights = SharedWeights(weight_count(network))
+    publisher = make_publisher(network, weights, at_once=lockstep)
+    publisher.post(version)
+    publisher.deliver(wait=True)
+    slots = Slots(machine.worker_count, machine.slots_per_worker, config.workers.envs_per_worker, layout.nbytes)
+    times = WorkerTimes(machine.worker_count + 1)  # the last row is for an inference server
+    pool = make_pool(
+        config, make_environment, config.seed, layout, machine, slots, weights, times, resume_count, announce
+    )
+    return Actors(pool, publisher, times, lockstep)
