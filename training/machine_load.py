@@ -1,4 +1,4 @@
-"""How a run uses the machine: CPU, memory, GPU, and what the workers do with their time."""
+"""How a run uses the machine: CPU, memory, GPU, and the workers' time by stage."""
 
 import time
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from machine.gpu_gauge import GpuGauge
 from workers.worker_clock import CPU, STAGES, WorkerTimes
 from workers.worker_pool import WorkerPool
 
-MEMORY_SECONDS = 5.0  # age at which the display's figures of memory are renewed
-GPU_SECONDS = 1.0  # between two looks at the GPU
+MEMORY_SECONDS = 5.0  # between two measurements of memory for the display
+GPU_SECONDS = 1.0  # between two samples of the GPU
 
 
 class Load(NamedTuple):
-    """Figures over some stretch of time, by the names they have in metrics.jsonl."""
+    """Figures over an interval, by their names in metrics.jsonl."""
 
     cpu_learner: float  # percent of one core
     cpu_workers: float
@@ -29,7 +29,7 @@ class Load(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """What the clocks showed at some moment."""
+    """Readings of the clocks at one moment."""
 
     seconds: float
     learner_cpu: float
@@ -37,7 +37,7 @@ class _Mark(NamedTuple):
 
 
 class MachineLoad:
-    """Measures since the last report, and since the start."""
+    """Measures since the latest report, and since the start of the run."""
 
     def __init__(self, times: WorkerTimes, pool: WorkerPool, gpu: GpuGauge) -> None:
         self._times = times
@@ -47,13 +47,13 @@ class MachineLoad:
         self._memory_at = self._gpu_at = float("-inf")
         self._gpu_samples: list[float] = []
         self._start = self._last_report = self._mark()
-        psutil.cpu_percent()  # from now on
+        psutil.cpu_percent()  # the next call measures from here
 
     def _mark(self) -> _Mark:
         return _Mark(time.monotonic(), time.process_time(), self._times.totals())
 
     def tick(self, now: float) -> None:
-        """A card tells of its last moments only, so it is asked again and again."""
+        """Sample the GPU: its gauge covers the latest second at most."""
         if now - self._gpu_at > GPU_SECONDS:
             self._gpu_at = now
             sample = self._gpu.utilization()
@@ -61,9 +61,9 @@ class MachineLoad:
                 self._gpu_samples.append(sample)
 
     def load(self) -> Load:
-        """Since the last report; the memory is of a few seconds ago at most."""
+        """Since the latest report; memory was measured a few seconds ago at most."""
         if time.monotonic() - self._memory_at > MEMORY_SECONDS:
-            self._look_at_memory()
+            self._measure_memory()
         cpu_learner, cpu_workers = self._cpu_since(self._last_report)
         samples = self._gpu_samples
         return Load(
@@ -76,27 +76,27 @@ class MachineLoad:
         )
 
     def report(self) -> Load:
-        """The same, with the memory of now; the next one begins here."""
-        self._look_at_memory()
+        """The same with memory measured now; a new interval begins."""
+        self._measure_memory()
         load = self.load()
         self._last_report = self._mark()
         self._gpu_samples.clear()
         return load
 
     def worker_shares(self) -> dict[str, float | None]:
-        """Parts of the workers' time by stage since the start; None for each before the first unroll."""
+        """Fractions of the workers' time by stage since the start of the run; None before the first unroll."""
         return self._shares_since(self._start)
 
     def cores_in_use(self, cores: int) -> tuple[float, float]:
-        """Parts of the cores that worked for this run since its start, and for other programs.
+        """Fractions of the cores used by this run since its start, and by other programs.
 
-        Of others nothing is known where the run may use some of the machine's cores only.
+        The use by other programs is unknown (0) if the run may use only some of the machine's cores.
         """
         ours = min(1.0, sum(self._cpu_since(self._start)) / 100 / cores)
         everyone = psutil.cpu_percent() / 100 if cores == psutil.cpu_count() else 0.0
         return ours, max(0.0, everyone - ours)
 
-    def _look_at_memory(self) -> None:
+    def _measure_memory(self) -> None:
         self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), time.monotonic()
 
     def _cpu_since(self, mark: _Mark) -> tuple[float, float]:
@@ -113,12 +113,12 @@ class MachineLoad:
 
 
 def memory_in_use(worker_ids: Sequence[int]) -> tuple[float, float]:
-    """Megabytes of the learner, and of the workers without what they share with it or with each other."""
+    """Megabytes of the learner, and of all workers without the memory that they share."""
     workers = 0.0
     for process_id in worker_ids:
         try:
             info = psutil.Process(process_id).memory_info()
-        except psutil.NoSuchProcess:  # has died since; the pool will notice
+        except psutil.NoSuchProcess:  # it has just died; the pool replaces it
             continue
         workers += (info.rss - getattr(info, "shared", 0)) / 1e6
     return psutil.Process().memory_info().rss / 1e6, workers

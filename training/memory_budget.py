@@ -1,4 +1,4 @@
-"""What a run will take of the machine's memory, known before it starts."""
+"""The memory that a run will need, computed before it starts."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,14 +16,14 @@ from wrappers.environment_types import MakeEnvironment
 
 SAMPLED_STEPS = 300
 COMPRESSED_TO = 0.02  # of the raw size, in games that compress well
-# A policy that has learned gets to see fuller screens than the random one that the sample is played with, and memory
-# that is freed and taken again in other sizes has gaps.
+# The sample is played at random; a trained policy sees fuller screens. And memory that is freed and allocated again in
+# other sizes is fragmented.
 SAFETY = 1.5
 
 
 @dataclass(frozen=True)
 class ReplayMemory:
-    """How many unrolls are kept, and what one takes."""
+    """How many unrolls are kept, and the size of one."""
 
     in_queues: int  # raw, always
     in_others: int
@@ -42,14 +42,14 @@ class ReplayMemory:
         return self.in_replays + self.in_passing * self.nbytes
 
     def described(self) -> list[str]:
-        """A line for the head of a run, where there are more than queues."""
+        """A line for the header of a run that has other replays than queues."""
         if not self.in_others:
             return []
         size = f"about {in_bytes(self.in_replays)} compressed" if self.compressed else in_bytes(self.in_replays)
         return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
 
     def check(self, workers: int, games_each: int) -> Self:
-        """Refuse what the machine cannot hold beside the workers."""
+        """Refuse replays that do not fit into the machine's memory beside the workers."""
         free = usable_memory() - check_processes(workers, games_each)
         if self.needed <= PART_OF_FREE * free:
             return self
@@ -75,7 +75,7 @@ class ReplayMemory:
 def plan_memory(
     config: Config, layout: UnrollLayout, make_environment: MakeEnvironment, unrolls_in_slots: int
 ) -> ReplayMemory:
-    """Computed from the sizes; where unrolls are compressed, from some that are played for it."""
+    """Computed from the sizes; the size of a compressed unroll is measured on a few steps of random play."""
     options = config.replay
     held = [max(replay.capacity, share) for replay, share in zip(options.replays, options.shares, strict=True)]
     in_queues = sum(size for replay, size in zip(options.replays, held, strict=True) if replay.type == "queue")
@@ -87,7 +87,7 @@ def plan_memory(
         blobs = [codec.encode(row) for row in played_at_random(config, layout, make_environment)]
         kept_nbytes = int(SAFETY * sum(map(len, blobs)) / len(blobs)) + BLOB_OVERHEAD
     batches = 2 + (options.batches_ahead + 1 if options.caching else 0)
-    # A replay that ranks copies out what it looks at.
+    # A replay that ranks copies its candidates.
     candidates = sum(
         replay.most_candidates(share)
         for replay, share in zip(options.replays, options.shares, strict=True)
@@ -98,7 +98,7 @@ def plan_memory(
 
 
 def played_at_random(config: Config, layout: UnrollLayout, make_environment: MakeEnvironment) -> Rows:
-    """Some unrolls `[n, nbytes]` with the frames of random play; all else is noise, which nothing compresses."""
+    """Unrolls `[n, nbytes]` with frames of random play; the other fields are noise, which does not compress."""
     rng = np.random.default_rng(0)
     rows: Rows = rng.integers(0, 256, (-(-SAMPLED_STEPS // layout.unroll_length), layout.nbytes), np.uint8)
     environment = make_environment(config.environment, 0)

@@ -1,4 +1,4 @@
-"""Going on where another run stopped: exactly where everything was saved, with new games otherwise."""
+"""Resuming a run from a checkpoint: exactly, if everything was saved; otherwise with new games."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +27,7 @@ from workers.worker_pool import WorkerPool
 
 
 class Resume:
-    """What a parent's checkpoint gives to a run; without a parent, nothing."""
+    """What a run takes over from its parent's checkpoint; nothing if it has no parent."""
 
     def __init__(self, parent: Checkpoint | None, config: Config, layout: UnrollLayout, worker_count: int) -> None:
         self._parent = parent
@@ -35,22 +35,23 @@ class Resume:
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
         self.planned_updates, self.schedule_updates = plan_updates(parent, config)
         self._queues_too = False
-        self._replay_file: Path | None = None  # for whoever goes on before this run has saved its own
+        self._replay_file: Path | None = None  # kept until this run has saved its own
         self._in_flight: dict[str, Any] | None = None
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
+        self.best = BestSoFar() if parent is None else BestSoFar.of_parent(parent)
         if parent is not None:
             self._same_environment = all(
-                parent.options.get(name, OPTIONS[name].default) == value  # what an older version did not know
+                parent.options.get(name, OPTIONS[name].default) == value  # an older version may lack the option
                 for name, value in asdict(config.environment).items()
             )
-            self._look_at_options(parent, config)
-            self._look_at_replays(parent, config, layout)
-            self._look_at_in_flight(parent, config, worker_count)
-            self._progress = self._progress_from(parent, config) | BestSoFar.of_parent(parent).state_dict()
+            self._compare_options(parent, config)
+            self._check_replays(parent, config, layout)
+            self._check_in_flight(parent, config, worker_count)
+            self._progress = self._progress_from(parent, config) | self.best.state_dict()
 
     def described(self) -> dict[str, Any] | None:
-        """The parent, for config.json: its curves count up to these steps."""
+        """The parent, for config.json; its curves belong to this run up to these steps."""
         if self._parent is None:
             return None
         path, run = self._parent.path.absolute(), self._parent.run_folder.absolute()
@@ -58,15 +59,15 @@ class Resume:
         return {"run": str(run), "checkpoint": str(path), "agent_steps": steps, "updates": updates}
 
     def notes(self) -> list[str]:
-        """What a user should know of this resume."""
+        """Lines for the user: what is resumed, and what is not."""
         if self._parent is None:
             return []
-        return [f"going on from {self._parent.path} at {self._parent.agent_steps:,} agent steps", *self._notes]
+        return [f"resuming from {self._parent.path} at {self._parent.agent_steps:,} agent steps", *self._notes]
 
     def carry_over(self, checkpoints: Path) -> None:
-        """Begin a run's own checkpoints with the parent's: the run can be gone on from before it has saved anything.
+        """Copy the parent's checkpoint into the new run, so that the run can be resumed before its first own save.
 
-        A parent's best policy is the best until there is a better one.
+        The parent's best checkpoints stay the best until this run has better ones.
         """
         if self._parent is None:
             return
@@ -82,7 +83,7 @@ class Resume:
         }
         content = {**self._parent.content, **own}
         write_checkpoint(checkpoints / checkpoint_name(self._parent.updates), content)
-        for best in (BEST, BEST_EVAL):  # last: a folder with nothing but the best would be gone on with from there
+        for best in (BEST, BEST_EVAL):  # last: a folder that holds only a best checkpoint would be resumed from it
             if (path.parent / best).exists():
                 link(path.parent / best, checkpoints / best)
 
@@ -96,9 +97,7 @@ class Resume:
             self._replays = None
 
     def _progress_from(self, parent: Checkpoint, config: Config) -> dict[str, Any]:
-        """The parent's progress as this run goes on with it: without what it has reported already, and without what
-        it drew from other replays.
-        """
+        """The parent's progress, without an interval that it has reported, and without draws from other replays."""
         progress: dict[str, Any] = parent.content["progress"]
         if not config.run.reproducible and self._is_reported(parent):
             return without_interval(progress)
@@ -106,55 +105,59 @@ class Resume:
         return progress if same_replays else without_draws(progress)
 
     def _is_reported(self, parent: Checkpoint) -> bool:
-        """Whether the parent's last report was made after its last checkpoint, as by all that are not killed."""
+        """Whether the parent wrote its last report after its last checkpoint, as every run does that is not killed."""
         try:
             report = last_report(parent.run_folder / "metrics.jsonl")
-        except (OSError, ValueError):  # missing or damaged, without which a run can go on
+        except (OSError, ValueError):  # missing or damaged: no reason to refuse the resume
             return False
         return report is not None and report.get("agent_steps") == parent.agent_steps
 
     def put_back(self, pool: WorkerPool) -> None:
-        """What lay between the workers and the learner, where the games go on exactly."""
+        """Restore the games and the unrolls between workers and learner, if they were saved."""
         if self._in_flight is not None:
             pool.put_back(self._in_flight)
 
-    def _look_at_options(self, parent: Checkpoint, config: Config) -> None:
+    def _compare_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}
         newer = [f"--{name}={value}" for name, value in config.flags().items() if name not in known]
         if newer:
-            self._notes.append(f"options that its version did not have are now {' '.join(newer)}")
+            self._notes.append(f"options that the parent's version did not have: {' '.join(newer)}")
 
-    def _look_at_replays(self, parent: Checkpoint, config: Config, layout: UnrollLayout) -> None:
+    def _check_replays(self, parent: Checkpoint, config: Config, layout: UnrollLayout) -> None:
         files = sorted(parent.path.parent.glob("replays_*.bin"))
         fitting = [path for path in files if path.name <= parent.replay_path.name]
         if not fitting:
             if config.replay.longest_warmup:
-                self._notes.append("no saved replays: they fill anew")
+                self._notes.append("the replays start empty: none were saved")
             return
         wanted, saved = config.flags(), {"use_replay_compression": False, **parent.options}
         same = all(saved[name] == wanted[name] for name in ("replay_parameters", "use_replay_compression"))
         if not self._same_environment:
-            self._notes.append("the replays fill anew: the saved ones are of other options of the environment")
+            self._notes.append(
+                "the replays start empty: the saved ones were made with other options of the environment"
+            )
             return
         try:
             replays = read_tensor_file(fitting[-1])
         except (DamagedFileError, OSError) as error:
-            self._notes.append(f"the replays fill anew: {error}")
+            self._notes.append(f"the replays start empty: {error}")
             return
         if not same or replays["unroll"] != layout.fingerprint:
-            self._notes.append("the replays fill anew: the saved ones were of another shape or kind")
+            self._notes.append(
+                "the replays start empty: the saved ones have another layout or other --replay_parameters"
+            )
             return
         self._replays = replays
         self._replay_file = fitting[-1]
         if fitting[-1] == parent.replay_path and replays.get("agent_steps") == parent.agent_steps:
-            # Queues have a size that goes with the batch's; the others have their own.
+            # The size of a queue follows from the batch size; that of the other replays does not.
             self._queues_too = parent.options["batch_size"] == config.replay.batch_size
             if not self._queues_too:
-                self._replay_file = None  # beside a checkpoint of the new size, its queues would be taken for fitting
+                self._replay_file = None  # the next resume would take these queues for ones of the new batch size
         else:
-            self._notes.append(f"replays are as old as {fitting[-1].name}")
+            self._notes.append(f"the replays are those of {fitting[-1].name}, which is older than the checkpoint")
 
-    def _look_at_in_flight(self, parent: Checkpoint, config: Config, worker_count: int) -> None:
+    def _check_in_flight(self, parent: Checkpoint, config: Config, worker_count: int) -> None:
         in_flight = parent.content["in_flight"]
         same_workers = (
             in_flight is not None
@@ -164,16 +167,16 @@ class Resume:
         )
         if config.run.reproducible and same_workers and self._queues_too:
             self._in_flight = in_flight
-            self._notes.append("the games go on exactly where they stopped")
+            self._notes.append("the games continue exactly where they stopped")
         else:
             self._notes.append("new games begin")
 
 
 def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
-    """The updates over which λ of the replays falls, and those over which the learning rate does.
+    """The planned updates: those over which λ of the replays is annealed, and those of the learning rate schedule.
 
-    The first run of a lineage settles them, whatever becomes of its batches later; a run that is to be longer or
-    shorter than its parent settles them anew, or it would go on at a learning rate of nothing.
+    The first run of a lineage fixes both. A run with another --environment_max_steps than its parent plans again;
+    otherwise a longer run would continue with a learning rate of 0.
     """
     chosen = config.optimizer.lr_scheduler_steps
     if parent is None:

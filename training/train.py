@@ -15,7 +15,6 @@ from reports.make_sinks import make_sinks
 from reports.run_summary import RunEnd, run_ending, run_header
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS
-from training.best_so_far import BestSoFar
 from training.checkpoint_saver import CheckpointSaver
 from training.housekeeping import Housekeeping
 from training.loop import training_loop
@@ -56,7 +55,6 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             config.run.environment_max_steps,
             config.report.avg_buff_size,
         )
-        best = BestSoFar() if parent is None else BestSoFar.of_parent(parent)
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates
         with closing(
@@ -88,7 +86,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 learner,
                 mix,
                 progress,
-                best,
+                resume.best,
                 actors.pool,
                 stop,
                 console.message,
@@ -110,27 +108,45 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                         report=not (config.run.reproducible and progress.unrolls_left),
                     )
                 finally:
-                    end = RunEnd(
-                        folder=folder,
-                        finished=not (progress.unrolls_left or mix.ready()),
-                        steps_left=progress.unrolls_left > 0,
-                        agent_steps=progress.agent_steps,
-                        frames=progress.frames,
-                        updates=learner.updates,
-                        updates_made=learner.updates - updates_at_start,
-                        seconds=progress.seconds,
-                        return_mean=progress.return_mean,
-                        steps_to_learn=config.steps_to_learn,
-                        saving_seconds=saver.seconds,
-                        has_saved=saver.has_saved,
-                        bottleneck=what_holds_back(
-                            progress.time_shares_of_run(),
-                            load.worker_shares(),
-                            *load.cores_in_use(usable_cores()),
-                            gpu=machine.device.type == "cuda",
-                            lockstep=config.run.reproducible,
-                        ),
+                    finished = not (progress.unrolls_left or mix.ready())
+                    last_lines += describe_end(
+                        config, folder, finished, progress, learner.updates, updates_at_start, saver, load
                     )
-                    last_lines += run_ending(end)
         evaluation.finish()
     return folder
+
+
+def describe_end(
+    config: Config,
+    folder: Path,
+    finished: bool,
+    progress: Progress,
+    updates: int,
+    updates_at_start: int,
+    saver: CheckpointSaver,
+    load: MachineLoad,
+) -> list[str]:
+    """The last lines of a run: how far it came, what limits its speed, and how to resume it."""
+    bottleneck = what_holds_back(
+        progress.time_shares_of_run(),
+        load.worker_shares(),
+        *load.cores_in_use(usable_cores()),
+        gpu=saver.learner.device.type == "cuda",
+        lockstep=config.run.reproducible,
+    )
+    end = RunEnd(
+        folder=folder,
+        finished=finished,
+        steps_left=progress.unrolls_left > 0,
+        agent_steps=progress.agent_steps,
+        frames=progress.frames,
+        updates=updates,
+        updates_made=updates - updates_at_start,
+        seconds=progress.seconds,
+        return_mean=progress.return_mean,
+        steps_to_learn=config.steps_to_learn,
+        saving_seconds=saver.seconds,
+        has_saved=saver.has_saved,
+        bottleneck=bottleneck,
+    )
+    return run_ending(end)

@@ -227,7 +227,7 @@ def test_interrupted_by_signals_to_all_processes_it_goes_on_exactly(
     steps = parent.agent_steps + 405
     words = [*words_to_go_on(last_line), f"--environment_max_steps={steps}"]
     third = train(parse(words, parent.options), make_atari, parent)
-    assert "the games go on exactly where they stopped" in capsys.readouterr().out
+    assert "the games continue exactly where they stopped" in capsys.readouterr().out
     whole = train(Config.from_flags({**flags, "console": "off", "environment_max_steps": steps}), make_atari)
     assert_same_run(whole, first, second, third)
 
@@ -343,7 +343,7 @@ def test_replays_of_another_moment_are_no_exact_resume(
     go_on(folder, make_catch, environment_max_steps=1_400, console="plain")
     out = capsys.readouterr().out
     assert "new games begin" in out
-    assert f"replays are as old as {saved.replay_path.name}" in out
+    assert f"the replays are those of {saved.replay_path.name}, which is older" in out
 
 
 def test_games_of_other_options_are_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -459,7 +459,7 @@ def test_a_run_that_an_older_version_left_goes_on(
     shutil.unpack_archive(archive, tmp_path)
     older = tmp_path / "run"
     child = go_on(older, make_catch, environment_max_steps=2_500, results_dir=str(tmp_path), console="plain")
-    assert "the replays fill anew" not in capsys.readouterr().out
+    assert "the replays start empty" not in capsys.readouterr().out
     history = read_history(child)
     steps, means = history.curve("return_mean")
     assert steps[0] < 600 and steps[-1] == 2_500 and (np.diff(steps) > 0).all() and (np.diff(steps) < 600).all()
@@ -486,8 +486,8 @@ def test_options_that_an_older_version_did_not_have_are_named(
     write_checkpoint(checkpoint.path, checkpoint.content)
     for parent in (older, saved_run):
         go_on(parent, make_catch, environment_max_steps=1_200, avg_buff_size=30, console="plain")
-    (said,) = [line for line in capsys.readouterr().out.splitlines() if "did not have" in line]
-    assert said == "options that its version did not have are now --proximal_loss_weight=0.05 --avg_buff_size=30"
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if "version did not have" in line]
+    assert said == "options that the parent's version did not have: --proximal_loss_weight=0.05 --avg_buff_size=30"
 
 
 def test_a_child_names_its_parent_and_the_step(saved_run: Path) -> None:
@@ -521,7 +521,11 @@ def test_saved_replays_are_loaded(
             saved.replay_path.unlink()
     second = go_on(first, make_catch, environment_max_steps=1_200, console="plain")
     out = capsys.readouterr().out
-    notes = {"older": "replays are as old as", "damaged": "is cut off", "missing": "no saved replays: they fill anew"}
+    notes = {
+        "older": "which is older than the checkpoint",
+        "damaged": "is cut off",
+        "missing": "the replays start empty: none were saved",
+    }
     assert notes.get(state, "new games begin") in out
     loaded = state in {"of now", "older"}
     assert reports(second)[-1]["replays"]["1_standard"]["size"] == (40 if loaded else 20)
@@ -542,7 +546,7 @@ def test_saved_replays_outlive_two_kills(
         for _ in range(2):
             run = go_on(run, make_catch, environment_max_steps=1_200)
     last = go_on(run, make_catch, environment_max_steps=1_200, console="plain")
-    assert f"replays are as old as {replay_name(saved.updates - 1)}" in capsys.readouterr().out
+    assert f"the replays are those of {replay_name(saved.updates - 1)}" in capsys.readouterr().out
     assert reports(last)[-1]["replays"]["1_standard"]["size"] == 40
 
 
@@ -552,14 +556,14 @@ def test_replays_saved_raw_fill_anew_where_they_are_to_be_compressed(
     flags = {"use_replay_compression": True, "lz4_compression_level": 3}
     second = go_on(saved_run, make_catch, environment_max_steps=1_200, console="plain", **flags)
     out = capsys.readouterr().out
-    assert "the replays fill anew: the saved ones were of another shape or kind" in out
+    assert "the replays start empty: the saved ones have another layout or other" in out
     assert "compressed\n" in out
     assert reports(second)[-1]["replays"]["1_standard"]["size"] == 20
 
 
 def test_replays_of_another_reward_fill_anew(saved_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     go_on(saved_run, make_catch, environment_max_steps=1_200, console="plain", reward_clipping_method="none")
-    assert "the replays fill anew: the saved ones are of other options of the environment" in capsys.readouterr().out
+    assert "the replays start empty: the saved ones were made with other options" in capsys.readouterr().out
 
 
 def test_an_environment_s_option_that_an_older_version_did_not_have_was_at_its_default(saved_run: Path) -> None:
