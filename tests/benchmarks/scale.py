@@ -6,7 +6,7 @@
 The workers play nothing: they write recorded unrolls into the real slots as fast as they can, so that what is measured
 is the learner's side alone. Then a small model, fitted to the stages as measured on this machine, says what a machine
 of 1 to 64 such cores would give, and with --learner_steps_per_second (steps of batches, fresh and replayed, that
-Learner.update takes in a second) what it would beside a GPU. docs/performance.md says more.
+Learner.update takes in a second) what it would beside a GPU. docs/lab/performance.md says more.
 """
 
 import sys

@@ -4,7 +4,7 @@
 
 First the stages alone, on one core, in turns. Then training runs, each with its own ceiling, measured right before and
 right after it. `--only` takes some of: stages, training (all runs), and the runs plain, replay, older and older_conv3.
-docs/performance.md says how each figure is defined.
+docs/lab/performance.md says how each figure is defined.
 """
 
 import argparse
