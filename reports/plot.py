@@ -16,8 +16,9 @@ from options.rules import UsageError
 from reports.compare_runs import Group, grouped, together
 from reports.human_scores import game_name
 from reports.plot_style import COLOURS, FAINT_INK, INK, as_bytes, count_axes, dress, new_figure, short_count, smoothed
+from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically
-from run_files.run_history import Curve, History, read_history
+from run_files.run_history import Curve, History
 
 X_AXES = {  # field of a report, what a unit of the axis is, in those of the field, and its name
     "steps": ("agent_steps", 1, "agent steps"),
@@ -33,7 +34,7 @@ LETTER = 0.071  # inches that one of a label takes
 def main(arguments: Sequence[str]) -> None:
     given = _parsed(arguments)
     output = Path(given.output)
-    histories = [read_history(Path(folder)) for folder in given.runs]
+    histories = [history for path in given.runs for history in read_histories(Path(path))]
     groups = compare(histories, output, x=given.x, metric=given.metric, smooth=given.smooth)
     drawn = sum(len(group.runs) for group in groups)
     runs = "1 run" if drawn == 1 else f"{drawn} runs"

@@ -1,28 +1,28 @@
-"""How fast training can be at most, from what its stages cost: arithmetic only."""
+"""The ceiling of the training speed, computed from the costs of the stages."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class StepCost(NamedTuple):
-    """Seconds that one agent step takes, everything that is learned from it included."""
+    """Seconds that one agent step takes, with all learning from it."""
 
     acting: float  # of a core, in the workers: environment and inference
     serial: float = 0.0  # of a core, in the learner's own thread
-    parallel: float = 0.0  # of a core, in the learner, shared out among its threads
+    parallel: float = 0.0  # of a core, in the learner, divided among its threads
     device: float = 0.0  # of the learner's GPU, while its own thread waits
 
 
 class Speed(NamedTuple):
-    """The most that so many cores give."""
+    """The highest speed that a number of cores can reach."""
 
     steps_per_second: float
     limited_by: str  # "cores" or "learner"
-    busy_workers: float  # workers at work all the time that such a speed takes
+    busy_workers: float  # workers that this speed keeps busy all the time
 
 
 def fastest(cost: StepCost, cores: float, learner_threads: float) -> Speed:
-    """Nobody waits but for what limits: all cores are at work, or the learner is.
+    """The speed at which either all cores or the learner are always busy.
 
     A learner that waits for its GPU leaves its core to the workers.
     """

@@ -1,10 +1,10 @@
-"""What choosing among candidates costs, and how well a few states of an unroll rank it. Run by hand.
+"""Measure what ranking candidates costs, and how well a few states of an unroll rank it.
 
-    python -m tests.benchmarks.choosing --run=results/<run>     how far orders agree, on a run's own replay
+    python -m tests.benchmarks.choosing --run=results/<run>     agreement of orders, on a run's own replay
     python -m tests.benchmarks.choosing --rounds=3              speed of training, against standard replay
 
-The run must have been trained with `--save_replay` and an elite replay. Speeds are of training runs of `--steps` agent
-steps each, one after the other in turns, half queue and half replay, λ = 6 all the time.
+The run must have been trained with `--save_replay` and an elite replay. Speeds are those of training runs of
+`--steps` agent steps each, in turns, half queue and half replay, λ = 6 all the time.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def distances(network: ActorCritic, layout: UnrollLayout, entry: ReplaySpec, row
 
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Spearman's, of numbers that hardly ever tie."""
+    """Spearman's rank correlation, for numbers that are almost never equal."""
     return float(np.corrcoef(a.argsort().argsort(), b.argsort().argsort())[0, 1])
 
 
@@ -107,7 +107,7 @@ def entry_of(kind: str, distance: str, states: int) -> ReplaySpec:
 
 
 def share_of_same(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """How much of the nearest four by one is among the nearest four by the other."""
+    """The fraction of the nearest four by `a` that are also among the nearest four by `b`."""
     return len(np.intersect1d(a.argsort()[:SHARE], b.argsort()[:SHARE])) / SHARE
 
 
@@ -123,7 +123,7 @@ def compare_speeds(rounds: int, steps: int, flags: Sequence[str]) -> None:
 
 
 def train(name: str, steps: int, flags: Sequence[str]) -> float:
-    """Agent steps a second of one run, once its replay is filled."""
+    """Agent steps a second of one run, after its replay is filled."""
     replays = [
         {"type": "queue", "capacity": 1, "sample_ratio": 0.5},
         {**RUNS[name], "capacity": 1000, "sample_ratio": 0.5},

@@ -1,4 +1,4 @@
-"""How many unrolls a second the learner takes in, mixes and learns from, with workers that are never the bottleneck."""
+"""Measure how many unrolls a second the learner drains, mixes and learns from. Workers are never the bottleneck."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,13 +24,13 @@ from workers.weight_publisher import make_publisher
 from workers.worker_pool import WorkerPool
 
 DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"
-START_SECONDS = 120.0  # in which all workers must have delivered
-AT_ONCE = 64  # unrolls taken in between two looks at the pipes, where nothing is mixed
+START_SECONDS = 120.0  # all workers must have delivered an unroll by then
+AT_ONCE = 64  # most unrolls taken between two checks of the pipes, where nothing is mixed
 
 
 @dataclass(frozen=True)
 class Drained:
-    """What the learner did beside so many workers."""
+    """The speed of the learner with a number of workers."""
 
     workers: int
     work: str
@@ -39,7 +39,7 @@ class Drained:
 
 
 class LearnerSide:
-    """The pieces of the training loop, as `training.train` puts them together, in three depths."""
+    """The steps of the training loop, up to three different ones."""
 
     def __init__(self, bench: Bench) -> None:
         self._learner: Learner = bench.learner()
@@ -80,7 +80,7 @@ class LearnerSide:
 
 @contextmanager
 def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
-    """Workers that all have delivered once; a real rollout was recorded for them."""
+    """A pool of workers that have all delivered once. They write a recorded rollout."""
     count, nbytes = bench.config.workers.envs_per_worker, bench.layout.nbytes
     recording = Slots(1, 1, count, nbytes)
     recording.rows[0, 0] = record_untrained(bench.config, bench.layout, bench.worker_precision, count)
@@ -104,7 +104,7 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
 
 
 def measure_drain(bench: Bench, workers: int, seconds: float) -> list[Drained]:
-    """Each depth for so many seconds, after a fifth of them as burn-in."""
+    """Measure each kind of work for `seconds`, after a burn-in of a fifth of them."""
     side = LearnerSide(bench)
     depths = {DRAIN: side.drain, MIX: side.drain_and_mix, LEARN: side.learn}
     results = []
@@ -121,7 +121,7 @@ def measure_drain(bench: Bench, workers: int, seconds: float) -> list[Drained]:
 
 
 def _work_for(seconds: float, once: Callable[[WorkerPool], int], pool: WorkerPool) -> int:
-    """Unrolls taken in."""
+    """The number of unrolls taken."""
     end, unrolls = time.perf_counter() + seconds, 0
     while time.perf_counter() < end:
         unrolls += once(pool)

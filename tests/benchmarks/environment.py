@@ -1,8 +1,8 @@
-"""What an agent step costs in our chain of wrappers, next to ALE driven by hand and ale-py's own vector environment.
+"""Compare the cost of an agent step in our wrappers, in ALE without wrappers, and in ale-py's vector environment.
 
     python -m tests.benchmarks.environment [--env PongNoFrameskip-v4] [--steps 2000] [--rounds 5]
 
-All play the same preprocessing (four frames a step, gray, 84x84) with random actions on one core, in turns, so
+All use the same preprocessing (four frames a step, gray, 84x84) with random actions on one core, in turns, so
 that a busy machine slows all of them. The ratios compare times within a round: 1.10 is ten per cent slower.
 """
 
@@ -28,7 +28,7 @@ Actions = npt.NDArray[np.int64]
 
 
 def by_hand(game: str) -> Callable[[Actions], None]:
-    """The least that these observations take: no stack, no lives, no rewards, no random starts."""
+    """The emulator and the resizing alone: no stack, no lives, no rewards, no random starts."""
     ale = ale_py.ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
     ale.loadROM(str(roms.get_rom_path(game)))
@@ -65,7 +65,7 @@ def our_chain(options: EnvironmentOptions) -> Callable[[Actions], None]:
 
 
 def vector_env(game: str, width: int) -> Callable[[Actions], None]:
-    """One thread; with more games in it, its hand-over from thread to thread is shared among them."""
+    """ale-py's environment with one thread. More games share the cost of handing over to that thread."""
     env = ale_py.AtariVectorEnv(
         game,
         num_envs=width,
@@ -89,7 +89,7 @@ def vector_env(game: str, width: int) -> Callable[[Actions], None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="PongNoFrameskip-v4", choices=atari_ids(), metavar="ID")
-    parser.add_argument("--steps", type=int, default=2000, help="agent steps of each, each round")
+    parser.add_argument("--steps", type=int, default=2000, help="agent steps of each environment in a round")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     steps = -(-arguments.steps // WIDTH) * WIDTH

@@ -1,4 +1,4 @@
-"""The best seconds of a game as a moving picture: played, chosen and drawn by what tests and shows agents."""
+"""An animation of the best seconds of a game, played and drawn by the code that tests and films agents."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,14 +24,14 @@ from run_files.checkpoint import Checkpoint, check_playable, find_checkpoint
 from wrappers.atari import make_atari
 from wrappers.spectator import Watch
 
-GAMES = 16  # that the best one is chosen from
+GAMES = 16  # the best of them is shown
 SECONDS = 15
-EVERY = 3  # raw frames: 20 pictures a second; an even number would never show what games draw on every other frame only
-SIZES = ((660, 360), (550, 300), (440, 240))  # those that the README has room for
+EVERY = 3  # raw frames: 20 pictures a second. Games draw some things on every other frame, so the number is odd
+SIZES = ((660, 360), (550, 300), (440, 240))  # that fit into the README
 
 
 def game_gif(run: Path, most_bytes: int) -> bytes:
-    """The seconds of the best game in which most points are scored, as large as fits; the same ones each time."""
+    """The seconds of the best game with the most points, as large as `most_bytes` allows. Repeatable."""
     checkpoint = find_checkpoint(str(run))
     words = ["--op_mode=test", f"--load_model_url={run}", "--seed=1"]
     config = Config.from_flags({**checkpoint.played_options, **given_flags(words)})
@@ -47,7 +47,7 @@ def game_gif(run: Path, most_bytes: int) -> bytes:
 
 
 def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint) -> list[GameResult]:
-    """Whole games, in this process."""
+    """Play whole games in this process."""
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     layout = make_unroll_layout(config, make_atari)
@@ -93,7 +93,7 @@ def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: 
 
 
 def best_part(scores: Sequence[float], length: int) -> int:
-    """Where the stretch of so many frames begins in which the score rises most; of equal ones the middle one."""
+    """Index of the first of the `length` frames in which the score rises most; of equal ones the middle one."""
     if len(scores) <= length:
         return 0
     gains = np.array(scores[length:]) - np.array(scores[:-length])

@@ -1,52 +1,61 @@
-"""Keeps the curves of runs in small form, for the documentation: one folder a run, which reports.plot can read.
+"""Add the curves of a run to an archive in docs/data, from which `python -m reports.plot` draws a picture.
 
-    python -m tests.benchmarks.keep_curves results/<run> docs/data/<name> [--figures=return_mean,kl_fresh]
+    python -m tests.benchmarks.keep_curves results/<run> docs/data/<picture>.jsonl.gz --name=<name>
 
-Of the configuration, what names a place on the machine is left out, and the steps after which the run was to end, lest
-runs that differ in them are no seeds of one configuration any more, while the length of its schedule is written down;
-of the metrics, all but some figures.
+An archive holds only what pictures and tables use: of the reports the counters and some figures (`--figures`), of the
+options neither paths nor `environment_max_steps`, so that runs that differ only in these count as seeds of one
+configuration. The length of the learning-rate schedule is written down instead. A run of the same name is replaced.
 """
 
 import argparse
 import json
+import sys
 from pathlib import Path
-from typing import Any
 
+from options.rules import UsageError
+from run_files.curve_archive import ArchivedRun, read_archive, write_archive
+from run_files.metrics import Report
 from run_files.run_history import read_history
 
-ALWAYS = ("agent_steps", "frames", "seconds", "updates", "episodes")
+COUNTERS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
-PLACES = ("results_dir", "load_model_url")
-ENDS = ("environment_max_steps",)  # which a reader sees
+LEFT_OUT = ("results_dir", "load_model_url", "environment_max_steps")
 MACHINE = ("device", "precision", "worker_count", "learner_threads", "cores", "python", "torch")
 
 
-def keep(run: Path, place: Path, figures: list[str]) -> None:
-    """Write the run's config.json and metrics.jsonl, both reduced, to the folder `place`."""
+def reduced(run: Path, name: str, figures: list[str]) -> ArchivedRun:
+    """The run and those it goes on from, with these figures at five digits."""
     history = read_history(run)
-    config: dict[str, Any] = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    options = {name: value for name, value in history.options.items() if name not in PLACES + ENDS}
+    config: Report = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    options = {option: value for option, value in history.options.items() if option not in LEFT_OUT}
     if not options["lr_scheduler_steps"]:
         options["lr_scheduler_steps"] = config["planned_updates"]
-    machine = {name: value for name, value in config.get("machine", {}).items() if name in MACHINE}
-    place.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"options": options, "machine": machine}, indent=1)
-    (place / "config.json").write_text(text + "\n", encoding="utf-8")
-    lines = []
-    for numbers in history.reports:
-        kept = {name: float(f"{numbers[name]:.5g}") for name in figures if name in numbers}
-        lines.append(json.dumps({name: round(numbers[name]) for name in ALWAYS} | kept) + "\n")
-    (place / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+    known = config.get("machine")
+    machine = {key: value for key, value in known.items() if key in MACHINE} if isinstance(known, dict) else {}
+    reports = [
+        {counter: float(round(numbers[counter])) for counter in COUNTERS if counter in numbers}
+        | {figure: float(f"{numbers[figure]:.5g}") for figure in figures if figure in numbers}
+        for numbers in history.reports
+    ]
+    return ArchivedRun(name, options, machine, reports)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("place", type=Path)
+    parser.add_argument("run", type=Path, help="the folder of a run")
+    parser.add_argument("archive", type=Path, help="a file that ends in .jsonl.gz")
+    parser.add_argument("--name", help="the name of the run in the archive, that of its folder by default")
     parser.add_argument("--figures", default=FIGURES, help="what to keep of each report besides its counters")
     arguments = parser.parse_args()
-    keep(arguments.run, arguments.place, arguments.figures.split(","))
+    try:
+        run = reduced(arguments.run, arguments.name or arguments.run.name, arguments.figures.split(","))
+        kept = read_archive(arguments.archive) if arguments.archive.exists() else []
+        write_archive(arguments.archive, [*(other for other in kept if other.name != run.name), run])
+    except UsageError as error:
+        print(f"keep_curves: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Makes the pictures of the README: a run's curves, its agent at play, and the display of a terminal.
+"""Make the pictures of the README: the curves of a run, a game of its agent, and the live display.
 
     python -m tests.benchmarks.pictures results/<run> docs/pictures [--seconds=45]
 
@@ -20,12 +20,12 @@ from run_files.run_history import History, read_history
 from tests.benchmarks.console_picture import console_png
 from tests.benchmarks.game_film import game_gif
 
-MOST_BYTES = 1_400_000  # of a moving picture
+MOST_BYTES = 1_400_000  # of the animation
 CURVES_COLOURS = 256
 
 
 def curves_png(history: History) -> bytes:
-    """The page of the run as the platform draws it, kept in fewer colours."""
+    """The run's curves.png in fewer colours."""
     with Image.open(BytesIO(draw_run(history))) as picture:
         buffer = BytesIO()
         few = picture.convert("RGB").quantize(CURVES_COLOURS, dither=Image.Dither.NONE)
@@ -36,19 +36,19 @@ def curves_png(history: History) -> bytes:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("place", type=Path, help="the folder that the pictures are written into")
-    parser.add_argument("--seconds", type=float, default=45.0, help="how long the training on the terminal lasts")
+    parser.add_argument("folder", type=Path, help="the folder for the pictures")
+    parser.add_argument("--seconds", type=float, default=45.0, help="length of the training that the display shows")
     arguments = parser.parse_args()
     try:
         history = read_history(arguments.run)
-        arguments.place.mkdir(parents=True, exist_ok=True)
+        arguments.folder.mkdir(parents=True, exist_ok=True)
         for name, content in (
             ("curves.png", curves_png(history)),
             ("game.gif", game_gif(arguments.run, MOST_BYTES)),
             ("console.png", console_png(str(history.options["env"]), arguments.seconds)),
         ):
-            write_atomically(arguments.place / name, content)
-            print(f"{arguments.place / name}: {len(content):,} bytes")
+            write_atomically(arguments.folder / name, content)
+            print(f"{arguments.folder / name}: {len(content):,} bytes")
     except UsageError as error:
         print(f"pictures: {error}", file=sys.stderr)
         return 2

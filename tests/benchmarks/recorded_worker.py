@@ -1,6 +1,6 @@
-"""A worker that plays nothing: it writes the same recorded unrolls again and again, as fast as it is let.
+"""A worker without games: it writes the same recorded unrolls again and again, as fast as it gets slots.
 
-It loads no torch: 64 such processes start in seconds.
+It does not load torch, so 64 such processes start in seconds.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from workers.slots import Slots
 
 @dataclass(frozen=True)
 class RecordedWorker:
-    recording: Slots  # one worker's, one slot
+    recording: Slots  # of one worker with one slot
     delivered: SharedBlock  # of each worker: how often it has filled a slot, int64
     slots: Slots
     index: int

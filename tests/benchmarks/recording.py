@@ -1,4 +1,4 @@
-"""Unrolls of real games, played by a policy as a worker plays them."""
+"""Record unrolls of real games, played as a worker plays them."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from wrappers.atari import make_atari
 
 
 def make_rollout(config: Config, layout: UnrollLayout, network: ActorCritic, environments: int) -> Rollout:
-    """Real games, and the policy that plays them."""
+    """A rollout of real games with a policy."""
     seats = [
         Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
         for number in range(environments)
@@ -22,7 +22,7 @@ def make_rollout(config: Config, layout: UnrollLayout, network: ActorCritic, env
 
 
 def record(rollout: Rollout, layout: UnrollLayout, environments: int, unrolls: int) -> Rows:
-    """At least so many unrolls, `[n, nbytes]`: all environments play as many."""
+    """At least `unrolls` unrolls, `[n, nbytes]`; all environments play equally many."""
     rows: Rows = np.zeros((-(-unrolls // environments) * environments, layout.nbytes), np.uint8)
     for start in range(0, len(rows), environments):
         rollout.collect(rows[start : start + environments])
@@ -30,7 +30,7 @@ def record(rollout: Rollout, layout: UnrollLayout, environments: int, unrolls: i
 
 
 def record_untrained(config: Config, layout: UnrollLayout, precision: torch.dtype, unrolls: int) -> Rows:
-    """As many unrolls, by a network that has learned nothing, which is as good as random."""
+    """The same with an untrained network, which plays like a random policy."""
     environments = min(unrolls, 8)
     network = make_network(config.network, layout, precision)
     return record(make_rollout(config, layout, network, environments), layout, environments, unrolls)[:unrolls]

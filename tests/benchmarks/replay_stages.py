@@ -1,4 +1,4 @@
-"""Drawing from each replay, alone."""
+"""The stages that draw from a replay."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def replay_name(name: str) -> str:
 
 
 def replay_stages(config: Config) -> list[Stage]:
-    """Each gives half a batch, per step that it gives; a queue is also filled, as nothing else can be drawn from it."""
+    """Each draws half a batch; times are per step drawn. The queue is also filled, because each unroll leaves it."""
     stages = []
     for name, keys in REPLAYS.items():
         halves = [

@@ -1,18 +1,18 @@
-"""What replays take and cost with unrolls of real games, raw and compressed.
+"""Measure the memory and the time of replays with unrolls of real games, raw and compressed.
 
     python -m tests.benchmarks.replays [--games Pong Breakout Seaquest] [--checkpoint Pong=results/<run>]
         [--capacities 1000 10000 100000] [--level 0] [--unrolls 800] [--rounds 15] [--memory 0.8] [--json FILE]
 
-Every game is played with the platform's own wrappers and rollouts, by a network that has learned nothing, which is as
-good as random, or by the policy of a checkpoint. The unrolls fill each storage over and over, in random order.
+Every game is played with the platform's own wrappers and rollouts, by an untrained network or by the policy of a
+checkpoint. The unrolls fill each storage over and over, in random order.
 
-    B/unroll   what the storage says it holds, and next to the bytes of the frames alone
+    B/unroll   bytes in the storage; /frames: divided by the bytes of the frames alone
     RSS        growth of this process, per unroll
-    adds/s     while it fills for the first time, one thread
-    draws/s    batches' shares of 4 unrolls
-    of learn   time of such a draw next to the time of learning from 4 unrolls: half a real update of the nature network
-               on a batch of 8, one thread. Draws and updates take turns, and medians are compared, so that a busy
-               machine slows both.
+    adds/s     while the storage fills for the first time, one thread
+    draws/s    draws of 4 unrolls
+    of learn   time of such a draw divided by the time of learning from 4 unrolls: half a real update of the nature
+               network on a batch of 8, one thread. Draws and updates take turns, and medians are compared, so that a
+               busy machine slows both.
 """
 
 import argparse
@@ -108,14 +108,14 @@ def play(game: str, run: str | None, unrolls: int) -> Played:
 
 
 def resident() -> int:
-    """Bytes of this process; what was freed is given back to the system first."""
+    """Bytes of this process, after it has returned freed memory to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return int(psutil.Process().memory_info().rss)
 
 
 def fill(storage: Storage, played: Played, order: Sequence[int]) -> float:
-    """Seconds of filling it."""
+    """Fill the storage; return the seconds."""
     start = time.perf_counter()
     for place in range(storage.capacity):
         storage.put(place, played.rows[order[place % len(order)]])
@@ -123,7 +123,7 @@ def fill(storage: Storage, played: Played, order: Sequence[int]) -> float:
 
 
 def in_turns(storage: Storage, played: Played, rounds: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Median seconds of drawing a share, and of learning from as many unrolls."""
+    """Median seconds of a draw, and of learning from as many unrolls."""
     rows = torch.from_numpy(played.rows[:BATCH].copy())
     batch = Batch(rows, np.arange(BATCH) >= SHARE)
     drawing, learning = [], []
@@ -142,7 +142,7 @@ def in_turns(storage: Storage, played: Played, rounds: int, rng: np.random.Gener
 
 
 def needed(played: Played, capacity: int, compressed: bool, level: int) -> float:
-    """Bytes that a full storage takes, with something to spare."""
+    """An upper estimate of the bytes of a full storage."""
     if not compressed:
         return capacity * played.layout.nbytes
     codec = UnrollCodec(played.layout, level)
@@ -179,10 +179,10 @@ def main() -> None:
     parser.add_argument("--checkpoint", action="append", default=[], metavar="GAME=RUN", help="repeat for more games")
     parser.add_argument("--capacities", nargs="+", type=int, default=[1_000, 10_000, 100_000], metavar="UNROLLS")
     parser.add_argument("--level", type=int, default=0, choices=range(13), help="lz4_compression_level")
-    parser.add_argument("--unrolls", type=int, default=800, help="played of each game")
+    parser.add_argument("--unrolls", type=int, default=800, help="unrolls to play of each game")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--memory", type=float, default=0.8, help="part of the free memory that may be used")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    parser.add_argument("--memory", type=float, default=0.8, help="fraction of the free memory to use at most")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)

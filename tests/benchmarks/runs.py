@@ -1,4 +1,4 @@
-"""Training through the real processes, and where its time went."""
+"""Measure training with the real processes, and how its time is spent."""
 
 import signal
 import subprocess
@@ -17,9 +17,9 @@ from option_flags import Config
 from run_files.metrics import Report, read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
-REPORT_PERIOD = 1000  # agent steps: marks that a stretch of time can begin and end at
+REPORT_PERIOD = 1000  # agent steps; a measurement begins and ends at a report
 BURN_IN_SECONDS = 4.0  # after the first update
-START_SECONDS = 180.0  # in which a run must have had its first update
+START_SECONDS = 180.0  # a run must have had its first update by then
 STOP_SECONDS = 60.0
 
 HALF_STANDARD = (
@@ -33,12 +33,12 @@ OLDER = {
     "envs_per_worker": 2,
     "replay_parameters": HALF_STANDARD,
 }
-EARLIER_PLATFORM = 260.0  # agent steps/s that it reached with that command on two cores
+EARLIER_PLATFORM = 260.0  # agent steps/s of the earlier platform with that command on two cores
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A run to be measured. What the command line says beats it."""
+    """A run to measure. Flags of the command line win over its own."""
 
     name: str
     flags: Mapping[str, Any]
@@ -58,20 +58,20 @@ SETUPS = (
 
 @dataclass(frozen=True)
 class RunFigures:
-    """Over the time that was measured."""
+    """Figures over the measured time."""
 
     seconds: float
     steps_per_second: float
     frames_per_second: float
     learner_seconds: float  # of CPU, per agent step
     workers_seconds: float
-    others_cores: float  # what other programs took, in cores
+    others_cores: float  # used by other programs, in cores
     learner_shares: dict[str, float]  # of the learner's time, by stage
     worker_shares: dict[str, float]
 
 
 def train(flags: Mapping[str, Any], seconds: float) -> RunFigures:
-    """Measure a run for so long, from some seconds after its first update on; then end it as CTRL+C does."""
+    """Measure a run for `seconds`, beginning some seconds after its first update; then end it like CTRL+C."""
     with tempfile.TemporaryDirectory() as results:
         process = subprocess.Popen([sys.executable, "main.py", *command_line(flags, results)], cwd=ROOT)
         try:
@@ -86,8 +86,8 @@ def train(flags: Mapping[str, Any], seconds: float) -> RunFigures:
 
 
 def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
-    """No picture is drawn: it takes a second or two of a core now and then, which weighs much in a short run."""
-    # Some end there must be, should nobody be left to stop the run.
+    """The flags of a measured run. No curves are drawn: each drawing takes a second or two of a core."""
+    # The run has an end of its own in case this process dies.
     words = {"environment_max_steps": 5_000_000, "lr_scheduler_steps": 37_500, "seed": 1, **flags}
     words |= {"op_mode": "train", "results_dir": results, "console": "off", "curves": False}
     words |= {"report_period": REPORT_PERIOD}
@@ -95,7 +95,7 @@ def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
 
 
 def follow(process: "subprocess.Popen[bytes]", results: Path, seconds: float) -> tuple[list[Report], float]:
-    """The reports of the time to be measured and the one before them, and how many cores were at work, whoever for."""
+    """The reports of the measured time with the one before it, and how many cores all programs together used."""
     started = time.monotonic()
     mark: tuple[float, float] | None = None
     while True:
@@ -114,7 +114,7 @@ def follow(process: "subprocess.Popen[bytes]", results: Path, seconds: float) ->
 
 
 def busy_seconds() -> float:
-    """Of all cores together, since the machine was started."""
+    """CPU seconds of all cores together since the machine started."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
 
@@ -124,7 +124,7 @@ def number(report: Report, name: str) -> float:
 
 
 def figures(reports: Sequence[Report], busy_cores: float) -> RunFigures:
-    """Means over the reports after the first, each weighted with the time that it is about."""
+    """Means over the reports after the first, each weighted with its interval."""
     first, last = reports[0], reports[-1]
     ends = [number(report, "seconds") for report in reports]
     weights = [end - begin for begin, end in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""What more cores and a GPU would give, from what was measured on this machine."""
+"""Predict the speed with more cores and a GPU from measurements on this machine."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ DRAIN_TITLE = f"{'workers':>7}  {'the learner does':<30}{'unrolls/s':>10}{'steps
 
 
 def measured_costs(bench: Bench, drained: Sequence[Drained], seconds: float) -> dict[str, float]:
-    """Seconds per agent step of everything that the model is made of, as the platform does it now."""
+    """Seconds per agent step of each part of the model, as measured now."""
     with one_core():
         stages = [stage for stage in worker_stages(bench) if stage.name == WORKER]
         times = in_turns([*stages, *weight_stages(bench)], seconds)
@@ -42,10 +42,10 @@ def measured_costs(bench: Bench, drained: Sequence[Drained], seconds: float) -> 
 
 
 def update_parts(bench: Bench, seconds: float) -> tuple[float, float]:
-    """Of an update's time per step of its batch: what more threads leave as it is, and what they share.
+    """Serial and parallel seconds of an update, per step of its batch.
 
-    Together they are the CPU time of one thread. How it divides is told by the shortest times at one thread and at as
-    many as there are cores, by the wall clock: other programs lengthen the others.
+    Together they are the CPU time of one thread. They are divided by the shortest wall-clock times with one thread and
+    with one thread a core: other programs lengthen all other times.
     """
     update = next(stage for stage in learning_stages(bench) if stage.name == UPDATE)
     with one_core():
@@ -74,9 +74,9 @@ def update_parts(bench: Bench, seconds: float) -> tuple[float, float]:
 def predict(
     costs: Mapping[str, float], learner_steps_per_second: float, learned: float, measured_on_gpu: bool
 ) -> dict[int, dict[str, Speed]]:
-    """For each number of cores, and each place of the learner whose speed is known.
+    """The speed for each number of cores, and each device of the learner whose speed is known.
 
-    `learned` is how many steps are learned from for each one that is played.
+    `learned` is the number of steps learned from for each step played.
     """
     gpu_seconds = learned / learner_steps_per_second if learner_steps_per_second else 0.0
     if measured_on_gpu:
@@ -131,7 +131,7 @@ def measure(options: argparse.Namespace, given: Mapping[str, Any]) -> None:
     learned = config.replay.batch_size / config.fresh_unrolls_per_update
     if bench.device.type == "cpu" and not costs["update_parallel"]:
         print(
-            "more threads made no update faster here: with other programs at work, that says nothing of other machines"
+            "more threads made no update faster here; if other programs were running, this may differ on other machines"
         )
     speeds = predict(costs, options.learner_steps_per_second, learned, bench.device.type == "cuda")
     print(model_table(speeds))
@@ -151,9 +151,9 @@ def main(description: str) -> int:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--workers", type=int, nargs="+", default=list(CORES), help="numbers of recorded workers")
-    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement of the learner")
-    parser.add_argument("--learner_steps_per_second", type=float, default=0.0, help="of Learner.update, on a GPU")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    parser.add_argument("--seconds", type=float, default=1.5, help="length of each measurement of the learner")
+    parser.add_argument("--learner_steps_per_second", type=float, default=0.0, help="speed of Learner.update on a GPU")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     options, flags = parser.parse_known_args()
     try:
         measure(options, given_flags(flags))

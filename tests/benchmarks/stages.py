@@ -1,6 +1,6 @@
-"""The stages of training, each alone: what a core does of it, and what it would do with nothing around it.
+"""The stages of training alone: as the platform does them, and as bare loops.
 
-Everything is made for one configuration: its games, network, batch, environments in a worker and learner's device.
+All are made for one configuration: its game, network, batch, environments in a worker and device of the learner.
 """
 
 from collections.abc import Callable
@@ -37,13 +37,13 @@ ENVIRONMENT_STEPS = 10 * WIDTH  # in one run of an environment's stage
 
 @dataclass(frozen=True)
 class Bench:
-    """What all stages of one configuration are made of."""
+    """The parts from which the stages of one configuration are made."""
 
     config: Config
 
     @cached_property
     def device(self) -> torch.device:
-        """Prepared as a run prepares it."""
+        """The learner's device, prepared as in a run."""
         device = choose_device(self.config.run.device)
         prepare_torch(device, repeatable=False)
         return device
@@ -62,18 +62,18 @@ class Bench:
 
     @cached_property
     def rows(self) -> Rows:
-        """Unrolls for one batch."""
+        """The unrolls of one batch."""
         return record_untrained(self.config, self.layout, self.worker_precision, self.config.replay.batch_size)
 
     @cached_property
     def batch(self) -> Batch:
-        """As a mix would give it: what comes from queues first."""
+        """A batch in the order of a mix: unrolls of queues first."""
         fresh = np.arange(len(self.rows)) < self.config.fresh_unrolls_per_update
         rows = torch.from_numpy(self.rows)
         return Batch(rows.pin_memory() if self.device.type == "cuda" else rows, fresh)
 
     def network(self) -> ActorCritic:
-        """The learner's."""
+        """The learner's network."""
         torch.manual_seed(0)
         return make_network(self.config.network, self.layout, self.precision)
 
@@ -117,14 +117,14 @@ def inference_stages(bench: Bench) -> list[Stage]:
 
 
 def random_observations(bench: Bench) -> torch.Tensor:
-    """Of all environments of a worker, in the order of memory that suits the network."""
+    """Observations of all environments of a worker, in the memory order of the network."""
     channels, height, width = bench.layout.frame_shape
     shape = (bench.config.workers.envs_per_worker, bench.layout.frame_stack * channels, height, width)
     return torch.randint(0, 256, shape, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
 
 
 def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tuple[torch.Tensor, torch.Tensor]]:
-    """Torso and heads in their own dtypes, and nothing else: no autocast, no drawing of actions. Logits and values."""
+    """Logits and values: torso and heads in their own dtypes, without autocast and without drawing actions."""
     network = bench.workers_network().eval().requires_grad_(False)
     torso = network.torso.to(bench.worker_precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     memory = torch.zeros(1, len(observations), bench.layout.lstm_size)
@@ -142,10 +142,10 @@ def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tup
 
 
 def worker_stages(bench: Bench) -> list[Stage]:
-    """Everything that a worker does between two slots.
+    """All work of a worker between two slots.
 
-    The bare one steps as many games and infers by turns: its caches are as cold as a worker's, which those of the
-    two loops on their own are not.
+    The bare stage steps as many games and infers in turns. Its caches are then as cold as those of a worker, unlike
+    the caches of the two bare loops alone.
     """
     count, steps = bench.config.workers.envs_per_worker, bench.layout.unroll_length
     rollout = make_rollout(bench.config, bench.layout, bench.workers_network(), count)
@@ -189,7 +189,7 @@ def learning_stages(bench: Bench) -> list[Stage]:
 
 
 def bare_learning(bench: Bench) -> Callable[[], object]:
-    """Forward from observations that lie ready, a trivial loss, backward, and torch's own RMSprop."""
+    """Forward from prepared observations, a trivial loss, backward, and torch's own RMSprop."""
     network = bench.network().to(bench.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.RMSprop(network.parameters(), bench.config.optimizer.lr)
     batch, steps = bench.config.replay.batch_size, bench.layout.unroll_length + 1
@@ -197,7 +197,7 @@ def bare_learning(bench: Bench) -> Callable[[], object]:
     shape = (steps, batch, height, width, bench.layout.frame_stack * channels)
     observations = torch.randint(0, 256, shape, dtype=torch.uint8, device=bench.device)
     inputs = NetworkInput(
-        observations=observations.permute(0, 1, 4, 2, 3),  # in the order of memory that suits the network
+        observations=observations.permute(0, 1, 4, 2, 3),  # in the memory order of the network
         previous_actions=torch.zeros(steps, batch, dtype=torch.int64, device=bench.device),
         previous_rewards=torch.zeros(steps, batch, device=bench.device),
         starts=torch.zeros(steps, batch, dtype=torch.bool, device=bench.device),
@@ -215,7 +215,7 @@ def bare_learning(bench: Bench) -> Callable[[], object]:
 
 
 def weight_stages(bench: Bench) -> list[Stage]:
-    """What an update pays to hand out its weights, and a worker's unrolls pay to take them."""
+    """Publishing the weights after an update, and copying them before a round of unrolls."""
     learner, actor = bench.learner(), Actor(bench.workers_network())
     weights = SharedWeights(weight_count(learner.network))
     publisher = make_publisher(learner.network, weights, at_once=False)

@@ -1,4 +1,4 @@
-"""What the throughput benchmark shows."""
+"""The tables of the throughput benchmark."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ WHERE_TITLE = f"\n{'where it goes, µs of a core per agent step':<44}{'in the ru
 
 
 def stages_table(times: Times, config: Config, networks: Sequence[str]) -> str:
-    """Speeds on one core; the last column is the time next to that of what the stage is measured against."""
+    """Speeds on one core. The last column is the time divided by that of the stage it is compared with."""
     lines = [f"\n{'stages alone, one core':<46}{'steps/s':>11}{'µs/step':>9}  time of it"]
 
     def line(name: str, against: str = "", called: str = "", label: str = "") -> None:
@@ -58,7 +58,7 @@ def stages_table(times: Times, config: Config, networks: Sequence[str]) -> str:
 
 
 def run_line(config: Config, setup: Setup, run: RunFigures, cost: StepCost, ceiling: Speed, cores: int) -> str:
-    """The ratio to the ceiling is a product: how near the work is to the bare loops', and how many cores did it."""
+    """A run beside its ceiling: ratio = work (CPU time of the bare loops divided by the run's) × cores in use."""
     name = f"{setup.name}, {config.network.network}"
     multiple = f"{run.steps_per_second / EARLIER_PLATFORM:.1f}×" if setup.is_older_command else ""
     spent = run.workers_seconds + run.learner_seconds
@@ -78,7 +78,7 @@ def where_lines(name: str, run: RunFigures, cost: StepCost, cores: int) -> str:
         ("workers", run.workers_seconds, cost.acting),
         ("learner", run.learner_seconds, cost.serial + cost.parallel),
         ("other programs", others, 0.0),
-        ("nobody", idle, 0.0),
+        ("idle", idle, 0.0),
     ]
     lines = [f"{f'{name}: {row}':<44}{1e6 * spent:>11.1f}{1e6 * alone:>8.1f}" for row, spent, alone in rows]
     for who, shares in (("learner", run.learner_shares), ("workers", run.worker_shares)):

@@ -1,4 +1,4 @@
-"""The arithmetic of the throughput benchmarks."""
+"""The ceiling of the throughput benchmarks is computed correctly."""
 
 import pytest
 from hypothesis import given

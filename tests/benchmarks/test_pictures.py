@@ -1,4 +1,4 @@
-"""The pure parts of what makes the README's pictures."""
+"""The scripts for the README's pictures draw and choose correctly."""
 
 import io
 
@@ -28,7 +28,7 @@ def test_a_screen_is_drawn_character_by_character_in_its_colours() -> None:
     assert {COLOURS[ACCENT], COLOURS[""]} <= shown
 
 
-def test_the_best_part_has_the_most_points_in_it_and_what_stands_before_and_after() -> None:
+def test_the_best_part_has_the_most_points_and_some_seconds_around_them() -> None:
     scores = np.zeros(100)
     scores[20:] -= 1
     scores[50:] += 1
@@ -39,7 +39,7 @@ def test_the_best_part_has_the_most_points_in_it_and_what_stands_before_and_afte
     assert best_part([0.0, 1.0], 10) == 0
 
 
-def test_a_moving_picture_keeps_the_colours_of_what_is_small() -> None:
+def test_an_animation_keeps_the_colours_of_small_things() -> None:
     pictures = [Image.new("RGB", (120, 60), (140, 70, 20)) for _ in range(40)]
     for number, picture in enumerate(pictures):
         picture.paste((236, 236, 236), (2 * number, 30, 2 * number + 3, 33))

@@ -1,4 +1,4 @@
-"""What the throughput benchmark makes of a run's reports."""
+"""The throughput benchmark computes its figures from the reports of a run."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def report(seconds: float, steps: int, cpu: float, waits: float) -> Report:
     }
 
 
-def test_reports_weigh_as_much_as_the_time_they_are_about() -> None:
+def test_reports_are_weighted_with_their_interval() -> None:
     found = figures([report(5, 1000, 999, 0.9), report(6, 3000, 100, 0.5), report(9, 9000, 60, 0.1)], busy_cores=2.0)
     assert found.seconds == pytest.approx(4)
     assert found.steps_per_second == pytest.approx(2000)
@@ -33,7 +33,7 @@ def test_reports_weigh_as_much_as_the_time_they_are_about() -> None:
 
 
 @pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: setup.name)
-def test_what_the_command_line_says_beats_the_setup(setup: Setup) -> None:
+def test_the_command_line_wins_over_the_setup(setup: Setup) -> None:
     config = configure(setup, {"network": "impala_shallow", "batch_size": 16})
     assert (config.network.network, config.replay.batch_size) == ("impala_shallow", 16)
     words = command_line({**setup.flags, "console": "live"}, "folder")
@@ -41,12 +41,12 @@ def test_what_the_command_line_says_beats_the_setup(setup: Setup) -> None:
     assert len({word.partition("=")[0] for word in words}) == len(words)
 
 
-def test_runs_that_the_command_line_makes_equal_are_one() -> None:
+def test_setups_that_the_command_line_makes_equal_are_measured_once() -> None:
     assert distinct(SETUPS, {}) == list(SETUPS)
     assert [setup.name for setup in distinct(SETUPS, {"network": "conv3"})] == ["plain", "replay", "older"]
 
 
-def test_parts_are_known_by_name() -> None:
+def test_parts_are_chosen_by_name() -> None:
     assert parts("stages,training") == (True, list(SETUPS))
     assert parts("older,plain") == (False, [SETUPS[0], SETUPS[2]])
     with pytest.raises(UsageError, match="--only must name some of stages"):

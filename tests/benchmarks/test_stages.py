@@ -1,4 +1,4 @@
-"""The pieces that the throughput benchmarks time do their work; how long they take is not looked at."""
+"""The stages that the throughput benchmarks time do their work; no test checks their speed."""
 
 import numpy as np
 import pytest

@@ -1,11 +1,11 @@
-"""How long test games take, next to the environment alone on as many cores.
+"""Compare the speed of a test with that of the environment alone on as many cores.
 
     python -m tests.benchmarks.testing results/<run> [--games 1000] [--seconds 10]
 
-The environment is stepped with random actions by one process a core, before and after the test: first one game in each
-process, which stays in the caches of its core, then as many side by side as a test plays. The two before and the two
-after are averaged, so that a machine that becomes slower meanwhile does not count for or against the test, and the
-factor is that speed divided by the test's own, start and end of its processes included.
+One process a core steps the environment with random actions, before and after the test: first one game in each process,
+which stays in the caches of its core, then as many side by side as a test plays. Speeds before and after are averaged,
+so that a machine that becomes slower does not change the result. The factor is that speed divided by the speed of the
+test, with the start and the end of its processes.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def environment_speeds(options: EnvironmentOptions, seconds: float) -> dict[int,
 def speed_of_a_test(run: str, games: int) -> float:
     """Agent steps a second of a whole test."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "checkpoint.pt"  # where the results go
+        copy = Path(folder) / "checkpoint.pt"  # results are written beside it
         copy.write_bytes(find_checkpoint(run).path.read_bytes())
         flags = ["--op_mode=test", f"--load_model_url={copy}", f"--test_episode_count={games}", "--seed=1"]
         subprocess.run([sys.executable, "main.py", *flags], cwd=ROOT, check=True)
@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--games", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each look at the environment")
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement of the environment")
     arguments = parser.parse_args()
     options = as_tested(Config.from_flags(find_checkpoint(arguments.run).played_options).environment)
     before = environment_speeds(options, arguments.seconds)

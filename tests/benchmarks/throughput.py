@@ -1,10 +1,10 @@
-"""How fast each stage of training is alone, the ceiling that follows, and how near to it whole runs come.
+"""Measure each stage of training alone, the ceiling that follows, and whole runs beside that ceiling.
 
     python -m tests.benchmarks.throughput [--only=stages,plain] [--seconds=20] [--json=FILE] [any flag of main.py]
 
-First the stages alone, on one core, in turns. Then training runs, each with its own ceiling, measured right before and
-right after it. `--only` takes some of: stages, training (all runs), and the runs plain, replay, older and older_conv3.
-docs/performance.md says how each figure is defined.
+First come the stages alone, on one core, in turns. Then come training runs, each with its own ceiling, measured right
+before and right after it. `--only` takes some of: stages, training (all runs), and the runs plain, replay, older and
+older_conv3. docs/lab/performance.md defines each figure.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def of_network(stage: Stage, network: str) -> Stage:
 
 
 def measure_run(setup: Setup, given: Mapping[str, Any], seconds: float) -> RunResult:
-    """The stages that make up the ceiling, the run, and the stages again: the machine changes its mind over time."""
+    """Measure the stages of the ceiling, the run, and the stages again: the speed of the machine changes over time."""
     config = configure(setup, given)
     bench = Bench(config)
     with one_core():
@@ -93,14 +93,14 @@ def measure_run(setup: Setup, given: Mapping[str, Any], seconds: float) -> RunRe
 
 
 def step_cost(times: Times, config: Config, on_cores: bool) -> StepCost:
-    """From bare stages: each fresh step is learned from together with what is replayed beside it."""
+    """The cost of a step, from bare stages. Learning counts for the fresh step and the replayed steps beside it."""
     learned = config.replay.batch_size / config.fresh_unrolls_per_update
     acting, learning = times.seconds(CHAIN) + times.seconds(BARE_INFERENCE), learned * times.seconds(BARE_LEARNING)
     return StepCost(acting, parallel=learning) if on_cores else StepCost(acting, device=learning)
 
 
 def parts(text: str) -> tuple[bool, list[Setup]]:
-    """Whether the stages are asked for, and which runs."""
+    """Whether `text` names the stages, and the runs that it names."""
     words = text.split(",")
     for word in words:
         if word not in PARTS:
@@ -109,7 +109,7 @@ def parts(text: str) -> tuple[bool, list[Setup]]:
 
 
 def distinct(setups: Sequence[Setup], given: Mapping[str, Any]) -> list[Setup]:
-    """With --network=conv3 on the command line, say, two of the runs are one."""
+    """The setups without repetitions: with --network=conv3 on the command line, for example, two of them are equal."""
     kept: list[Setup] = []
     for setup in setups:
         if configure(setup, given) not in [configure(other, given) for other in kept]:
@@ -166,8 +166,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--only", default="stages,training", metavar="PARTS")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each run; the stages take twice as long")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    parser.add_argument("--seconds", type=float, default=20.0, help="length of each run; the stages take twice as long")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     options, flags = parser.parse_known_args()
     try:
         measure(options.only, options.seconds, options.json, given_flags(flags))

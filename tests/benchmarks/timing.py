@@ -1,4 +1,4 @@
-"""Timing things in turns on one core, so that whatever else the machine does slows all of them."""
+"""Time stages in turns on one core, so that other programs slow all of them equally."""
 
 import os
 import statistics
@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 import cv2
 import torch
 
-TURN_SECONDS = 0.03  # a turn of a quick stage; slower ones have at least one run in each
+TURN_SECONDS = 0.03  # a turn of a fast stage; a turn of a slow one is one run
 LEAST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A piece of the platform, to be timed alone."""
+    """A piece of the platform that is timed alone."""
 
     name: str
     run: Callable[[], object]
-    steps: int  # agent steps that one run does, or serves
-    in_learner: bool = False  # flushes denormal numbers, as the learner does and a worker does not
-    by_wall_clock: bool = False  # CPU time leaves out other programs, but also a GPU, and counts threads twice
+    steps: int  # agent steps in one run
+    in_learner: bool = False  # flushes denormal numbers; only the learner does that
+    by_wall_clock: bool = False  # CPU time excludes other programs, but also a GPU, and adds up threads
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Times:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """One core for everything: torch and OpenCV have one thread each, as in a worker, on one core where they can."""
+    """One thread each for torch and OpenCV, as in a worker, pinned to one core where the system allows it."""
     before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     threads_before, cv2_before = torch.get_num_threads(), cv2.getNumThreads()
     torch.set_num_threads(1)
@@ -65,7 +65,7 @@ def one_core() -> Iterator[None]:
 
 
 def in_turns(stages: Sequence[Stage], seconds: float) -> Times:
-    """Rounds in which each stage has its turn, until the time is up; what comes before the first one warms up."""
+    """Run each stage once a round until the time is over. Runs before the first round warm up."""
     repeats = {stage.name: _repeats(stage) for stage in stages}
     times = Times({stage.name: [] for stage in stages})
     end = time.perf_counter() + seconds

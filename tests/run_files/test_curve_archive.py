@@ -1,0 +1,62 @@
+"""Curves of many runs in one file, drawn as those of run folders are."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from options.rules import UsageError
+from reports import plot
+from run_files.curve_archive import read_archive, read_histories, write_archive
+from run_files.run_history import read_history
+from tests.benchmarks.keep_curves import reduced
+from tests.reports.some_run import write_run
+
+FIGURES = ["return_mean", "time_shares/update"]
+
+
+def archive_of(tmp_path: Path) -> Path:
+    """Two seeds, kept in one file; the run folders lie beside it."""
+    folders = [write_run(tmp_path / "a", lr_scheduler_steps=9), write_run(tmp_path / "b", seed=2, lr_scheduler_steps=9)]
+    path = tmp_path / "both.jsonl.gz"
+    write_archive(path, [reduced(folder, folder.name, FIGURES) for folder in folders])
+    return path
+
+
+def test_an_archive_keeps_the_curves_of_its_runs(tmp_path: Path) -> None:
+    path = archive_of(tmp_path)
+    for kept in read_histories(path):
+        run = read_history(tmp_path / kept.folder.name)
+        for figure in FIGURES:
+            for x in ("agent_steps", "seconds"):
+                assert kept.curve(figure, x).x.tolist() == [round(number) for number in run.curve(figure, x).x]
+                assert kept.curve(figure, x).y.tolist() == pytest.approx(run.curve(figure, x).y.tolist(), rel=1e-4)
+        assert kept.options == {name: run.options[name] for name in kept.options}
+        assert "results_dir" not in kept.options and kept.options["seed"] in {1, 2}
+
+
+def test_an_archive_that_is_read_and_written_again_has_the_same_bytes(tmp_path: Path) -> None:
+    path = archive_of(tmp_path)
+    again = tmp_path / "again.jsonl.gz"
+    write_archive(again, read_archive(path))
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_a_run_folder_is_one_history(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    assert [history.folder for history in read_histories(folder)] == [folder]
+
+
+def test_the_plot_command_draws_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plot.main([str(archive_of(tmp_path)), f"--output={tmp_path / 'curves.png'}"])
+    assert capsys.readouterr().out.endswith("2 runs of 1 configuration\n")
+    assert (tmp_path / "curves.png").exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"nonsense", gzip.compress(b"{}\n"), gzip.compress(b"[1]\n")[:-9]])
+def test_a_file_that_is_no_archive_is_reported_in_one_sentence(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "curves.jsonl.gz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"curves\.jsonl\.gz .*\.$"):
+        read_histories(path)

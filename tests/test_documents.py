@@ -1,0 +1,181 @@
+"""The commands, flags, files, links and figures in the documents are correct."""
+
+import ast
+import importlib.util
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from multi_train import OWN_FLAGS as SWEEP_FLAGS
+from multi_train import SWEEP
+from option_flags import OPTIONS, Config
+from options.command_line import given_flags
+from reports import curves_sink
+from run_files.curve_archive import SUFFIX, read_archive
+from run_files.metrics import read_metrics
+from sweeps.plan import KEYS, plan_sweep, read_sweep
+from tests.catch import make_catch
+from tests.options.words import parse
+from training.train import train
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    if path.name != "CHANGELOG.md"  # it names what is gone
+)
+MOST_WORDS = 1000  # of the README, code blocks left out
+OTHER_FLAGS = {"help", "flagfile", "extra-index-url", "x", "metric", "smooth", "output", "logdir", "figures"}
+
+
+def text_of(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+README, METRICS, SWEEPS = text_of("README.md"), text_of("docs/metrics.md"), text_of("docs/sweeps.md")
+
+
+def commands(document: str, program: str) -> list[str]:
+    """What the document tells its reader to type after `python <program>`, on a line of its own or in a sentence."""
+    text = text_of(document)
+    in_blocks = re.findall(rf"^ *(?:\S.* && )?[\w./]*python {program} (.*)$", text, re.MULTILINE)
+    in_sentences = re.findall(rf"`python {program} ([^`\n]*)`", text)
+    return in_blocks + in_sentences
+
+
+def anchors(text: str) -> set[str]:
+    """The names of the headings in links to them."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_commands_are_understood(document: str) -> None:
+    for command in commands(document, r"main\.py"):
+        assert parse(shlex.split(command)).run.op_mode in {"train", "train_w_load", "test"}, command
+
+
+def test_the_documents_have_commands() -> None:
+    assert sum(len(commands(document, r"main\.py")) for document in DOCUMENTS) > 10
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_modules_and_the_data_of_commands_exist(document: str) -> None:
+    for words in commands(document, "-m"):
+        module, *arguments = shlex.split(words)
+        assert importlib.util.find_spec(module), module
+        for path in (word for word in arguments if word.startswith("docs/data/") and "<" not in word):
+            assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if "/lab/" not in name])
+def test_every_source_file_that_is_named_exists(document: str) -> None:
+    for path in re.findall(r"`([\w/]+/\w+\.py)`", text_of(document)):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_presets_are_understood() -> None:
+    presets = sorted((ROOT / "docs" / "presets").glob("*.flags"))
+    assert presets
+    for preset in presets:
+        assert parse([f"--flagfile={preset}"]) != Config()
+
+
+def test_the_sweeps_are_understood() -> None:
+    sweeps = sorted((ROOT / "docs" / "sweeps").glob("*.json"))
+    assert sweeps
+    for sweep in sweeps:
+        assert plan_sweep(read_sweep(str(sweep)), {}).name == sweep.stem
+
+
+def test_the_first_command_is_the_defaults() -> None:
+    assert parse(shlex.split(commands("README.md", r"main\.py")[0])) == Config()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_flag_that_is_named_exists(document: str) -> None:
+    known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *SWEEP_FLAGS, *OTHER_FLAGS}
+    for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
+        assert name in known, name
+
+
+def test_the_readme_is_short() -> None:
+    prose = re.sub(r"^```.*?^```", "", README, flags=re.MULTILINE | re.DOTALL)
+    assert len(prose.split()) <= MOST_WORDS
+
+
+def test_the_map_of_the_readme_has_the_sentence_of_each_folder() -> None:
+    sentences = {
+        file.parent.name: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+        for file in ROOT.glob("*/__init__.py")
+        if file.parent.name != "tests"
+    }
+    for folder, sentence in sentences.items():
+        assert f"| `{folder}/` | {sentence} |\n" in README, folder
+
+
+def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 60)
+    small = {"worker_count": 1, "envs_per_worker": 4, "r_f_steps": 5, "batch_size": 4, "frames_stacked": 1}
+    config = Config.from_flags({**small, "environment_max_steps": 100, "results_dir": str(tmp_path), "console": "off"})
+    folder = train(config, make_catch)
+
+    files = METRICS.split("| file | what is in it |")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `([^`]+)`", files, re.MULTILINE)) == {path.name for path in folder.iterdir()}
+    rows = METRICS.split("| field | meaning |")[1].split("\n\n")[0].splitlines()
+    fields = {name for row in rows for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])}
+    assert fields == set(read_metrics(folder / "metrics.jsonl")[-1])
+
+
+def test_the_sweep_is_understood() -> None:
+    """The JSON and the command of docs/sweeps.md."""
+    definition = json.loads(SWEEPS.split("```json\n")[1].split("```")[0])
+    assert set(definition) == set(KEYS)
+    assert len(plan_sweep(definition, {}).runs) == 16
+    (words,) = commands("docs/sweeps.md", r"multi_train\.py")
+    assert len(plan_sweep(SWEEP, given_flags(shlex.split(words))).runs) == 8
+
+
+def test_ci_runs_the_two_lines_of_the_quick_start() -> None:
+    patterns = re.findall(r"readme_line '(.*)'", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert len(patterns) == 2
+    for pattern in patterns:
+        assert len(re.findall(f"^{pattern}$", README, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", text_of(document)):
+        if "://" in target:
+            continue
+        path, _, heading = target.partition("#")
+        place = (ROOT / document).parent / path if path else ROOT / document
+        assert place.exists(), target
+        if heading:
+            assert heading in anchors(place.read_text(encoding="utf-8")), target
+
+
+def test_every_picture_of_curves_has_its_data() -> None:
+    archives = sorted((ROOT / "docs" / "data").iterdir())
+    drawn = {name for document in DOCUMENTS for name in re.findall(rf"docs/data/(\w+){SUFFIX}", text_of(document))}
+    assert {archive.name.removesuffix(SUFFIX) for archive in archives} == drawn
+    for archive in archives:
+        for run in read_archive(archive):
+            assert Config.from_flags({**run.options, "op_mode": "train"})
+            assert "return_mean" in run.reports[-1], (archive.name, run.name)
+
+
+def test_the_container_has_every_folder() -> None:
+    copied = re.findall(r"^COPY (\w+) ", text_of("docs/Dockerfile"), re.MULTILINE)
+    assert set(copied) == {file.parent.name for file in ROOT.glob("*/__init__.py")} - {"tests"}
+
+
+@pytest.mark.parametrize("path", ["requirements.txt", "tests/requirements.txt"])
+def test_all_versions_are_exact(path: str) -> None:
+    for line in text_of(path).splitlines():
+        assert re.match(r"#|-r |[\w-]+==[\d.]+( |$)", line), line
