@@ -7,6 +7,7 @@ from pathlib import Path
 from machine.machine_setup import Machine
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
+from reports.unused_options import unused_in_training
 from training.checkpoint_saver import Saver
 from training.memory_budget import ReplayMemory
 from training.progress import Progress
@@ -36,7 +37,7 @@ def header(
             if age >= OLD
             else []
         ),
-        *config.without_effect(),
+        *unused_in_training(config),
     ]
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from multi_train import OWN_FLAGS as SWEEP_FLAGS
-from multi_train import SWEEP
+from multi_train import SWEEP, SweepOptions
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
+from options.rules import declared
 from reports import curves_sink
 from run_files.metrics import read_metrics
 from sweeps.plan import KEYS, plan_sweep, read_sweep
@@ -26,6 +26,7 @@ DOCUMENTS = (
     "docs/design.md",
     "docs/export.md",
     "docs/learning.md",
+    "docs/options.md",
     "docs/performance.md",
     "docs/replays.md",
     "docs/watching.md",
@@ -68,7 +69,17 @@ def test_the_first_command_is_the_defaults() -> None:
 def test_every_flag_that_is_named_exists(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text))):
-        others = {*SWEEP_FLAGS, "help", "flagfile", "extra-index-url", "x", "metric", "smooth", "output", "logdir"}
+        others = {
+            *declared(SweepOptions),
+            "help",
+            "flagfile",
+            "extra-index-url",
+            "x",
+            "metric",
+            "smooth",
+            "output",
+            "logdir",
+        }
         assert name in {*OPTIONS, *(f"no{option}" for option in OPTIONS), *others}, name
 
 
@@ -93,7 +104,7 @@ def test_the_sweep_is_understood() -> None:
     assert set(definition) == set(KEYS)
     assert len(plan_sweep(definition, {}).runs) == 16
     (words,) = re.findall(r"^python multi_train\.py (.*)$", README, re.MULTILINE)
-    assert len(plan_sweep(SWEEP, given_flags(shlex.split(words))).runs) == 8
+    assert len(plan_sweep(SWEEP, given_flags(shlex.split(words), OPTIONS)).runs) == 8
 
 
 def test_ci_runs_the_two_lines_of_the_quick_start() -> None:
