@@ -22,7 +22,7 @@ from machine.stop_signals import StopSignals
 from option_flags import OPTIONS, TOPICS
 from options.command_line import FlagFile, HelpRequested, given_flags
 from options.help_text import help_text
-from options.rules import Options, Rule, UsageError, declared, option, whole
+from options.rules import PATH, Options, UsageError, declared, option, whole
 from reports.console import make_console
 from sweeps.files import try_lock
 from sweeps.plan import Sweep, plan_sweep, read_sweep
@@ -72,16 +72,8 @@ PROGRAM = Path(__file__).resolve().with_name("main.py")
 class SweepOptions(Options):
     topic = "Sweep"
 
-    sweep: str | None = option(
-        None,
-        Rule(str, "be a path", bool, optional=True),
-        "JSON file with the sweep, instead of the one in multi_train.py.",
-    )
-    sweep_dir: str | None = option(
-        None,
-        Rule(str, "be a path", bool, optional=True),
-        "Folder of the sweep and its runs. Unset: results/sweep_<name>.",
-    )
+    sweep: str | None = option(None, PATH, "JSON file with the sweep, instead of the one in multi_train.py.")
+    sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
     jobs: int = option(
         1, whole(1), "Runs at once. Set --worker_count and --learner_threads too: each run takes so many cores."
     )

@@ -17,6 +17,7 @@ from options.replay_options import ReplaySpec, check_shares, parse_replays, spli
 from options.rules import (
     FRACTION_BELOW_ONE,
     ON_OFF,
+    PATH,
     RESOLUTION,
     Options,
     Rule,
@@ -43,9 +44,7 @@ class RunOptions(Options):
         "train", one_of("train", "train_w_load", "test"), "Start a new run, continue a run, or score a policy."
     )
     load_model_url: str | None = option(
-        None,
-        Rule(str, "be a path", bool, optional=True),
-        "Run folder, checkpoint folder or checkpoint file to continue from with train_w_load, or to score with test.",
+        None, PATH, "Run folder or checkpoint, to continue from with train_w_load or to score with test."
     )
     environment_max_steps: int = option(6_000_000, whole(1), "Agent steps of the run, all environments together.")
     seed: int | None = option(

@@ -18,7 +18,7 @@ from evaluation.exported_policy import ExportedPolicy, exported
 from machine.run_command import run_command
 from option_flags import Config
 from options.command_line import split_words
-from options.rules import Options, Rule, UsageError, declared, option
+from options.rules import PATH, Options, UsageError, declared, option
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.run_folder import write_atomically
@@ -38,9 +38,7 @@ USAGE = "usage: python -m evaluation.export RUN [--output=FOLDER]"
 class ExportOptions(Options):
     topic = "Options"
 
-    output: str | None = option(
-        None, Rule(str, "be a path", bool, optional=True), "Folder for the files; export in the run's folder if unset."
-    )
+    output: str | None = option(None, PATH, "Folder for the files; export in the run's folder if unset.")
 
 
 def main(arguments: Sequence[str]) -> None:

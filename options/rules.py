@@ -85,6 +85,7 @@ def matching(pattern: str, wanted: str) -> Rule:
 
 
 ON_OFF = Rule(bool, "be true or false")
+PATH = Rule(str, "be a path", bool, optional=True)
 FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
 RESOLUTION = Rule(
     str,

@@ -14,7 +14,7 @@ INTRODUCTION = """\
 # Options
 
 All flags of `main.py` by topic. `python main.py --help` lists them too, and `multi_train.py` takes them as well.
-A flag is written `--name=value` or `--name value`; a switch (true or false) is written `--name` or `--noname`.
+A flag is written `--lr=0.001` or `--lr 0.001`; a switch (true or false) is written `--use_lstm` or `--nouse_lstm`.
 A wrong flag or value ends in one sentence and exit code 2, before anything starts.
 
 This page is made from `option_flags.py`: `python -m reports.options_page > docs/options.md`."""
