@@ -1,36 +1,38 @@
 """The command line: `python main.py --op_mode=train --env=PongNoFrameskip-v4`; `--help` lists all flags."""
 
-import os
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
+from machine.program import exit_on_signals, run_program
 
-def leave(number: int, frame: FrameType | None) -> None:
-    """CTRL+C or SIGTERM while nothing is started and nothing is made: there is nothing to clean up."""
-    os._exit(0)
+if __name__ == "__main__":  # not in worker processes, which import this file too
+    exit_on_signals()
 
-
-if __name__ == "__main__":  # and not in the workers, which import this file, too
-    signal.signal(signal.SIGINT, leave)
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # "save now", while there is nothing to save
-
-from option_flags import Config
-from options.command_line import HelpRequested, given_flags, help_text
-from options.program import end, open_closed_streams
+from option_flags import OPTIONS, TOPICS, Config
+from options.command_line import FlagFile, HelpRequested, given_flags
+from options.help_text import help_text
 from options.rules import UsageError
 from workers.failures import RunFailedError
+
+USAGE = """\
+usage: python main.py [--name=value ...] [--flagfile=path]
+
+  python main.py --op_mode=train                                         train on Pong
+  python main.py --env=BreakoutNoFrameskip-v4 --seed=1                   another game, a fixed seed
+  python main.py --flagfile=my.flags --lr=3e-4                           flags from a file
+  python main.py --op_mode=train_w_load --load_model_url=results/<run>   continue a run
+  python main.py --op_mode=test --load_model_url=results/<run> --render  score a policy, film it
+
+Switches are written --name or --noname. A dash in a name counts as an underscore."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Flags → configuration → training or a test; returns the exit code."""
     try:
-        given = given_flags(arguments)
+        given = given_flags(arguments, OPTIONS)
         mode = given.get("op_mode")
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
-        # Loaded only now: a mistyped flag is answered at once, and workers, which import this file, are light.
+        # Imported only now: a mistyped flag is answered at once, and workers, which import this file, stay small.
         from evaluation.score_checkpoint import test
         from run_files.checkpoint import find_checkpoint
         from training.train import train
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             train(config, make_atari, parent)
     except HelpRequested:
-        print(help_text())
+        print(help_text(USAGE, (*TOPICS.values(), FlagFile)))
     except UsageError as error:
         print(f"main.py: {error}", file=sys.stderr)
         return 2
@@ -59,5 +61,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    open_closed_streams()
-    end(main(sys.argv[1:]))
+    run_program(main)

@@ -1,19 +1,34 @@
 """A sweep, many runs of main.py: `python multi_train.py --jobs=2`; `--sweep=my.json` reads another than the one below.
 
-Each of `runs` (by name, or a plain list), with each point of `grid` (lists of values by flag), with each of `seeds`, is
-a run; all share `flags`. Any flag of main.py on the command line beats the sweep. The same command goes on with a sweep
-that was interrupted.
+There is one run for each of `runs` (an object by name, or a list), each point of `grid` (lists of values by flag) and
+each of `seeds`. All runs share `flags`. Flags of main.py on the command line take precedence over the sweep. The same
+command continues a sweep that was interrupted.
 """
 
-import os
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, BinaryIO
+
+from machine.program import exit_on_signals, run_program
+
+if __name__ == "__main__":
+    exit_on_signals()
+
+from machine.stop_signals import StopSignals
+from option_flags import OPTIONS, TOPICS
+from options.command_line import FlagFile, HelpRequested, given_flags
+from options.help_text import help_text
+from options.rules import PATH, Options, UsageError, declared, option, whole
+from reports.console import make_console
+from sweeps.files import try_lock
+from sweeps.plan import Sweep, plan_sweep, read_sweep
+from sweeps.runner import POLL_SECONDS, SweepRunner
+from sweeps.state import SweepState
+from sweeps.summary import draw_curves, summarise, table_lines, write_csv
 
 SWEEP: dict[str, Any] = {
     "name": "replays",
@@ -49,86 +64,54 @@ SWEEP: dict[str, Any] = {
     "seeds": [1, 2],
 }
 
-
-def leave(number: int, frame: FrameType | None) -> None:
-    """CTRL+C or SIGTERM while nothing is started."""
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, leave)
-    signal.signal(signal.SIGTERM, leave)
-
-from machine.stop_signals import StopSignals
-from options.command_line import HelpRequested, given_flags, help_text
-from options.program import end, open_closed_streams
-from options.rules import UsageError, whole
-from reports.console import make_console
-from sweeps.files import try_lock
-from sweeps.plan import Sweep, plan_sweep, read_sweep
-from sweeps.runner import SweepRunner, SweepState
-from sweeps.summary import draw_curves, summarise, table_lines, write_csv
-
+USAGE = "usage: python multi_train.py [--jobs=n] [--sweep=path] [--sweep_dir=path] [--name=value ...]"
 PROGRAM = Path(__file__).resolve().with_name("main.py")
-OWN_FLAGS = {
-    "sweep": "JSON file with the sweep, in place of the one in multi_train.py.",
-    "sweep_dir": "Folder of the sweep and its runs; results/sweep_<name> unless given.",
-    "jobs": "Runs at once; 1 unless given. --worker_count and --learner_threads then say how many cores each takes.",
-}
 
 
-def main(arguments: Sequence[str], program: Path = PROGRAM) -> int:
-    """Flags → all configurations → runs → a table and a picture; returns the exit code."""
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(Options):
+    topic = "Sweep"
+
+    sweep: str | None = option(None, PATH, "JSON file with the sweep, instead of the one in multi_train.py.")
+    sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
+    jobs: int = option(
+        1, whole(1), "Runs at once. Set --worker_count and --learner_threads too: each run takes so many cores."
+    )
+
+
+def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float = POLL_SECONDS) -> int:
+    """Flags → all configurations → runs → a table and a picture; returns the exit code.
+
+    `program` is started for each run. Tests give another one, and a shorter poll interval.
+    """
     try:
-        own, flags = split_flags(arguments)
-        given = given_flags(flags, others=OWN_FLAGS)
-        jobs: int = whole(1).checked("--jobs", int(own["jobs"]) if own["jobs"].isdecimal() else own["jobs"])
-        sweep = plan_sweep(read_sweep(own["sweep"]) if own["sweep"] else SWEEP, given)
-        folder = Path(own["sweep_dir"] or f"results/sweep_{sweep.name}").absolute()
+        given = given_flags(arguments, {**declared(SweepOptions), **OPTIONS})
+        own = SweepOptions(**{name: given.pop(name) for name in declared(SweepOptions) if name in given})
+        sweep = plan_sweep(SWEEP if own.sweep is None else read_sweep(own.sweep), given)
+        folder = Path(own.sweep_dir or f"results/sweep_{sweep.name}").absolute()
         lock, state = open_folder(folder, sweep)
     except HelpRequested:
-        print(usage())
+        print(help_text(USAGE, (SweepOptions, *TOPICS.values(), FlagFile)))
         return 0
     except UsageError as error:
         print(f"multi_train.py: {error}", file=sys.stderr)
         return 2
-    tell = make_console("plain", 0.0, sys.stdout).message  # it bears a reader that leaves
+    print_line = make_console("plain", 0.0, sys.stdout).message  # continues if nobody reads the output any more
     with lock, StopSignals() as stop:
-        tell(f"{len(sweep.runs)} runs, {jobs} at once, in {folder}")
-        SweepRunner(sweep, folder, state, jobs, program, stop, tell).run()
+        print_line(f"{len(sweep.runs)} runs, {own.jobs} at once, in {folder}")
+        SweepRunner(sweep, folder, state, own.jobs, program, stop, print_line, poll_seconds).run()
         rows = summarise(sweep, folder, state.runs)
-        tell("\n".join(["", *table_lines(rows), "", write_csv(rows, folder / "summary.csv")]))
+        print_line("\n".join(["", *table_lines(rows), "", write_csv(rows, folder / "summary.csv")]))
         if not stop.requested:
-            tell(draw_curves(rows, folder / "curves.png"))
-        unfinished = [row["status"] for row in rows if row["status"] != "done"]
+            print_line(draw_curves(rows, folder / "curves.png"))
+        unfinished = any(row["status"] != "done" for row in rows)
         if unfinished:
-            tell(f"go on with: {shlex.join(['python', 'multi_train.py', *arguments])}")
+            print_line(f"go on with: {shlex.join(['python', 'multi_train.py', *arguments])}")
         return 1 if unfinished and not stop.requested else 0
 
 
-def split_flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The values of this program's own flags, and the words that are left for main.py's."""
-    own = {"sweep": "", "sweep_dir": "", "jobs": "1"}
-    given: set[str] = set()
-    left: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        name, equals, value = word.partition("=")
-        name = name.lstrip("-").replace("-", "_") if word.startswith("-") else ""
-        if name not in own:
-            left.append(word)
-            continue
-        if name in given:
-            raise UsageError(f"--{name} is given twice; give it once.")
-        given.add(name)
-        own[name] = value if equals else next(words, "")
-        if not own[name]:
-            raise UsageError(f"--{name} needs a value: --{name}=...")
-    return own, left
-
-
 def open_folder(folder: Path, sweep: Sweep) -> tuple[BinaryIO, SweepState]:
-    """The sweep's folder, locked against a second multi_train.py, and what is known of its runs."""
+    """Create the sweep's folder, lock it against a second multi_train.py, and read the state of its runs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = try_lock(folder / "lock")
@@ -146,13 +129,5 @@ def open_folder(folder: Path, sweep: Sweep) -> tuple[BinaryIO, SweepState]:
         ) from None
 
 
-def usage() -> str:
-    """This program's own flags, then all of main.py."""
-    own = [line for name, sentence in OWN_FLAGS.items() for line in (f"  --{name}", f"      {sentence}")]
-    first = "usage: python multi_train.py [--jobs=n] [--sweep=path] [--sweep_dir=path] [--name=value ...]"
-    return "\n".join([first, "", "Sweep", *own, "", help_text()])
-
-
 if __name__ == "__main__":
-    open_closed_streams()
-    end(main(sys.argv[1:]))
+    run_program(main)

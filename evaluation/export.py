@@ -3,10 +3,10 @@
 import importlib.util
 import json
 import logging
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -15,9 +15,10 @@ import torch
 
 from agents.network import ActorCritic, NetworkInput, make_network
 from evaluation.exported_policy import ExportedPolicy, exported
+from machine.run_command import run_command
 from option_flags import Config
-from options.program import CommandLine, run
-from options.rules import UsageError
+from options.command_line import split_words
+from options.rules import PATH, Options, UsageError, declared, option
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.run_folder import write_atomically
@@ -30,14 +31,26 @@ REAL_FRAMES, RANDOM_FRAMES = 24, 8
 Tensors = tuple[torch.Tensor, ...]
 
 
+USAGE = "usage: python -m evaluation.export RUN [--output=FOLDER]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(Options):
+    topic = "Options"
+
+    output: str | None = option(None, PATH, "Folder for the files; export in the run's folder if unset.")
+
+
 def main(arguments: Sequence[str]) -> None:
-    words = CommandLine("python -m evaluation.export", "Write a trained policy as ONNX and as TorchScript.")
-    words.add_argument("run", metavar="RUN", help="the folder of a run, or a checkpoint")
-    words.add_argument("--output", metavar="FOLDER", help="where to; by default, export in the run's folder")
-    given = words.parse_args(arguments)
+    flags, runs = split_words(arguments, declared(ExportOptions))
+    given = ExportOptions(**flags)
+    if len(runs) != 1:
+        raise UsageError(
+            "evaluation.export needs one run folder or checkpoint: python -m evaluation.export results/<run>."
+        )
     _require_packages()
     try:
-        checkpoint = find_checkpoint(given.run)
+        checkpoint = find_checkpoint(runs[0])
     except UsageError as error:
         raise UsageError(str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")) from None
     folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
@@ -207,4 +220,4 @@ def _quiet(name: str) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    run_command(main, USAGE, ExportOptions)

@@ -25,6 +25,7 @@ from option_flags import Config
 from options.rules import UsageError
 from reports.console import Console, make_console
 from reports.scoreboard import TestStatus, verdict
+from reports.unused_options import unused_in_test
 from run_files.checkpoint import Checkpoint, check_playable
 from run_files.run_folder import write_json
 from workers.failures import RunFailedError
@@ -166,11 +167,10 @@ def results_of(config: Config, checkpoint: Checkpoint, tally: Tally) -> dict[str
 
 def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]:
     games, policy = config.test.test_episode_count, config.test.test_policy
-    unnoticed = [f"--{name}" for name in config.of_training_only()]
     return [
         f"{config.environment.env}, {games:,} games, {policy} policy, seed {config.run.seed}, {processes} processes",
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",
-        *([f"without effect on a test: {', '.join(unnoticed)}"] if unnoticed else []),
+        *unused_in_test(config),
     ]
 
 

@@ -1,1 +1,1 @@
-"""Rules for the values of options, the replay options, and the parser of command lines."""
+"""Rules for the values of options, the replay options, the parser of command lines and the help text."""

@@ -1,103 +1,107 @@
-"""The words of a command line and of its flagfile, as flags; and the help that lists them all."""
+"""The parser of command lines: from words and a flag file to the values of declared options."""
 
-import itertools
-import json
 import re
-import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass
 from decimal import Decimal
 from typing import Any
 
-from absl import flags
+from options.rules import Options, Rule, UsageError, declared, is_switch, option, shown
+from options.unknown_names import unknown_flag
 
-from option_flags import OPTIONS, TOPICS, is_switch, unknown_flag
-from options.rules import UsageError, shown
-
-HELP_WORDS = {"--help", "--h", "--helpfull", "--helpshort"}
-SWITCH_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-HELP_WIDTH = 100
+FLAG = re.compile("--?(?P<name>[A-Za-z][^=]*)(=(?P<value>.*))?", re.DOTALL)
+HELP_NAMES = {"help", "h", "helpfull", "helpshort"}
+SWITCH_VALUES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 class HelpRequested(Exception):  # noqa: N818  # not an error
-    """The command line asks for help_text() and nothing else."""
+    """The command line contains --help."""
 
 
-def given_flags(argv: Sequence[str], others: Iterable[str] = ()) -> dict[str, Any]:
-    """What the words after the program's name and their flagfile say, converted but not yet checked.
+@dataclass(frozen=True, kw_only=True)
+class FlagFile(Options):
+    topic = "Flag file"
 
-    The words beat the flagfile. That holds one flag a line, everything after the `=` being its value, without quotes;
-    blank lines and lines that begin with # are skipped, and it cannot name another flagfile.
-    `others` are flags that the program has read already: a word that is none of ours may have been meant for them.
+    flagfile: str | None = option(
+        None,
+        Rule(str, "be a path", optional=True),
+        "Text file with one flag per line, without quotes around values. Lines that begin with # are comments. "
+        "Flags on the command line take precedence.",
+    )
+
+
+def given_flags(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    """The options given on a command line and in its flag file, by name: converted, but not yet checked.
+
+    Values on the command line take precedence over those in the flag file.
     """
-    words = [_normal(word) for word in argv]
-    if HELP_WORDS.intersection(words):
-        raise HelpRequested
-    given = _read_words(words, others)
+    known = {**options, **declared(FlagFile)}
+    given, others = split_words(words, known)
+    if others:
+        raise _word_without_flag(others[0], given)
     path = given.pop("flagfile", None)
-    from_file = {} if path is None else _read_flagfile(path)
+    from_file = {} if path is None else _read_flagfile(path, known)
     return {**from_file, **given}
 
 
-def _normal(word: str) -> str:
-    """-c-const=1 as --c_const=1; numbers and values stay as they are."""
-    return re.sub("^--?[A-Za-z][^=]*", lambda name: "--" + name[0].lstrip("-").replace("-", "_"), word)
+def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tuple[dict[str, Any], list[str]]:
+    """The given values by option name, converted but not yet checked; and the words that belong to no option."""
+    flags = [FLAG.fullmatch(word) for word in words]
+    if any(flag and flag["name"] in HELP_NAMES and flag["value"] is None for flag in flags):
+        raise HelpRequested
+    given: dict[str, Any] = {}
+    others: list[str] = []
+    bare_switch = ""  # the switch that the word before named without a value
+    remaining = iter(zip(words, flags, strict=True))
+    for word, flag in remaining:
+        if flag is None:
+            if bare_switch and word.lower() in SWITCH_VALUES:
+                raise UsageError(f"--{bare_switch} {word} must be one word; write --{bare_switch}={word}.")
+            others.append(word)
+            bare_switch = ""
+            continue
+        written, value = flag["name"].replace("-", "_"), flag["value"]
+        name = _option_name(written, options)
+        if name in given:
+            torn = ", its JSON in single quotes" if name == "replay_parameters" else ""  # a shell splits it otherwise
+            raise UsageError(f"--{name} is given twice; give it once{torn}.")
+        bare_switch = name if is_switch(options[name]) and value is None else ""
+        if written != name and value is not None:
+            raise UsageError(f"--{written} takes no value; write --{written} alone.")
+        if bare_switch:
+            value = "true" if written == name else "false"
+        elif value is None:
+            value, _ = next(remaining, (None, None))
+        if value is None:
+            raise UsageError(f"--{name} needs a value: --{name}=...")
+        given[name] = _converted(value, options[name].metadata["rule"].kind)
+    return given, others
 
 
-class _OnceFlag(flags.Flag[str]):
-    def parse(self, argument: str) -> None:
-        if self.present:
-            torn = ", its JSON in single quotes" if self.name == "replay_parameters" else ""  # else a shell tears it
-            raise UsageError(f"--{self.name} is given twice; give it once{torn}.")
-        super().parse(argument)
+def _option_name(written: str, options: Mapping[str, Field[Any]]) -> str:
+    """The option that --name or --noname sets."""
+    if written in options:
+        return written
+    switch = written.removeprefix("no")
+    if switch != written and switch in options and is_switch(options[switch]):
+        return switch
+    raise unknown_flag(written, options)
 
 
-class _FlagWords(flags.FlagValues):
-    """absl's reading of words, over our own flags only; what a flagfile says is left to given_flags()."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.set_gnu_getopt(True)
-        for name in (*OPTIONS, "flagfile"):
-            self[name] = _OnceFlag(flags.ArgumentParser(), None, name, None, None, boolean=is_switch(name))
-
-    def read_flags_from_files(self, argv: Sequence[str], force_gnu: bool = True) -> list[str]:
-        return list(argv)
-
-
-def _read_words(words: Sequence[str], others: Iterable[str] = ()) -> dict[str, Any]:
-    """The given flags by name, with values converted but not yet checked."""
-    if any(word.partition("=")[0] == "--undefok" for word in words):  # absl would let unknown flags pass
-        raise unknown_flag("undefok")
-    known = _FlagWords()
-    try:
-        stray = known(["", *words])[1:]
-    except flags.UnrecognizedFlagError as error:
-        raise unknown_flag(error.flagname, others) from None
-    except flags.Error:  # all that is left: the words end where a value should follow
-        raise UsageError(f"{words[-1]} needs a value: {words[-1]}=...") from None
-    except ValueError as error:  # --noname=value; absl's sentence begins with the word
-        name = str(error).partition("=")[0]
-        raise UsageError(f"{name} takes no value; write {name} alone.") from None
-    if stray or "--" in words:
-        raise _stray_word(words, [*stray, "--"][0])
-    return {name: _spelled(name, known[name].value or "") for name in known if known[name].present}
-
-
-def _spelled(name: str, text: str) -> Any:
-    """The number or switch that the text spells; where it spells none, the text itself, for the rule to refuse."""
-    kind = OPTIONS[name].metadata["rule"].kind if name in OPTIONS else str
+def _converted(text: str, kind: type) -> Any:
+    """The text as a number or a switch. If it is none, the text itself: the option's rule then refuses it."""
     if kind is bool:
-        return SWITCH_WORDS.get(text.lower(), text)
+        return SWITCH_VALUES.get(text.lower(), text)
     try:
         number = text if kind is str else float(text)
-        # By way of Decimal 1e6 is a whole number too, and a large one keeps all its digits.
+        # With Decimal, 1e6 is a whole number too, and a large number keeps all its digits.
         return int(Decimal(text)) if kind is int and Decimal(text) % 1 == 0 else number
     except (ValueError, ArithmeticError):
         return text
 
 
-def _read_flagfile(path: str) -> dict[str, Any]:
+def _read_flagfile(path: str, options: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    """The checked values of a flag file, which must not name another flag file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             lines = [line.strip() for line in file]
@@ -110,45 +114,20 @@ def _read_flagfile(path: str) -> dict[str, Any]:
         if line and not line.startswith("#"):
             words += [line] if "=" in line.split()[0] else line.split(maxsplit=1)
     try:
-        given = _read_words([_normal(word) for word in words])
+        given, others = split_words(words, options)
+        if others:
+            raise _word_without_flag(others[0], given)
     except UsageError as error:
         raise UsageError(f"--flagfile={path}: {error}") from None
     if "flagfile" in given:
         raise UsageError(f"--flagfile={path}: a flagfile must not name another one; give --flagfile once.")
     for name, value in given.items():
-        OPTIONS[name].metadata["rule"].checked(f"--flagfile={path}: --{name}", value)
+        options[name].metadata["rule"].checked(f"--flagfile={path}: --{name}", value)
     return given
 
 
-def _stray_word(words: Sequence[str], stray: str) -> UsageError:
-    if any(word.startswith("--replay_parameters=[") and not word.endswith("]") for word in words):
-        return UsageError(f"{shown(stray)} belongs to no flag; the JSON of --replay_parameters needs single quotes.")
-    for before, word in itertools.pairwise(words):
-        if word == stray and word.lower() in SWITCH_WORDS and is_switch(before.removeprefix("--")):
-            return UsageError(f"{before} {word} must be one word; write {before}={word}.")
-    return UsageError(f"{shown(stray)} belongs to no flag; every word must be --name=value, --name value or --name.")
-
-
-def help_text() -> str:
-    """All flags by topic, each with its default and its sentence."""
-    lines = [
-        "usage: python main.py [--name=value ...] [--flagfile=path]",
-        "",
-        "  python main.py --op_mode=train                          train on Pong with the defaults",
-        "  python main.py --env=BreakoutNoFrameskip-v4 --seed=1    another game, a fixed seed",
-        "  python main.py --flagfile=my.flags --lr=3e-4            flags from a file; the command line wins",
-        "  python main.py --op_mode=train_w_load --load_model_url=results/<run>        go on with a run",
-        "  python main.py --op_mode=test --load_model_url=results/<run> --render  score an agent and film it",
-        "",
-        "Switches are written --name or --noname. A dash in a name counts as an underscore.",
-    ]
-    for topic in TOPICS.values():
-        lines += ["", topic.topic]
-        for item in fields(topic):
-            rule, default = item.metadata["rule"], item.default
-            name = f"--[no]{item.name}" if rule.kind is bool else f"--{item.name}"
-            shown = "unset" if default is None else default if isinstance(default, str) else json.dumps(default)
-            sentence = item.metadata["help"] + (f" One of {', '.join(rule.choices)}." if rule.choices else "")
-            lines.append(f"  {name}  (default: {shown})")
-            lines += textwrap.wrap(sentence, HELP_WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
-    return "\n".join(lines)
+def _word_without_flag(word: str, given: Mapping[str, Any]) -> UsageError:
+    replays = str(given.get("replay_parameters", ""))
+    if replays.startswith("[") and not replays.endswith("]"):  # a shell has split it at its spaces
+        return UsageError(f"{shown(word)} belongs to no flag; the JSON of --replay_parameters needs single quotes.")
+    return UsageError(f"{shown(word)} belongs to no flag; every word must be --name=value, --name value or --name.")

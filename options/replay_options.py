@@ -1,49 +1,59 @@
-"""The entries of --replay_parameters: what each key accepts, and how the JSON is read."""
+"""The entries of --replay_parameters: the keys of each replay type, and the reader of the JSON."""
 
-import difflib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from options.rules import Rule, UsageError, above, one_of, option, shown, whole
+from options.rules import UsageError, above, between, one_of, option, shown, whole
+from options.unknown_names import did_you_mean
 
 
 @dataclass(frozen=True)
 class ReplaySpec:
-    """One entry of --replay_parameters; parse_replays checks each key by its rule."""
+    """One entry of --replay_parameters. parse_replays checks each key by its rule."""
 
-    type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "How it picks unrolls.")
-    capacity: int = option(MISSING, whole(1), "Unrolls that it holds.")
-    sample_ratio: float = option(MISSING, above(0, 1), "Its part of every batch.")
-    dist_function: str = option("ln_norm", one_of("ln_norm", "cos_dist", "kl_div"), "What near means.")
-    p: float = option(2.0, Rule(float, "lie between 1 and 64", lambda v: 1 <= v <= 64), "Exponent of ln_norm.")
-    lambda_batch_multiplier: float = option(1.0, Rule(float, "lie between 1 and 1000", lambda v: 1 <= v <= 1000), "λ.")
-    alfa_annealing_factor: float = option(1.0, above(0), "Part of the planned updates over which λ falls to 1.")
-    ranked_states: int = option(5, whole(1), "States of a candidate that its distance is the mean of.")
+    type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "Kind of replay.")
+    capacity: int = option(MISSING, whole(1), "Number of unrolls that the replay holds.")
+    sample_ratio: float = option(MISSING, above(0, 1), "Share of every batch; the ratios of all replays add up to 1.")
+    dist_function: str = option(
+        "ln_norm",
+        one_of("ln_norm", "cos_dist", "kl_div"),
+        "Distance between two states: of their features (ln_norm, cos_dist) or of their policies (kl_div).",
+    )
+    p: float = option(2.0, between(1, 64), "Exponent of ln_norm.")
+    lambda_batch_multiplier: float = option(
+        1.0, between(1, 1000), "Candidates per unroll of the share (λ): the replay draws them and keeps a selection."
+    )
+    alfa_annealing_factor: float = option(
+        1.0, above(0), "Fraction of the planned updates over which λ falls to 1; it may be above 1."
+    )
+    ranked_states: int = option(5, whole(1), "States per candidate; the candidate's distance is their mean.")
     elite_sampling_strategy: str = option(
         "lowest_least_sampled",
         one_of("lowest", "stratified", "lowest_least_sampled", "stratified_least_sampled"),
-        "Which of the candidates are taken.",
+        "Rule that selects from the candidates.",
     )
     insert_strategy: str = option(
-        "oldest", one_of("oldest", "elite_insertion"), "What a new unroll takes the place of."
+        "oldest",
+        one_of("oldest", "elite_insertion"),
+        "Unroll that a new one replaces: the oldest, or one with a large distance.",
     )
-    elite_batch_size: int = option(20, whole(1), "Unrolls that elite insertion looks at.")
+    elite_batch_size: int = option(20, whole(1), "Number of unrolls from which elite_insertion chooses one to replace.")
 
     @property
     def ranks(self) -> bool:
-        """Whether it compares candidates, where it has more of them than it gives."""
+        """Whether the replay compares candidates, if it has more of them than its share."""
         return self.type in ("attentive", "elite")
 
     def most_candidates(self, share: int) -> int:
-        """How many unrolls are compared at most where so many are given."""
+        """The largest number of candidates that are compared for a share of this many unrolls."""
         return min(self.capacity, int(self.lambda_batch_multiplier * share))
 
     def no_choice(self, share: int) -> str:
-        """Why it never compares more unrolls than it gives, and what would change that; empty where it does."""
+        """Why there are never more candidates than the share, and what would change that. Empty if there are."""
         if not self.ranks or self.most_candidates(share) > share:
             return ""
         if self.capacity <= share:
@@ -52,13 +62,9 @@ class ReplaySpec:
         return f"{multiplier} for a share of {share}; a larger one, such as 6, would be right"
 
 
-# Every type names its own keys; a key that only some types take is one more ReplaySpec field, with a default.
+# The keys of each type. A key that only some types have is a ReplaySpec field with a default.
 _COMMON_KEYS = ("capacity", "sample_ratio", "type")
-
-
 _RANKED_KEYS = ("alfa_annealing_factor", "dist_function", "lambda_batch_multiplier", "p", "ranked_states")
-
-
 REPLAY_KEYS: dict[str, tuple[str, ...]] = {
     "queue": _COMMON_KEYS,
     "standard": _COMMON_KEYS,
@@ -66,11 +72,8 @@ REPLAY_KEYS: dict[str, tuple[str, ...]] = {
     "elite": (*_COMMON_KEYS, *_RANKED_KEYS, "elite_batch_size", "elite_sampling_strategy", "insert_strategy"),
 }
 
-
-# The older form {"type": "custom", "sample_strategy": ...}, and what its values are called now.
+# The older form {"type": "custom", "sample_strategy": ...}, and the present names of its values.
 CUSTOM_TYPES = {"attentive_sampling": "attentive", "elite_sampling": "elite"}
-
-
 NUMBERED_STRATEGIES = {
     "strategy1": "lowest",
     "strategy2": "stratified",
@@ -80,7 +83,7 @@ NUMBERED_STRATEGIES = {
 
 
 def once_each(subject: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """For `json.loads`, which would silently take the last of two values for one key."""
+    """A hook for `json.loads` that refuses a key given twice; without it the last value would win silently."""
 
     def entry_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         entry: dict[str, Any] = {}
@@ -94,7 +97,7 @@ def once_each(subject: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]
 
 
 def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
-    """Reads --replay_parameters key by key; a UsageError says which entry and which key is wrong."""
+    """Read --replay_parameters key by key. A UsageError names the entry and the key that are wrong."""
     flag = "--replay_parameters"
 
     def no_constant(name: str) -> None:
@@ -103,7 +106,7 @@ def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
     try:
         entries = json.loads(text, object_pairs_hook=once_each(flag), parse_constant=no_constant)
     except json.JSONDecodeError as error:
-        hint = "in a shell it stands in single quotes, in a flagfile in none"
+        hint = "write it in single quotes in a shell, without quotes in a flagfile"
         raise UsageError(
             f"{flag} must be valid JSON, not {shown(text)}; {hint}; at character {error.pos + 1}: {error.msg.lower()}."
         ) from None
@@ -121,7 +124,7 @@ def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
 def _replay(subject: str, entry: object) -> ReplaySpec:
     if not isinstance(entry, dict) or "type" not in entry:
         raise UsageError(f'{subject} must be an object with the key "type", not {shown(entry)}.')
-    entry = _in_present_words(subject, entry)
+    entry = _with_present_names(subject, entry)
     declared = {item.name: item for item in fields(ReplaySpec)}
     kind = declared["type"].metadata["rule"].checked(f"{subject}: type", entry["type"])
     allowed = REPLAY_KEYS[kind]
@@ -135,32 +138,32 @@ def _replay(subject: str, entry: object) -> ReplaySpec:
     replay = ReplaySpec(**{k: declared[k].metadata["rule"].checked(f"{subject}: {k}", v) for k, v in entry.items()})
     if replay.insert_strategy == "elite_insertion" and replay.lambda_batch_multiplier == 1:
         raise UsageError(
-            f"{subject}: elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
+            f"{subject}: elite_insertion needs the distances that ranking computes, and nothing is ranked with a "
             "lambda_batch_multiplier of 1; a larger one, such as 6, would be right."
         )
     return replay
 
 
-def _in_present_words(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry as it was written for the earlier platform, in the words of today."""
-    words = dict(entry)
-    if words["type"] == "custom":
-        strategy = words.pop("sample_strategy", None)
+def _with_present_names(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the older names for types and strategies replaced."""
+    renamed = dict(entry)
+    if renamed["type"] == "custom":
+        strategy = renamed.pop("sample_strategy", None)
         if not isinstance(strategy, str) or strategy not in CUSTOM_TYPES:
             names = " or ".join(CUSTOM_TYPES)
             raise UsageError(f'{subject}: a custom replay needs "sample_strategy" {names}, not {shown(strategy)}.')
-        words["type"] = CUSTOM_TYPES[strategy]
+        renamed["type"] = CUSTOM_TYPES[strategy]
         if strategy == "attentive_sampling":
-            words.pop("elite_sampling_strategy", None)  # given, and ignored, there
-    numbered = words.get("elite_sampling_strategy")
+            renamed.pop("elite_sampling_strategy", None)  # the older form allows it here, without effect
+    numbered = renamed.get("elite_sampling_strategy")
     if isinstance(numbered, str) and numbered in NUMBERED_STRATEGIES:
-        words["elite_sampling_strategy"] = NUMBERED_STRATEGIES[numbered]
-    return words
+        renamed["elite_sampling_strategy"] = NUMBERED_STRATEGIES[numbered]
+    return renamed
 
 
 def split_by_ratio(total: int, ratios: Sequence[float]) -> tuple[int, ...]:
-    """Whole parts of `total` by the method of the largest remainder; of equal remainders the earlier part rounds up."""
-    # Decimal fractions as they were written: in binary floating point, ties would be decided by rounding errors.
+    """Split `total` into whole parts by the largest remainder method; at ties the earlier part rounds up."""
+    # Exact decimal fractions: in binary floating point, rounding errors would decide ties.
     exact = [Fraction(str(ratio)) for ratio in ratios]
     quotas = [total * ratio / sum(exact) for ratio in exact]
     parts = [math.floor(quota) for quota in quotas]
@@ -170,7 +173,23 @@ def split_by_ratio(total: int, ratios: Sequence[float]) -> tuple[int, ...]:
     return tuple(parts)
 
 
-def did_you_mean(name: str, names: Iterable[str], dashes: str = "", quote: str = "") -> str:
-    """The end of a sentence: asks for the closest name, or just stops where none is close."""
-    matches = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {quote}{dashes}{matches[0]}{quote}?" if matches else "."
+def check_shares(replays: Sequence[ReplaySpec], shares: Sequence[int], batch_size: int) -> None:
+    """Raise a UsageError if the shares of a batch do not fit the replays."""
+    for entry, (replay, share) in enumerate(zip(replays, shares, strict=True), start=1):
+        if share == 0:
+            enough = math.ceil(1 / min(Fraction(str(r.sample_ratio)) for r in replays))
+            raise UsageError(
+                f"--batch_size={batch_size} is too small for --replay_parameters: entry {entry} would get no "
+                f"unroll of a batch; {enough} or more would be right."
+            )
+        if replay.type != "queue" and replay.capacity < share:
+            raise UsageError(
+                f"--replay_parameters: entry {entry} has a capacity of {replay.capacity}, but its share of a batch "
+                f"is {share}; at least {share} would be right."
+            )
+    queue_shares = [share for replay, share in zip(replays, shares, strict=True) if replay.type == "queue"]
+    if len(set(queue_shares)) > 1:
+        raise UsageError(
+            "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
+            f"of a batch, not {' and '.join(map(str, queue_shares))} unrolls."
+        )

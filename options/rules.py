@@ -1,15 +1,15 @@
-"""What one option accepts: rules for values, and the base class of every topic's options."""
+"""How an option is declared: its rule for values, and the base class of all option dataclasses."""
 
 import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
 
 class UsageError(Exception):
-    """One sentence for the user, on one line: which flag is wrong, and what would be right."""
+    """A mistake of the user, as one sentence on one line: which flag is wrong, and what would be right."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
@@ -17,7 +17,7 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Rule:
-    """What one option accepts. `wanted` completes the sentence "--name must ..."."""
+    """The values that one option accepts. `wanted` completes the sentence "--name must ..."."""
 
     kind: type
     wanted: str
@@ -26,16 +26,16 @@ class Rule:
     optional: bool = False
 
     def checked(self, subject: str, value: object) -> Any:
-        """Returns the value in its declared type, or raises a UsageError about `subject`."""
+        """Return the value in its declared type. Raise a UsageError about `subject` if it is not accepted."""
         if value is None and self.optional:
             return None
-        exact = self._in_kind(value)
+        exact = self._converted(value)
         if exact is None or not self.accepts(exact):
             raise UsageError(f"{subject} must {self.wanted}, not {shown(value)}.")
         return exact
 
-    def _in_kind(self, value: object) -> Any:
-        """The value as `kind`, or None where it is of another type; an int will do for a float, a bool never will."""
+    def _converted(self, value: object) -> Any:
+        """The value as `kind`, or None if it has another type. An int is a float too; a bool is never a number."""
         if isinstance(value, bool) != (self.kind is bool):
             return None
         if self.kind is float and isinstance(value, int):
@@ -45,8 +45,14 @@ class Rule:
                 return None
         return value if isinstance(value, self.kind) else None
 
+    @property
+    def accepted(self) -> str:
+        """The accepted values as a phrase, such as "a whole number of at least 1"."""
+        return self.wanted.removeprefix("be ")
+
 
 def shown(value: object) -> str:
+    """The value as JSON for an error message, cut after 60 characters."""
     text = json.dumps(value, default=repr, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -58,7 +64,7 @@ def whole(low: int, high: int | None = None, optional: bool = False) -> Rule:
 
 
 def between(low: float, high: float) -> Rule:
-    return Rule(float, f"lie between {low:g} and {high:g}", lambda v: low <= v <= high)
+    return Rule(float, f"be a number between {low:g} and {high:g}", lambda v: low <= v <= high)
 
 
 def at_least(low: float) -> Rule:
@@ -79,11 +85,8 @@ def matching(pattern: str, wanted: str) -> Rule:
 
 
 ON_OFF = Rule(bool, "be true or false")
-
-
+PATH = Rule(str, "be a path", bool, optional=True)
 FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
-
-
 RESOLUTION = Rule(
     str,
     'be "height,width", such as 84,84, neither above 512',
@@ -92,12 +95,13 @@ RESOLUTION = Rule(
 
 
 def option(default: Any, rule: Rule, sentence: str) -> Any:
+    """A dataclass field that declares an option; `sentence` is its help."""
     return field(default=default, metadata={"rule": rule, "help": sentence})
 
 
 @dataclass(frozen=True)
 class Options:
-    """The base of every topic's dataclass: checks each field by its rule, then the fields against each other."""
+    """Base class of the options of one topic. It checks each field by its rule, then the fields together."""
 
     topic: ClassVar[str]
 
@@ -108,4 +112,14 @@ class Options:
         self._check_together()
 
     def _check_together(self) -> None:
-        """Raises a UsageError where values that are fine alone do not go together."""
+        """Raise a UsageError if values that are valid alone contradict each other."""
+
+
+def declared(*topics: type[Options]) -> dict[str, Field[Any]]:
+    """All options of these topics by name."""
+    return {item.name: item for topic in topics for item in fields(topic)}
+
+
+def is_switch(item: Field[Any]) -> bool:
+    """Whether the option is written --name or --noname."""
+    return item.metadata["rule"].kind is bool

@@ -1,18 +1,18 @@
 """Draws runs together: `python -m reports.plot results/A results/B`."""
 
-import argparse
 import difflib
-import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from options.program import CommandLine, run
-from options.rules import UsageError
+from machine.run_command import run_command
+from options.command_line import split_words
+from options.rules import Options, Rule, UsageError, declared, matching, one_of, option, whole
 from reports.compare_runs import Group, grouped, together
 from reports.human_scores import game_name
 from reports.plot_style import COLOURS, FAINT_INK, INK, as_bytes, count_axes, dress, new_figure, short_count, smoothed
@@ -26,34 +26,36 @@ X_AXES = {  # field of a report, what a unit of the axis is, in those of the fie
     "minutes": ("seconds", 60, "minutes"),
     "hours": ("seconds", 3600, "hours"),
 }
-FORMATS = ("png", "svg", "pdf")
 METRIC = "return_mean"
 LETTER = 0.071  # inches that one of a label takes
 
 
+USAGE = "usage: python -m reports.plot RUN [RUN ...] [--name=value ...]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotOptions(Options):
+    topic = "Options"
+
+    x: str = option("steps", one_of(*X_AXES), "Unit of the x axis.")
+    metric: str = option(METRIC, Rule(str, "be a field of metrics.jsonl", bool), "Field of metrics.jsonl to draw.")
+    smooth: int = option(1, whole(1), "Draw the mean of this many latest reports.")
+    output: str = option(
+        "curves.png", matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf"), "File to write."
+    )
+
+
 def main(arguments: Sequence[str]) -> None:
-    given = _parsed(arguments)
+    flags, folders = split_words(arguments, declared(PlotOptions))
+    given = PlotOptions(**flags)
+    if not folders:
+        raise UsageError("reports.plot needs at least one RUN, a run folder: python -m reports.plot results/<run>.")
     output = Path(given.output)
-    histories = [history for path in given.runs for history in read_histories(Path(path))]
+    histories = [history for folder in folders for history in read_histories(Path(folder))]
     groups = compare(histories, output, x=given.x, metric=given.metric, smooth=given.smooth)
     drawn = sum(len(group.runs) for group in groups)
     runs = "1 run" if drawn == 1 else f"{drawn} runs"
     print(f"{output}: {runs} of {len(groups)} configuration{'s' if len(groups) > 1 else ''}")
-
-
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    words = CommandLine("python -m reports.plot", "Draw the curves of several runs together.")
-    words.add_argument("runs", nargs="+", metavar="RUN", help="the folder of a run; runs it goes on from are included")
-    words.add_argument("--x", choices=tuple(X_AXES), default="steps", help="what the curves are drawn against")
-    words.add_argument("--metric", default=METRIC, help=f"a field of metrics.jsonl, such as {METRIC}, the default")
-    words.add_argument("--smooth", type=int, default=1, metavar="N", help="draw the mean of the last N reports")
-    words.add_argument("--output", default="curves.png", metavar="FILE", help="a .png, .svg or .pdf file")
-    given = words.parse_args(arguments)
-    if given.smooth < 1:
-        words.error(f"--smooth must be a whole number of at least 1, not {given.smooth}")
-    if Path(given.output).suffix.removeprefix(".") not in FORMATS:
-        words.error(f"--output must end in one of .png, .svg, .pdf, not be {given.output}")
-    return given
 
 
 def compare(
@@ -152,4 +154,4 @@ def _write(output: Path, picture: bytes) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    run_command(main, USAGE, PlotOptions)

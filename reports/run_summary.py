@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from machine.machine_setup import Machine
 from option_flags import Config
+from reports.unused_options import unused_in_training
 
 HIGH_LAG = 40  # updates; learning was measured with a policy lag of 3 to 15
 LOWER_LAG = "a larger --batch_size or fewer --envs_per_worker would lower it"
@@ -33,7 +34,7 @@ def run_header(
         f"{planned_updates:,} updates planned",
         *memory,
         *(warning if lag >= HIGH_LAG else []),
-        *config.without_effect(),
+        *unused_in_training(config),
     ]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from option_flags import OF_THE_POLICY, Config
-from options.rules import UsageError
+from option_flags import Config, EnvironmentOptions, NetworkOptions
+from options.rules import UsageError, declared
 from run_files.run_folder import CHECKPOINTS, remove_abandoned, temporary_beside, write_atomically
 
 FORMAT_VERSION = 3
@@ -29,6 +29,8 @@ FIXED_FLAGS = (
     *("env", "network", "use_lstm", "lstm_size"),
     *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
 )
+# What the policy is and what it observes.
+POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, NetworkOptions))
 # What a resumed run has of its own, and does not take from its parent.
 OWN_FLAGS = ("op_mode", "load_model_url")
 
@@ -49,7 +51,7 @@ class Checkpoint:
     @property
     def played_options(self) -> dict[str, Any]:
         """The flags that a test starts from: what the policy is and what it sees, and not how long a game may be."""
-        taken = set(OF_THE_POLICY) - {"max_game_frames"}
+        taken = set(POLICY_OPTIONS) - {"max_game_frames"}
         return {name: value for name, value in self.options.items() if name in taken}
 
     @property

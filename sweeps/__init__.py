@@ -1,1 +1,1 @@
-"""Many runs of main.py: planned, started, watched, summed up."""
+"""Many runs of main.py: planned, started, watched and summarised."""

@@ -1,6 +1,7 @@
-"""What the files of a sweep's run tell: how far it is, what it can go on from, whether somebody still works on it.
+"""What the files of a sweep's job tell: how far it is, what it can continue from, whether it is still at work.
 
-A run's folder holds a log, a lock, and the run folders of main.py: one for each time that it was started.
+A job is one run of a sweep. Its folder holds a log, a lock, and a run folder of main.py for each time that it was
+started.
 """
 
 import fcntl
@@ -8,59 +9,60 @@ from pathlib import Path
 from typing import BinaryIO
 
 from options.rules import UsageError
+from run_files import metrics
 from run_files.metrics import Report
-from run_files.metrics import last_report as newest
 from run_files.run_folder import CHECKPOINTS
 
 LAST_LINES = 5
 
 
-def run_folders(place: Path) -> list[Path]:
-    """The folders of main.py in a run's place, the one that is furthest first, of equals the newest.
+def run_folders(job_folder: Path) -> list[Path]:
+    """The run folders of a job. The one with the most updates comes first; of equals, the newest.
 
-    A time alone may lie: a clock was set back, or the files are a copy.
+    The time of a file alone is not enough: a clock may be set back, or the files may be a copy.
     """
-    made = {
-        path.parent: (_newest_checkpoint(path.parent), path.stat().st_mtime_ns) for path in place.glob("*/config.json")
+    found = {
+        path.parent: (_newest_checkpoint(path.parent), path.stat().st_mtime_ns)
+        for path in job_folder.glob("*/config.json")
     }
-    return sorted(made, key=lambda folder: made[folder], reverse=True)
+    return sorted(found, key=lambda folder: found[folder], reverse=True)
 
 
-def _newest_checkpoint(folder: Path) -> str:
-    """Its name, in which the updates have leading zeros."""
-    return max((path.name for path in (folder / CHECKPOINTS).glob("checkpoint_*.pt")), default="")
+def _newest_checkpoint(run_folder: Path) -> str:
+    """Its name, in which the number of updates has leading zeros."""
+    return max((path.name for path in (run_folder / CHECKPOINTS).glob("checkpoint_*.pt")), default="")
 
 
-def last_report(place: Path) -> tuple[Path, Report] | None:
-    """The newest line of metrics, and its folder."""
-    for folder in run_folders(place):
+def last_report(job_folder: Path) -> tuple[Path, Report] | None:
+    """The newest line of metrics, and its run folder."""
+    for folder in run_folders(job_folder):
         path = folder / "metrics.jsonl"
-        report = newest(path) if path.exists() else None
+        report = metrics.last_report(path) if path.exists() else None
         if report is not None:
             return folder, report
     return None
 
 
-def agent_steps(place: Path) -> int:
-    """How far the run has come by its newest checkpoint; a report may be older, or of steps that a kill has undone."""
+def agent_steps(job_folder: Path) -> int:
+    """Agent steps in the newest checkpoint. A report may be older, or count steps that a kill has undone."""
     from run_files.checkpoint import find_checkpoint  # noqa: PLC0415  # only now: torch takes seconds to load
 
-    folder = resumable(place)
+    folder = resumable(job_folder)
     if folder is None:
         return 0
     try:
         return find_checkpoint(str(folder)).agent_steps
     except UsageError:
-        return 0  # main.py will say what is wrong with it
+        return 0  # main.py reports what is wrong with it
 
 
-def resumable(place: Path) -> Path | None:
-    """The folder to go on from; one that goes on begins with its parent's checkpoint."""
-    return next((folder for folder in run_folders(place) if any((folder / CHECKPOINTS).glob("*.pt"))), None)
+def resumable(job_folder: Path) -> Path | None:
+    """The run folder to continue from. A run that continues another one begins with its parent's checkpoint."""
+    return next((folder for folder in run_folders(job_folder) if any((folder / CHECKPOINTS).glob("*.pt"))), None)
 
 
 def last_lines(log: Path) -> list[str]:
-    """How a log ends."""
+    """The last lines of a log."""
     if not log.exists():
         return []
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -68,9 +70,9 @@ def last_lines(log: Path) -> list[str]:
 
 
 def try_lock(path: Path) -> BinaryIO | None:
-    """The open file, locked for this process and for every child that it is handed to; None while others hold it.
+    """The open file, locked for this process and for each child that inherits it. None if another process holds it.
 
-    The system lets go of the lock with the last process that has the file open, however that ends.
+    The system releases the lock when the last process that has the file open ends, however it ends.
     """
     file = path.open("ab")
     try:
@@ -81,3 +83,13 @@ def try_lock(path: Path) -> BinaryIO | None:
     except OSError:  # some network file systems have no locks
         pass
     return file
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock."""
+    if not path.exists():
+        return False
+    lock = try_lock(path)
+    if lock is not None:
+        lock.close()
+    return lock is None

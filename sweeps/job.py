@@ -1,4 +1,4 @@
-"""One run of a sweep at work: the process of main.py, its log, and its lock."""
+"""One run of a sweep: the process of main.py, its log and its lock."""
 
 import signal
 import subprocess
@@ -10,40 +10,40 @@ from typing import Any, BinaryIO
 
 import psutil
 
-from sweeps.files import resumable, try_lock
+from sweeps.files import is_locked, resumable, try_lock
 
 
 class Job:
-    """A run that is at work now: started here, or found at work.
+    """One run of a sweep, in its folder. `start` begins or continues it.
 
-    The process itself holds its run's lock. So a run whose sweep was killed is at work for as long as its lock is
-    held, and is never started a second time beside itself.
+    The process of main.py holds the lock of the folder. If a sweep is killed, its jobs work on and keep their locks, so
+    the next multi_train.py watches them and does not start them a second time.
     """
 
-    def __init__(self, place: Path, program: Path) -> None:
-        self.place = place
-        self.log = place / "log.txt"
+    def __init__(self, folder: Path, program: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log.txt"
         self._program = program
-        self._process: subprocess.Popen[bytes] | None = None  # None while it is not ours
-        self._told = 0  # bytes of the log that `news` has returned
-        place.mkdir(parents=True, exist_ok=True)
+        self._process: subprocess.Popen[bytes] | None = None  # None if it was not started here
+        self._log_bytes_read = 0
+        folder.mkdir(parents=True, exist_ok=True)
 
     def start(self, flags: Mapping[str, Any]) -> bool:
-        """Begin the run, or go on with it; False where it is at work already, and only watched from here."""
-        self._told = self.log.stat().st_size if self.log.exists() else 0
-        lock = try_lock(self.place / "lock")
+        """Begin the run, or continue it. False if it is at work already; it is then only watched."""
+        self._log_bytes_read = self.log.stat().st_size if self.log.exists() else 0
+        lock = try_lock(self._lock_path)
         if lock is None:
             return False
-        parent = resumable(self.place)
+        parent = resumable(self.folder)
         mode = ["--op_mode=train"] if parent is None else ["--op_mode=train_w_load", f"--load_model_url={parent}"]
-        words = [*mode, f"--results_dir={self.place}", *flag_words(flags)]
+        words = [*mode, f"--results_dir={self.folder}", *flag_words(flags)]
         with lock, self.log.open("ab") as log:
             self._process = self._popen([sys.executable, str(self._program), *words], lock, log)
         return True
 
     @staticmethod
     def _popen(command: Sequence[str], lock: BinaryIO, log: BinaryIO) -> subprocess.Popen[bytes]:
-        """In a session of its own: CTRL+C and a closed terminal are for the sweep, which tells its runs."""
+        """Start the process in its own session: CTRL+C and a closed terminal reach the sweep, which forwards them."""
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -54,47 +54,48 @@ class Job:
         )
 
     @property
-    def ended(self) -> bool:
-        if self._process is not None:
-            return self._process.poll() is not None
-        lock = try_lock(self.place / "lock")
-        if lock is not None:
-            lock.close()
-        return lock is not None
+    def at_work(self) -> bool:
+        """Whether its process runs, whoever started it."""
+        return is_locked(self._lock_path) if self._process is None else self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """None for one that was not started here."""
+        """None for a process that still runs or was not started here."""
         return None if self._process is None else self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Tell the learner alone; it looks after its workers."""
+        """Send a signal to the learner, which looks after its workers."""
         if self._process is not None:
             self._process.send_signal(number)
             return
-        for process in self._learners_found_by_name():
+        for process in self._find_learners():
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
 
-    def _learners_found_by_name(self) -> list[psutil.Process]:
-        words = {str(self._program), f"--results_dir={self.place}"}
-        return [process for process in psutil.process_iter(["cmdline"]) if words <= set(process.info["cmdline"] or ())]
-
-    def news(self) -> list[str]:
-        """Whole lines that came into the log since the last call."""
+    def new_log_lines(self) -> list[str]:
+        """Whole lines that were added to the log since the last call."""
         if not self.log.exists():
             return []
         with self.log.open("rb") as file:
-            file.seek(self._told)
+            file.seek(self._log_bytes_read)
             whole = file.read().rpartition(b"\n")[0]
         if not whole:
             return []
-        self._told += len(whole) + 1
+        self._log_bytes_read += len(whole) + 1
         return whole.decode("utf-8", errors="replace").splitlines()
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.folder / "lock"
+
+    def _find_learners(self) -> list[psutil.Process]:
+        """Processes of main.py for this folder that were not started here, found by their command lines."""
+        words = {str(self._program), f"--results_dir={self.folder}"}
+        return [process for process in psutil.process_iter(["cmdline"]) if words <= set(process.info["cmdline"] or ())]
 
 
 def flag_words(flags: Mapping[str, Any]) -> list[str]:
-    """As main.py takes them; what is None is left out."""
+    """The flags as words of a command line; those with the value None are left out."""
     words = []
     for name, value in flags.items():
         if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""A sweep: many runs described in few words, and all of them checked before the first one starts."""
+"""The plan of a sweep: all its runs, made from a short definition and checked before the first one starts."""
 
 import itertools
 import json
@@ -21,17 +21,17 @@ KEYS = {
     "grid": 'an object of lists, such as {"lr": [1e-4, 1e-3], "gamma": [0.99, 0.995]}',
     "seeds": "a list of whole numbers, such as [1, 2]",
 }
-OWN_FLAGS = {
-    "op_mode": "a sweep begins its runs, and goes on with them, by itself",
-    "load_model_url": "a sweep begins its runs, and goes on with them, by itself",
-    "results_dir": "--sweep_dir names the folder of a sweep and all its runs",
+RESERVED_FLAGS = {  # flags that a sweep sets itself
+    "op_mode": "a sweep starts and continues its runs by itself",
+    "load_model_url": "a sweep starts and continues its runs by itself",
+    "results_dir": "--sweep_dir sets the folder of a sweep and all its runs",
 }
-LONGEST_NAME = 80
+MAX_NAME_LENGTH = 80
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run: its name, and the flags that it is started with."""
+    """One run: its name, the flags that it is started with, and their configuration."""
 
     name: str
     flags: Mapping[str, Any]
@@ -43,8 +43,8 @@ class Sweep:
     name: str
     runs: Sequence[SweepRun]
 
-    def differs(self, run: SweepRun) -> str:
-        """What sets the run apart from others, its seed left out."""
+    def differing_flags(self, run: SweepRun) -> str:
+        """The flags of the run that are not the same in all runs, without the seed."""
         values = [one.config.flags() for one in self.runs]
         set_somewhere = dict.fromkeys(name for one in self.runs for name in one.flags if name != "seed")
         names = [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
@@ -57,7 +57,7 @@ class Sweep:
 
 
 def read_sweep(path: str) -> object:
-    """What a JSON file says; `plan_sweep` checks it."""
+    """The content of a JSON file; `plan_sweep` checks it."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=once_each(f"--sweep={path}"))
     except OSError as error:
@@ -67,19 +67,19 @@ def read_sweep(path: str) -> object:
 
 
 def plan_sweep(definition: object, given: Mapping[str, Any]) -> Sweep:
-    """All runs: each of `runs`, with each point of `grid`, with each of `seeds`; `given`, the command line, beats them.
+    """All runs: each of `runs`, with each point of `grid`, with each of `seeds`.
 
-    Raises UsageError where anything at all is wrong.
+    The flags `given` on the command line take precedence. Raises a UsageError if anything is wrong.
     """
     described = _checked(definition)
-    for name, reason in OWN_FLAGS.items():
+    for name, reason in RESERVED_FLAGS.items():
         if name in given:
             raise UsageError(f"--{name} has no meaning here: {reason}.")
     seeds = [given["seed"]] if "seed" in given else described["seeds"]
     runs: list[SweepRun] = []
     for name, overrides in _variants(described["runs"], described["grid"]).items():
         for seed in seeds:
-            flags = _spelled({**described["flags"], **overrides, **given, "seed": seed})
+            flags = _as_flags({**described["flags"], **overrides, **given, "seed": seed})
             runs.append(_checked_run(f"{name}_seed{seed}", flags))
     for first, second in itertools.combinations(runs, 2):
         if first.name == second.name or first.config == second.config:
@@ -100,7 +100,7 @@ def _checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
 
 
 def _checked(definition: object) -> dict[str, Any]:
-    """The definition with all of its keys, each of the kind that it must be."""
+    """The definition with all of its keys and checked types; missing keys get their defaults."""
     if not isinstance(definition, dict):
         raise UsageError(f"a sweep must be an object of {', '.join(KEYS)}.")
     for key in definition:
@@ -109,7 +109,7 @@ def _checked(definition: object) -> dict[str, Any]:
     described = {"name": "sweep", "flags": {}, "runs": [{}], "grid": {}, "seeds": [1], **definition}
     runs, grid, seeds = described["runs"], described["grid"], described["seeds"]
     groups = list(runs.values()) if isinstance(runs, dict) else runs
-    fine = {
+    valid = {
         "name": isinstance(described["name"], str) and re.fullmatch(r"\w[\w.-]*", described["name"]),
         "flags": isinstance(described["flags"], dict),
         "runs": isinstance(groups, list | tuple) and groups and all(isinstance(group, dict) for group in groups),
@@ -117,32 +117,32 @@ def _checked(definition: object) -> dict[str, Any]:
         "seeds": isinstance(seeds, list | tuple) and seeds and all(type(seed) is int for seed in seeds),
     }
     for key, wanted in KEYS.items():
-        if not fine[key]:
+        if not valid[key]:
             raise UsageError(f'the sweep\'s "{key}" must be {wanted}.')
     for name, values in grid.items():
         for value, other in itertools.combinations(values, 2):
             if value == other:
                 raise UsageError(f'the sweep\'s "grid" has {json.dumps(value)} twice for {name}; give it once.')
     for name in [*described["flags"], *(name for group in groups for name in group), *grid]:
-        reason = {**OWN_FLAGS, "seed": 'the sweep\'s "seeds" lists them'}.get(name)
+        reason = {**RESERVED_FLAGS, "seed": 'the sweep\'s "seeds" lists them'}.get(name)
         if reason:
             raise UsageError(f"{name} must not be among the sweep's flags: {reason}.")
     return described
 
 
 def _variants(runs: Any, grid: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """The overrides of every run by its name, seeds apart."""
+    """The flags of every run by its name, without the seed."""
     named = runs if isinstance(runs, dict) else {_label(overrides): overrides for overrides in runs}
     if len(named) < len(runs):
-        raise UsageError('two of the sweep\'s "runs" have one name; write them as an object, each under a name.')
+        raise UsageError('two of the sweep\'s "runs" have the same name; write them as an object, each under a name.')
     variants: dict[str, dict[str, Any]] = {}
     for name, overrides in named.items():
         for values in itertools.product(*grid.values()):
             point = dict(zip(grid, values, strict=True))
             label = "_".join(part for part in (name, _label(point)) if part) or "run"
-            label = re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:LONGEST_NAME]
+            label = re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:MAX_NAME_LENGTH]
             if label in variants:
-                raise UsageError(f'two of the sweep\'s runs would be called {label}; name them in "runs".')
+                raise UsageError(f'two of the sweep\'s runs would have the name {label}; give them names in "runs".')
             variants[label] = {**overrides, **point}
     return variants
 
@@ -155,8 +155,8 @@ def _label(overrides: Mapping[str, Any]) -> str:
     return "_".join(parts)
 
 
-def _spelled(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as the JSON text that the command line takes."""
+def _as_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags, with lists as the JSON text of a command line."""
     return {name: json.dumps(value) if _is_list(value) else value for name, value in flags.items()}
 
 

@@ -1,4 +1,4 @@
-"""What comes of a sweep: a table of all its runs, and their curves in one picture."""
+"""The results of a sweep: a table of all its runs, and their curves in one picture."""
 
 import csv
 import io
@@ -19,15 +19,15 @@ COLUMNS = (
     "folder",
 )
 HEADINGS = ("run", "differs in", "seed", "status", "steps", "mean return", "best", "steps/s", "folder")
-LEFT = {"name", "differs", "status", "folder"}  # columns of words
+LEFT = {"name", "differs", "status", "folder"}  # columns that are aligned left
 
 
 def summarise(sweep: Sweep, folder: Path, states: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each run; None for what does not exist (yet)."""
+    """A row for each run, with None for values that do not exist (yet)."""
     rows = []
     for run in sweep.runs:
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
-        row |= {"name": run.name, "differs": sweep.differs(run), "seed": run.config.run.seed}
+        row |= {"name": run.name, "differs": sweep.differing_flags(run), "seed": run.config.run.seed}
         row["status"] = states[run.name]["status"]
         newest = last_report(folder / run.name)
         if newest is not None:
@@ -39,7 +39,7 @@ def summarise(sweep: Sweep, folder: Path, states: Mapping[str, Mapping[str, Any]
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
-    """Write them as a table; one sentence about it."""
+    """Write the rows as a CSV file; return a line to print about it."""
     text = io.StringIO()
     table = csv.DictWriter(text, COLUMNS)
     table.writeheader()
@@ -52,8 +52,8 @@ def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The rows as aligned lines; a column in which nothing stands is left out."""
-    cells = [HEADINGS, *(tuple(_shown(name, row[name]) for name in COLUMNS) for row in rows)]
+    """The rows as aligned lines, without empty columns."""
+    cells = [HEADINGS, *(tuple(_cell(name, row[name]) for name in COLUMNS) for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
     used = [i for i, name in enumerate(COLUMNS) if any(row[name] not in ("", None) for row in rows)]
     return [
@@ -62,7 +62,7 @@ def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _shown(name: str, value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
     if value is None:
         return NOTHING_YET
     if name in ("return_mean", "return_max"):
@@ -71,7 +71,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], picture: Path) -> str:
-    """Draw the curves of all runs that have any; one sentence about it."""
+    """Draw the curves of all runs that have any; return a line to print about it."""
     folders = [str(row["folder"]) for row in rows if row["return_mean"] is not None]
     if not folders:
         return "there are no curves to draw yet"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from multi_train import OWN_FLAGS as SWEEP_FLAGS
-from multi_train import SWEEP
+from multi_train import SWEEP, SweepOptions
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
+from options.rules import declared
 from reports import curves_sink
 from run_files.curve_archive import SUFFIX, read_archive
 from run_files.metrics import read_metrics
@@ -97,7 +97,7 @@ def test_the_first_command_is_the_defaults() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
-    known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *SWEEP_FLAGS, *OTHER_FLAGS}
+    known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *declared(SweepOptions), *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
         assert name in known, name
 
@@ -138,7 +138,7 @@ def test_the_sweep_is_understood() -> None:
     assert set(definition) == set(KEYS)
     assert len(plan_sweep(definition, {}).runs) == 16
     (words,) = commands("docs/sweeps.md", r"multi_train\.py")
-    assert len(plan_sweep(SWEEP, given_flags(shlex.split(words))).runs) == 8
+    assert len(plan_sweep(SWEEP, given_flags(shlex.split(words), OPTIONS)).runs) == 8
 
 
 def test_ci_runs_the_two_lines_of_the_quick_start() -> None:

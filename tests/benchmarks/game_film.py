@@ -17,7 +17,7 @@ from evaluation.film import FRAMES_PER_SECOND, Picture
 from evaluation.logged_game import Showing
 from evaluation.parallel_games import GameResult, Games, as_tested
 from machine.device import choose_precision
-from option_flags import Config, EnvironmentOptions
+from option_flags import OPTIONS, Config, EnvironmentOptions
 from options.command_line import given_flags
 from reports.film_gif import as_gif
 from run_files.checkpoint import Checkpoint, check_playable, find_checkpoint
@@ -34,7 +34,7 @@ def game_gif(run: Path, most_bytes: int) -> bytes:
     """The seconds of the best game with the most points, as large as `most_bytes` allows. Repeatable."""
     checkpoint = find_checkpoint(str(run))
     words = ["--op_mode=test", f"--load_model_url={run}", "--seed=1"]
-    config = Config.from_flags({**checkpoint.played_options, **given_flags(words)})
+    config = Config.from_flags({**checkpoint.played_options, **given_flags(words, OPTIONS)})
     check_playable(config, checkpoint)
     environment = as_tested(config.environment)
     best = max(play(config, environment, checkpoint), key=lambda result: result.return_)

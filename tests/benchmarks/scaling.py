@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from machine.device import learner_threads, usable_cores
-from option_flags import Config
+from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
 from tests.benchmarks.ceiling import Speed, StepCost, fastest, shared_out
@@ -156,7 +156,7 @@ def main(description: str) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     options, flags = parser.parse_known_args()
     try:
-        measure(options, given_flags(flags))
+        measure(options, given_flags(flags, OPTIONS))
     except UsageError as error:
         print(f"scale: {error}", file=sys.stderr)
         return 2

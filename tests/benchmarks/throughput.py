@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.device import choose_device, choose_precision, usable_cores
-from option_flags import Config
+from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
 from tests.benchmarks import tables
@@ -170,7 +170,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     options, flags = parser.parse_known_args()
     try:
-        measure(options.only, options.seconds, options.json, given_flags(flags))
+        measure(options.only, options.seconds, options.json, given_flags(flags, OPTIONS))
     except UsageError as error:
         print(f"throughput: {error}", file=sys.stderr)
         return 2

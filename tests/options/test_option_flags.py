@@ -1,9 +1,10 @@
-"""Options, their rules and their sentences; the replays and their shares of a batch."""
+"""Options, their rules and their error messages; the replays and their shares of a batch."""
 
 import dataclasses
 import json
 import math
 import pickle
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -20,7 +21,7 @@ from options.rules import UsageError
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import one_line, parse, sentence_of
 
-QUOTES = "in a shell it stands in single quotes, in a flagfile in none"
+QUOTES = "write it in single quotes in a shell, without quotes in a flagfile"
 DEFAULTS = Config().flags()
 
 
@@ -39,16 +40,17 @@ def standard(ratio: float = 1.0, capacity: Any = 100) -> dict[str, Any]:
 # --- Import -----------------------------------------------------------------------------------------------------------
 
 
-def test_import_is_light_and_defines_no_global_flag() -> None:
+def test_import_is_light() -> None:
+    """A wrong flag is answered at once, and worker processes stay small."""
     program = (
-        "import sys; from absl import flags; before = set(flags.FLAGS); import options.command_line;"
-        "print(set(flags.FLAGS) - before, sorted({'torch', 'numpy', 'gymnasium', 'cv2'} & set(sys.modules)))"
+        "import sys, option_flags, options.command_line, options.help_text;"
+        "print(sorted({'torch', 'numpy', 'gymnasium', 'cv2'} & set(sys.modules)))"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout.strip() == "set() []"
+    assert done.stdout.strip() == "[]"
 
 
 # --- Options ----------------------------------------------------------------------------------------------------------
@@ -64,12 +66,9 @@ def test_option_names_are_unique_across_topics() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_every_option_has_a_help_sentence(name: str) -> None:
-    sentence = OPTIONS[name].metadata["help"]
-    assert sentence[0].isupper() or sentence.startswith(("V-trace", "RMSProp"))
-    assert sentence.endswith(".")
-    assert len(sentence) > 10
+def test_every_option_and_replay_key_has_a_help_sentence() -> None:
+    for item in (*OPTIONS.values(), *dataclasses.fields(ReplaySpec)):
+        assert re.fullmatch(r"[A-Z].{8,}\.", item.metadata["help"]), item.name
 
 
 def test_defaults_as_designed() -> None:
@@ -116,7 +115,7 @@ def test_replace_flags_keeps_the_rest_and_validates() -> None:
 
 
 def test_planned_updates_are_whole_ones() -> None:
-    """How many they are is held against the replays themselves in the tests of the mix."""
+    """The tests of the replay mix compare them with the updates of real replays."""
     config = Config().replace_flags(batch_size=3, r_f_steps=5, environment_max_steps=46)
     assert (config.fresh_unrolls_per_update, config.agent_steps_per_update, config.planned_updates) == (3, 15, 3)
     assert config.replace_flags(environment_max_steps=1).planned_updates == 1
@@ -139,7 +138,7 @@ def test_fresh_unrolls_of_an_update(parameters: str, fresh: int) -> None:
     ("flags", "workers", "slots"),
     [
         ({}, 2, 1),
-        ({}, 1, 2),  # nobody else plays while the learner has its unrolls
+        ({}, 1, 2),  # there are no unrolls of other workers
         ({}, 64, 1),
         ({"batch_size": 16}, 2, 1),
         ({"batch_size": 17}, 2, 2),
@@ -151,48 +150,51 @@ def test_fresh_unrolls_of_an_update(parameters: str, fresh: int) -> None:
         ({"reproducible": True}, 1, 1),
     ],
 )
-def test_a_worker_is_as_far_ahead_as_the_learner_needs(flags: dict[str, Any], workers: int, slots: int) -> None:
+def test_slots_per_worker_are_as_many_as_the_learner_needs(flags: dict[str, Any], workers: int, slots: int) -> None:
     assert Config.from_flags(flags).slots_for(workers) == slots
 
 
 # --- Rules ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONS if type(DEFAULTS[name]) in (int, float)])
-@pytest.mark.parametrize("value", [True, "1", None, math.nan, math.inf, -math.inf, -1, [1]])
-def test_numbers_refuse_what_is_no_number_in_range(name: str, value: object) -> None:
-    with pytest.raises(UsageError, match=f"^--{name} must ") as caught:
-        Config.from_flags({name: value})
-    assert one_line(caught.value).endswith((f"not {json.dumps(value)}.",))
+BAD_VALUES: dict[type, list[object]] = {
+    bool: [1, 0, "true", None, 1.0],
+    int: [True, "1", math.nan, math.inf, -math.inf, -1, 2.0, [1]],
+    float: [True, "1", None, math.nan, math.inf, -math.inf, -1, [1]],
+    str: [1, "", "-", ["auto"]],
+}
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONS if type(DEFAULTS[name]) is int or name == "seed"])
-def test_whole_numbers_refuse_floats(name: str) -> None:
-    with pytest.raises(UsageError, match=f"^--{name} must be a whole number .*, not 2.0.$"):
-        Config.from_flags({name: 2.0})
+@pytest.mark.parametrize("kind", [bool, int, float, str])
+def test_every_option_refuses_values_of_another_type_or_range(kind: type) -> None:
+    for name, item in OPTIONS.items():
+        rule = item.metadata["rule"]
+        for value in BAD_VALUES[kind] if rule.kind is kind else []:
+            if name == "load_model_url" and value == "-":  # any text may be a path
+                continue
+            with pytest.raises(UsageError, match=f"^--{name}") as caught:
+                Config.from_flags({name: value})
+            if kind is not str:
+                assert str(caught.value) == f"--{name} must {rule.wanted}, not {json.dumps(value)}."
+            one_line(caught.value)
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONS if type(DEFAULTS[name]) is bool])
-@pytest.mark.parametrize("value", [1, 0, "true", None, 1.0])
-def test_switches_refuse_what_is_no_bool(name: str, value: object) -> None:
-    with pytest.raises(UsageError, match=f"^--{name} must be true or false, not "):
-        Config.from_flags({name: value})
+def test_only_optional_options_may_be_unset() -> None:
+    for name, item in OPTIONS.items():
+        if item.default is None:
+            assert Config.from_flags({name: None}).flags()[name] is None
+        else:
+            with pytest.raises(UsageError, match=f"^--{name} must .*, not null.$"):
+                Config.from_flags({name: None})
 
 
-TEXTS = [name for name in OPTIONS if type(DEFAULTS[name]) is str]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *((name, value) for name in TEXTS for value in (1, None, "", "-")),
-        *((name, value) for name in TEXTS if name != "results_dir" for value in ("no such thing", "auto\n")),
-    ],
-)
-def test_texts_refuse_other_types_and_unknown_words(name: str, value: object) -> None:
-    with pytest.raises(UsageError, match=f"^--{name}") as caught:
-        Config.from_flags({name: value})
-    one_line(caught.value)
+def test_texts_refuse_unknown_words() -> None:
+    texts = [name for name, item in OPTIONS.items() if item.metadata["rule"].kind is str]
+    for name in [name for name in texts if name not in ("results_dir", "load_model_url")]:
+        for value in ("no such thing", "auto\n"):
+            with pytest.raises(UsageError, match=f"^--{name}") as caught:
+                Config.from_flags({name: value})
+            one_line(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_texts_refuse_other_types_and_unknown_words(name: str, value: object) ->
         ("env", ["MsPacmanNoFrameskip-v4"], ["Ms Pacman", "--seed", "/Pong"]),
     ],
 )
-def test_borders(name: str, inside: list[Any], outside: list[Any]) -> None:
+def test_limits(name: str, inside: list[Any], outside: list[Any]) -> None:
     for value in inside:
         assert Config.from_flags({name: value}).flags()[name] == value
     for value in outside:
@@ -259,7 +261,7 @@ def test_rho_const_may_not_be_below_c_const() -> None:
     assert LossOptions(rho_const=1.5, c_const=1.5).c_const == 1.5
 
 
-def test_going_on_and_what_to_go_on_from_belong_together() -> None:
+def test_a_resumed_run_and_a_test_need_a_checkpoint() -> None:
     assert "--load_model_url" in sentence_of("--op_mode=train_w_load")
     assert "--load_model_url" in sentence_of("--op_mode=test")
     assert "--op_mode=train_w_load" in sentence_of("--load_model_url=results/run")
@@ -310,14 +312,14 @@ def test_replay_parameters_that_cannot_be_read(text: str, sentence: str) -> None
     assert sentence_of(f"--replay_parameters={text}") == f"--replay_parameters{joint}{sentence}"
 
 
-@pytest.mark.parametrize("capacity", [0, -1, 1.5, 5.0, True, None, "5", [5]])
+@pytest.mark.parametrize("capacity", [0, 5.0, True, None, "5"])
 def test_capacity_is_a_whole_number_above_zero(capacity: object) -> None:
     assert sentence_of("--replay_parameters", replays(queue(capacity=capacity))) == (
         f"--replay_parameters: entry 1: capacity must be a whole number of at least 1, not {json.dumps(capacity)}."
     )
 
 
-@pytest.mark.parametrize("ratio", [0, -0.5, 1.0000001, True, None, "1", [1]])
+@pytest.mark.parametrize("ratio", [0, 1.0000001, True, None, "1"])
 def test_sample_ratio_is_a_part_of_one(ratio: Any) -> None:
     assert sentence_of("--replay_parameters", replays(queue(ratio))) == (
         f"--replay_parameters: entry 1: sample_ratio must be a number above 0 and at most 1, not {json.dumps(ratio)}."
@@ -348,7 +350,7 @@ def test_the_older_form_means_attentive_or_elite() -> None:
     attentive = OLDER.replace("elite_sampling", "attentive_sampling")
     expected = ReplaySpec("attentive", 1000, 0.5, lambda_batch_multiplier=6.0, alfa_annealing_factor=2.0)
     assert ReplayOptions(replay_parameters=attentive).replays[0] == expected
-    # There its strategy was given and ignored.
+    # The older form allows a strategy here, without effect.
     with_strategy = attentive.replace('"dist_function"', '"elite_sampling_strategy": "strategy3", "dist_function"')
     assert ReplayOptions(replay_parameters=with_strategy).replays[0] == expected
 
@@ -373,7 +375,7 @@ def test_strategies_by_name_and_by_number(number: int, name: str, older: bool) -
         assert ReplayOptions(replay_parameters=entries).replays[0].elite_sampling_strategy == name
 
 
-def test_what_a_ranked_replay_does_by_default() -> None:
+def test_defaults_of_ranked_replays() -> None:
     elite, attentive = ReplayOptions(
         replay_parameters=replays(ranked(sample_ratio=0.5), ranked("attentive", sample_ratio=0.5))
     ).replays
@@ -394,7 +396,7 @@ def test_what_a_ranked_replay_does_by_default() -> None:
         ("attentive", "kl_div", False),
     ],
 )
-def test_only_who_compares_features_stores_them(kind: str, distance: str, stored: bool) -> None:
+def test_features_are_needed_by_distances_of_features(kind: str, distance: str, stored: bool) -> None:
     entries = replays(ranked(kind, dist_function=distance))
     assert ReplayOptions(replay_parameters=entries).ranks_by_features == stored
 
@@ -403,11 +405,17 @@ def test_only_who_compares_features_stores_them(kind: str, distance: str, stored
     ("entry", "sentence"),
     [
         (ranked(dist_function="l2"), 'dist_function must be one of ln_norm, cos_dist, kl_div, not "l2".'),
-        (ranked(p=0), "p must lie between 1 and 64, not 0."),
-        (ranked(p="2"), 'p must lie between 1 and 64, not "2".'),
-        (ranked(lambda_batch_multiplier=0.5), "lambda_batch_multiplier must lie between 1 and 1000, not 0.5."),
-        (ranked(lambda_batch_multiplier=1001), "lambda_batch_multiplier must lie between 1 and 1000, not 1001."),
-        (ranked(lambda_batch_multiplier=True), "lambda_batch_multiplier must lie between 1 and 1000, not true."),
+        (ranked(p=0), "p must be a number between 1 and 64, not 0."),
+        (ranked(p="2"), 'p must be a number between 1 and 64, not "2".'),
+        (ranked(lambda_batch_multiplier=0.5), "lambda_batch_multiplier must be a number between 1 and 1000, not 0.5."),
+        (
+            ranked(lambda_batch_multiplier=1001),
+            "lambda_batch_multiplier must be a number between 1 and 1000, not 1001.",
+        ),
+        (
+            ranked(lambda_batch_multiplier=True),
+            "lambda_batch_multiplier must be a number between 1 and 1000, not true.",
+        ),
         (ranked(alfa_annealing_factor=0), "alfa_annealing_factor must be a number above 0, not 0."),
         (ranked(ranked_states=0), "ranked_states must be a whole number of at least 1, not 0."),
         (ranked(ranked_states=2.5), "ranked_states must be a whole number of at least 1, not 2.5."),
@@ -450,18 +458,18 @@ def test_keys_of_ranked_replays_are_checked(entry: dict[str, Any], sentence: str
         ),
         (
             ranked(insert_strategy="elite_insertion"),
-            ": elite_insertion goes by the distances that ranking finds, and nothing is ranked with a "
+            ": elite_insertion needs the distances that ranking computes, and nothing is ranked with a "
             "lambda_batch_multiplier of 1; a larger one, such as 6, would be right.",
         ),
     ],
 )
-def test_keys_that_do_not_belong_are_one_sentence(entry: dict[str, Any], words: str) -> None:
+def test_unknown_keys_are_one_sentence(entry: dict[str, Any], words: str) -> None:
     joint = "" if words.startswith(":") else " "
     assert sentence_of("--replay_parameters", replays(entry)).startswith(f"--replay_parameters: entry 1{joint}{words}")
 
 
 @pytest.mark.parametrize("kind", ["attentive", "elite"])
-def test_policies_are_not_compared_where_they_have_a_memory(kind: str) -> None:
+def test_kl_div_does_not_go_with_an_lstm(kind: str) -> None:
     entries = replays(ranked(kind, dist_function="kl_div"))
     assert parse([f"--replay_parameters={entries}"]).replay.replays[0].dist_function == "kl_div"
     assert sentence_of("--use_lstm", f"--replay_parameters={entries}") == (
@@ -471,13 +479,13 @@ def test_policies_are_not_compared_where_they_have_a_memory(kind: str) -> None:
     assert parse(["--use_lstm", f"--replay_parameters={replays(ranked(kind))}"]).network.use_lstm
 
 
-def test_actions_are_not_chosen_on_a_device_without_float64() -> None:
+def test_inference_on_mps_is_refused() -> None:
     assert sentence_of("--inference=learner", "--device=mps") == (
-        "--inference=learner computes on cpu or cuda, not on --device=mps; --inference=worker would be right."
+        "--inference=learner needs cpu or cuda, not --device=mps; --inference=worker would be right."
     )
 
 
-def test_batches_ahead_are_those_of_caching() -> None:
+def test_batches_ahead_need_caching() -> None:
     assert ReplayOptions(cache_output_buffer_size=3).batches_ahead == 0
     assert ReplayOptions(caching=True).batches_ahead == 1
     assert ReplayOptions(caching=True, cache_output_buffer_size=3).batches_ahead == 3
@@ -500,14 +508,14 @@ def test_every_replay_needs_a_share() -> None:
     assert ReplayOptions(replay_parameters=entries, batch_size=100).shares == (99, 1)
 
 
-def test_a_ring_holds_its_share_but_a_queue_need_not() -> None:
+def test_the_capacity_of_a_queue_may_be_below_its_share() -> None:
     assert ReplayOptions(replay_parameters=replays(queue(0.5, 1), standard(0.5, 4))).shares == (4, 4)
     assert sentence_of("--replay_parameters", replays(queue(0.5, 1), standard(0.5, 3))) == (
         "--replay_parameters: entry 2 has a capacity of 3, but its share of a batch is 4; at least 4 would be right."
     )
 
 
-def test_queues_share_alike() -> None:
+def test_all_queues_have_the_same_share() -> None:
     assert ReplayOptions(replay_parameters=replays(queue(0.5), queue(0.5))).queue_shares == (4, 4)
     assert sentence_of("--replay_parameters", replays(queue(0.6), queue(0.4))) == (
         "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
@@ -554,7 +562,7 @@ def test_shares_are_those_of_handing_out_one_at_a_time(total: int, weights: list
 
 @given(cents=st.lists(st.integers(1, 99), min_size=1, max_size=5), batch_size=st.integers(1, 300))
 @settings(max_examples=50)
-def test_the_batch_size_that_an_error_names_is_right(cents: list[int], batch_size: int) -> None:
+def test_the_batch_size_in_an_error_is_enough(cents: list[int], batch_size: int) -> None:
     entries = replays(*(standard(cent / sum(cents), capacity=1000) for cent in cents))
     try:
         options = ReplayOptions(replay_parameters=entries, batch_size=batch_size)

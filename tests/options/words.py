@@ -1,4 +1,4 @@
-"""What the words of a command line come to: a configuration, or a sentence."""
+"""Helpers: the configuration that a command line gives, or its error message."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from option_flags import Config
+from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
 
 
 def parse(words: Sequence[str], base: Mapping[str, Any] = MappingProxyType({})) -> Config:
-    """On top of what a checkpoint may have saved."""
-    return Config.from_flags({**base, **given_flags(words)})
+    """The configuration of a command line, on top of the options of a checkpoint."""
+    return Config.from_flags({**base, **given_flags(words, OPTIONS)})
 
 
 def sentence_of(*words: str, base: dict[str, Any] | None = None) -> str:
-    """The error that these words end in; checks on the way that it is one line."""
+    """The error message for these words, which must be one line."""
     with pytest.raises(UsageError) as caught:
         parse(words, base or {})
     return one_line(caught.value)

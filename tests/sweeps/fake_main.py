@@ -1,6 +1,6 @@
-"""Stands in for main.py where a sweep is tested: it makes the files of a run without a game, in no time.
+"""Replaces main.py in tests of sweeps: it makes the files of a run quickly, without a game.
 
-What it does is told by --gamma: .5 fails, .6 waits for a file "go" in its results folder, anything else finishes.
+--gamma chooses what it does: 0.5 fails, 0.6 waits for a file "go" in its results folder, other values finish.
 """
 
 import json
@@ -45,7 +45,7 @@ def main(flags: Mapping[str, str]) -> None:
 
 
 def write_checkpoint(path: Path, agent_steps: int) -> None:
-    """As torch.save does, which would take seconds to load."""
+    """Write the format of torch.save without torch, which takes seconds to load."""
     content = {"format_version": 3, "options": {}, "learner": {}, "progress": {"agent_steps": agent_steps}}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("checkpoint/data.pkl", pickle.dumps(content, protocol=2))

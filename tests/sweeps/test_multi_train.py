@@ -1,4 +1,4 @@
-"""Sweeps: what they are made of, and what becomes of their runs, with a small script in place of main.py."""
+"""Sweeps: their plans, and how their runs are started and watched, with a small script in place of main.py."""
 
 import csv
 import errno
@@ -16,33 +16,38 @@ from typing import Any
 import pytest
 
 import multi_train
-from machine.stop_signals import ONE_WISH_SECONDS, StopSignals
+from machine.stop_signals import ONE_WISH_SECONDS
+from option_flags import OPTIONS
 from options.command_line import given_flags
 from options.rules import UsageError
 from run_files.checkpoint import checkpoint_name
-from sweeps import runner as sweep_runner
+from sweeps import state as sweep_state
 from sweeps import summary as sweep_summary
 from sweeps.files import run_folders
 from sweeps.job import Job, flag_words
 from sweeps.plan import plan_sweep
-from sweeps.runner import SweepRunner, SweepState
+from sweeps.runner import StopPacing
 from tests.sweeps.fake_main import write_checkpoint
 
 pytestmark = pytest.mark.timeout(90)
 
 ROOT = Path(__file__).resolve().parents[2]
-FAKE = ROOT / "tests" / "fake_main.py"
+FAKE = Path(__file__).with_name("fake_main.py")
 QUEUE = [{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.runner.POLL_SECONDS", 0.01)
+def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes seconds."""
     monkeypatch.setattr(multi_train, "draw_curves", lambda rows, picture: f"{len(rows)} curves in {picture.name}")
 
 
+def run_sweep(words: Sequence[str]) -> int:
+    return multi_train.main(words, FAKE, poll_seconds=0.01)
+
+
 def names(definition: dict[str, Any], *words: str) -> list[str]:
-    return [run.name for run in plan_sweep(definition, given_flags(words)).runs]
+    return [run.name for run in plan_sweep(definition, given_flags(words, OPTIONS)).runs]
 
 
 def command(folder: Path, definition: dict[str, Any], *words: str) -> list[str]:
@@ -62,7 +67,7 @@ def starts(place: Path) -> list[list[str]]:
 
 
 def is_at_work(place: Path) -> bool:
-    """And handles signals."""
+    """Whether it runs and handles signals."""
     log = place / "log.txt"
     return log.exists() and log.read_text().startswith("done ")
 
@@ -72,7 +77,7 @@ def interrupt() -> None:
 
 
 def when(condition: Callable[[], bool], act: Callable[[], None]) -> None:
-    """Do it in good time, beside what this thread does."""
+    """Act in another thread as soon as the condition is true."""
 
     def wait() -> None:
         while not condition():
@@ -82,7 +87,7 @@ def when(condition: Callable[[], bool], act: Callable[[], None]) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-# --- What runs there are ----------------------------------------------------------------------------------------------
+# --- The plan ---------------------------------------------------------------------------------------------------------
 
 
 def test_runs_grid_and_seeds_are_multiplied() -> None:
@@ -91,15 +96,15 @@ def test_runs_grid_and_seeds_are_multiplied() -> None:
     assert names(definition) == expected
 
 
-def test_what_has_no_name_is_called_after_its_flags() -> None:
+def test_runs_without_a_name_are_named_after_their_flags() -> None:
     assert names({"runs": [{"lr": 2e-3}, {"replay_parameters": QUEUE}]}) == ["lr=0.002_seed1", "queue_seed1"]
     assert names({}) == ["run_seed1"]
     assert names({"grid": {"env": ["ALE/x", "PongNoFrameskip-v4"][1:]}}) == ["env=PongNoFrameskip-v4_seed1"]
 
 
-def test_the_command_line_beats_the_sweep_which_beats_the_defaults() -> None:
+def test_the_command_line_takes_precedence_over_the_sweep_and_the_sweep_over_defaults() -> None:
     definition = {"flags": {"lr": 1e-3, "gamma": 0.9}, "runs": [{"lr": 2e-3, "use_lstm": True}], "seeds": [1, 2]}
-    sweep = plan_sweep(definition, given_flags(["--gamma=0.8", "--seed=7"]))
+    sweep = plan_sweep(definition, given_flags(["--gamma=0.8", "--seed=7"], OPTIONS))
     (run,) = sweep.runs
     flags = run.config.flags()
     assert (flags["lr"], flags["gamma"], flags["use_lstm"], flags["seed"]) == (2e-3, 0.8, True, 7)
@@ -107,14 +112,14 @@ def test_the_command_line_beats_the_sweep_which_beats_the_defaults() -> None:
     assert flag_words(run.flags) == ["--lr=0.002", "--gamma=0.8", "--use_lstm", "--seed=7"]
 
 
-def test_differs_names_what_is_not_the_same_for_all() -> None:
+def test_differing_flags_are_those_that_are_not_the_same_in_all_runs() -> None:
     mixed = [{**QUEUE[0], "sample_ratio": 0.5}, {"type": "standard", "capacity": 99, "sample_ratio": 0.5}]
     definition = {
         "flags": {"gamma": 0.9},
         "runs": {"q": {"replay_parameters": QUEUE}, "s": {"replay_parameters": mixed, "lr": 2e-3}},
     }
     sweep = plan_sweep(definition, {})
-    differs = [sweep.differs(run) for run in sweep.runs]
+    differs = [sweep.differing_flags(run) for run in sweep.runs]
     assert differs == ["queue, lr=0.001", "0.5 queue + 0.5 standard (99), lr=0.002"]
 
 
@@ -149,18 +154,18 @@ def test_the_example_is_four_replays_with_two_seeds() -> None:
         ({"flags": {"env": "PingNoFrameskip-v4"}}, [], "--env"),
         ({"grid": {"lr": [1e-3, 1e-4]}}, ["--lr=1"], "are the same"),
         ({"seeds": [1, 1]}, [], "are the same"),
-        ({"runs": [{"lr": 1e-3}, {"lr": 1e-3}]}, [], "have one name"),
-        ({"runs": {"a b": {}, "a-b": {"lr": 1e-3}}}, [], "would be called a-b"),
+        ({"runs": [{"lr": 1e-3}, {"lr": 1e-3}]}, [], "have the same name"),
+        ({"runs": {"a b": {}, "a-b": {"lr": 1e-3}}}, [], "would have the name a-b"),
         ({"grid": {"lr": [1e-3, 1e-4, 1e-3]}}, [], '"grid" has 0.001 twice for lr; give it once.'),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_starts(
+def test_a_wrong_sweep_is_refused_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], definition: Any, words: list[str], sentence: str
 ) -> None:
     path = tmp_path / "sweep.json"
     path.write_text(json.dumps(definition))
     folder = tmp_path / "sweep"
-    assert multi_train.main([f"--sweep={path}", f"--sweep_dir={folder}", *words], FAKE) == 2
+    assert run_sweep([f"--sweep={path}", f"--sweep_dir={folder}", *words]) == 2
     out, errors = capsys.readouterr()
     assert out == "" and errors.count("\n") == 1 and errors.startswith("multi_train.py: ")
     assert sentence in errors
@@ -172,7 +177,10 @@ def test_what_is_wrong_is_said_before_anything_starts(
     [
         (["--jobs=0"], "--jobs must be a whole number of at least 1, not 0"),
         (["--jobs=many"], '--jobs must be a whole number of at least 1, not "many"'),
+        (["--jobs=" + "9" * 5000], '--jobs must be a whole number of at least 1, not "99'),
+        (["--jobs="], '--jobs must be a whole number of at least 1, not ""'),
         (["--jobs"], "--jobs needs a value"),
+        (["--sweep="], '--sweep must be a path, not ""'),
         (["--jobs=1", "--jobs", "2"], "--jobs is given twice"),
         (["--sweep=nowhere.json"], "--sweep=nowhere.json cannot be read"),
         (["--sweep=README.md"], "must be a JSON file"),
@@ -182,23 +190,24 @@ def test_what_is_wrong_is_said_before_anything_starts(
     ],
 )
 def test_wrong_flags_are_refused(capsys: pytest.CaptureFixture[str], words: list[str], sentence: str) -> None:
-    assert multi_train.main(words, FAKE) == 2
-    assert sentence in capsys.readouterr().err
+    assert run_sweep(words) == 2
+    errors = capsys.readouterr().err
+    assert sentence in errors and errors.count("\n") == 1
 
 
-def test_help_tells_of_the_sweep_and_of_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    assert multi_train.main(["--help"], FAKE) == 0
+def test_help_lists_the_flags_of_the_sweep_and_of_main(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_sweep(["--help"]) == 0
     out = capsys.readouterr().out
     assert "--sweep_dir" in out and "--environment_max_steps" in out
 
 
-# --- What becomes of them ---------------------------------------------------------------------------------------------
+# --- The runs -------------------------------------------------------------------------------------------------------
 
 
 def test_one_that_fails_does_not_stop_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"bad": {"gamma": 0.5}, "good": {"gamma": 0.7}}, "seeds": [1, 2]})
-    assert multi_train.main(words, FAKE) == 1
+    assert run_sweep(words) == 1
     out = capsys.readouterr().out
     assert "failed with exit code 3" in out and "    the last words\n" in out
     assert "go on with: python multi_train.py --sweep=" in out and "4 curves in curves.png" in out
@@ -211,9 +220,9 @@ def test_one_that_fails_does_not_stop_the_rest(tmp_path: Path, capsys: pytest.Ca
     state = json.loads((folder / "sweep.json").read_text())["runs"]["bad_seed1"]
     assert (state["exit_code"], state["last_lines"]) == (3, ["done 0.0%  steps 0", "the last words"])
 
-    assert multi_train.main(words, FAKE) == 1
-    assert len(starts(folder / "good_seed1")) == 1, "what is done is left alone"
-    assert len(starts(folder / "bad_seed1")) == 2, "what has failed is tried again"
+    assert run_sweep(words) == 1
+    assert len(starts(folder / "good_seed1")) == 1, "a finished run is not started again"
+    assert len(starts(folder / "bad_seed1")) == 2, "a failed run is started again"
 
 
 def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,40 +230,40 @@ def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path, capsys: pytes
     words = command(folder, {"runs": {"a": {"gamma": 0.7}, "b": {"gamma": 0.6}, "c": {"gamma": 0.8}}})
     b, c = folder / "b_seed1", folder / "c_seed1"
     when(lambda: is_at_work(b), interrupt)
-    assert multi_train.main(words, FAKE) == 0
+    assert run_sweep(words) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("go on with: python multi_train.py --sweep=")
     assert [row["status"] for row in rows(folder).values()] == ["done", "stopped", "waiting"]
     assert not c.exists()
 
     (b / "go").touch()
-    assert multi_train.main(words, FAKE) == 0
+    assert run_sweep(words) == 0
     assert "1 of 3 runs are done already" in capsys.readouterr().out
     assert starts(b) == [["train"], ["train_w_load", str(b / "Game_1")]]
     assert [row["status"] for row in rows(folder).values()] == ["done"] * 3
     assert rows(folder)["b_seed1"]["folder"] == str(b / "Game_2")
 
-    assert multi_train.main([*words[:-1], "--environment_max_steps=3000"], FAKE) == 0
-    assert starts(c)[-1] == ["train_w_load", str(c / "Game_1")], "more steps go on with what was done"
+    assert run_sweep([*words[:-1], "--environment_max_steps=3000"]) == 0
+    assert starts(c)[-1] == ["train_w_load", str(c / "Game_1")], "with more steps, a finished run continues"
 
 
-def test_how_far_a_run_is_is_what_it_can_go_on_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Killed between its last report and its last checkpoint, it goes on; between the last checkpoint and the last
-    report, it is done."""
+def test_a_run_is_as_far_as_its_newest_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run killed before its last checkpoint continues, even if its last report is complete. One killed after its last
+    checkpoint is done, even without its last report."""
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"reported": {"gamma": 0.7}, "saved": {"gamma": 0.8}}})
-    assert multi_train.main(words, FAKE) == 0
+    assert run_sweep(words) == 0
     reported, saved = (folder / name / "Game_1" for name in ("reported_seed1", "saved_seed1"))
     for run, steps in ((reported, 1000), (saved, 600)):
         report = {"agent_steps": steps, "seconds": 2.0, "return_mean": 1.0, "return_max": 7.0}
         (run / "metrics.jsonl").write_text(json.dumps(report) + "\n")
         write_checkpoint(run / "checkpoints" / "checkpoint_0000000001.pt", 1600 - steps)
-    assert multi_train.main(words, FAKE) == 0
-    assert "reported_seed1  goes on at 600 agent steps" in capsys.readouterr().out
+    assert run_sweep(words) == 0
+    assert "reported_seed1  continues at 600 agent steps" in capsys.readouterr().out
     assert [len(starts(run.parent)) for run in (reported, saved)] == [2, 1]
 
 
-def test_a_clock_that_was_set_back_does_not_undo_what_a_run_has_learned(tmp_path: Path) -> None:
+def test_the_run_folder_with_the_most_updates_comes_first_whatever_the_clock(tmp_path: Path) -> None:
     for name, updates, made_at in (("first", 10, 500), ("second", 30, 100), ("third", 30, 200), ("empty", None, 900)):
         (tmp_path / name / "checkpoints").mkdir(parents=True)
         if updates is not None:
@@ -275,29 +284,29 @@ def test_a_full_disk_does_not_end_a_sweep(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def start_or_not(job: Job, flags: dict[str, Any]) -> bool:
-        monkeypatch.setattr(sweep_runner, "write_json", no_room)
+        monkeypatch.setattr(sweep_state, "write_json", no_room)
         monkeypatch.setattr(sweep_summary, "write_atomically", no_room)
-        if job.place.name == "a_seed1":
+        if job.folder.name == "a_seed1":
             no_room()
         return start(job, flags)
 
     monkeypatch.setattr(Job, "start", start_or_not)
-    assert multi_train.main(words, FAKE) == 1
+    assert run_sweep(words) == 1
     out = capsys.readouterr().out
     assert "a_seed1  could not be started (No space left on device)" in out and "b_seed1  is done" in out
     assert "the table could not be written (No space left on device)" in out
 
 
-def test_a_killed_run_is_told_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_run_is_reported_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}}})
     a = folder / "a_seed1"
     when(lambda: is_at_work(a), lambda: Job(a, FAKE).signal(signal.SIGKILL))
-    assert multi_train.main(words, FAKE) == 1
+    assert run_sweep(words) == 1
     assert "failed with exit code -9" in capsys.readouterr().out
     (a / "go").touch()
-    assert multi_train.main(words, FAKE) == 0
-    assert starts(a) == [["train"], ["train"]], "it had saved nothing to go on from"
+    assert run_sweep(words) == 0
+    assert starts(a) == [["train"], ["train"]], "it had no checkpoint to continue from"
 
 
 def start_sweep(words: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -305,22 +314,22 @@ def start_sweep(words: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
-def test_a_run_whose_sweep_was_killed_is_not_run_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_whose_sweep_was_killed_is_not_started_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}, "b": {"gamma": 0.7}}})
     a = folder / "a_seed1"
     sweep = start_sweep(words)
     while not is_at_work(a):
         time.sleep(0.01)
-    assert multi_train.main(words, FAKE) == 2, "two sweeps never share a folder"
+    assert run_sweep(words) == 2, "two sweeps must not share a folder"
     assert "is in use by another multi_train.py" in capsys.readouterr().err
     sweep.kill()
     sweep.wait()
     state = folder / "sweep.json"
     state.write_text(state.read_text().replace("running", "waiting"))
     when(lambda: "running" in state.read_text(), (a / "go").touch)
-    assert multi_train.main(words, FAKE) == 0
-    assert "a_seed1  is at work already and is waited for" in capsys.readouterr().out
+    assert run_sweep(words) == 0
+    assert "a_seed1  is at work already; waiting for it" in capsys.readouterr().out
     assert starts(a) == [["train"]]
     assert [row["status"] for row in rows(folder).values()] == ["done", "done"]
 
@@ -337,7 +346,7 @@ def test_a_run_whose_sweep_was_killed_can_be_stopped(tmp_path: Path) -> None:
     state = folder / "sweep.json"
     state.write_text(state.read_text().replace("running", "waiting"))
     when(lambda: "running" in state.read_text(), interrupt)
-    assert multi_train.main(words, FAKE) == 0
+    assert run_sweep(words) == 0
     assert rows(folder)["a_seed1"]["status"] == "stopped"
     assert (a / "Game_1" / "metrics.jsonl").exists()
 
@@ -345,19 +354,41 @@ def test_a_run_whose_sweep_was_killed_can_be_stopped(tmp_path: Path) -> None:
 def test_other_flags_need_another_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.7}}})
-    assert multi_train.main(words, FAKE) == 0
-    assert multi_train.main([*words, "--lr=0.1"], FAKE) == 2
+    assert run_sweep(words) == 0
+    assert run_sweep([*words, "--lr=0.1"]) == 2
     assert "holds the run a_seed1 with another --lr" in capsys.readouterr().err
     other = command(tmp_path / "other", {"runs": {"b": {"gamma": 0.7}}})
-    assert multi_train.main([other[0], *words[1:]], FAKE) == 2
+    assert run_sweep([other[0], *words[1:]]) == 2
     assert "holds other runs (a_seed1, ...) and none of this sweep" in capsys.readouterr().err
-    (folder / "sweep.json").write_text("[]")
-    assert multi_train.main(words, FAKE) == 2
-    assert "a sweep.json that is not ours" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{}",
+        '{"runs": [1]}',
+        '{"runs": {"a_seed1": 1}}',
+        '{"runs": {"a_seed1": {"status": "done"}}}',
+        '{"runs": {"a_seed1": {"flags": {}}}}',
+        '{"runs": {"a_seed1": {"flags": [], "status": "done"}}}',
+        "[" * 100_000,
+        "9" * 5000,
+    ],
+)
+def test_a_state_file_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    folder = tmp_path / "sweep"
+    words = command(folder, {"runs": {"a": {"gamma": 0.7}}})
+    (folder / "sweep.json").write_text(content)
+    assert run_sweep(words) == 2
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and f"--sweep_dir={folder} holds a sweep.json that is not of a sweep;" in errors
 
 
 def test_runs_at_once(tmp_path: Path) -> None:
-    """Two wait for what only the third would bring, were there two jobs; there are three."""
+    """Runs a and b wait until c has finished, so three jobs are needed."""
     folder = tmp_path / "sweep"
     words = command(
         folder, {"runs": {"a": {"gamma": 0.6}, "b": {"gamma": 0.6, "lr": 0.1}, "c": {"gamma": 0.7}}}, "--jobs=3"
@@ -368,35 +399,28 @@ def test_runs_at_once(tmp_path: Path) -> None:
             (folder / name / "go").touch()
 
     when((folder / "c_seed1" / "Game_1" / "metrics.jsonl").exists, let_go)
-    assert multi_train.main(words, FAKE) == 0
+    assert run_sweep(words) == 0
     assert {row["status"] for row in rows(folder).values()} == {"done"}
 
 
-def test_two_wishes_at_once_reach_a_run_as_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    signals: list[tuple[int, float]] = []
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    monkeypatch.setattr(Job, "signal", lambda job, number: signals.append((number, now)))
-    stop = StopSignals()
-    stop.requested = stop.hurried = True
-    sweep = plan_sweep({"runs": {"a": {}}}, {})
-    runner = SweepRunner(sweep, tmp_path, SweepState(tmp_path, sweep), 1, FAKE, stop, lambda text: None)
-    runner._active["a"] = sweep.runs[0], Job(tmp_path, FAKE)
-    for now in (100.0, 100.2, 100.4, 101.2, 101.4, 110.0):  # noqa: B007
-        runner._pass_signals_on()
-    assert signals == [(signal.SIGTERM, 100.0), (signal.SIGTERM, 101.2)]
-    assert signals[1][1] - signals[0][1] > ONE_WISH_SECONDS
+def test_two_stop_requests_at_once_are_forwarded_as_two_signals() -> None:
+    """main.py counts signals within ONE_WISH_SECONDS as one."""
+    pacing = StopPacing()
+    assert not pacing.is_due(0, 99.0)
+    sent = [now for now in (100.0, 100.2, 100.4, 101.2, 101.4, 110.0) if pacing.is_due(2, now)]
+    assert sent == [100.0, 101.2]
+    assert sent[1] - sent[0] > ONE_WISH_SECONDS
 
 
-def test_a_real_run_is_cut_and_gone_on_with(tmp_path: Path) -> None:
-    """The real main.py, in the one run of this sweep."""
+def test_a_real_run_is_interrupted_and_continues(tmp_path: Path) -> None:
+    """The sweep starts the real main.py."""
     small = {"worker_count": 1, "envs_per_worker": 2, "batch_size": 2, "r_f_steps": 5, "console_period": 0.2}
     folder = tmp_path / "sweep"
     own = command(folder, {"flags": small})[:2]
     words = [sys.executable, "multi_train.py", *own]
     endless = subprocess.Popen([*words, "--environment_max_steps=100000000"], cwd=ROOT, stdout=subprocess.PIPE)
     assert endless.stdout is not None
-    assert any(b"entropy 1." in line for line in endless.stdout), "it has learned something"
+    assert any(b"entropy 1." in line for line in endless.stdout), "it has made an update"
     endless.send_signal(signal.SIGINT)
     rest = endless.communicate(timeout=60)[0].decode()
     assert endless.returncode == 0, rest
@@ -412,7 +436,7 @@ def test_a_real_run_is_cut_and_gone_on_with(tmp_path: Path) -> None:
     assert (row["status"], row["agent_steps"]) == ("done", str(enough))
 
 
-def test_the_picture_that_cannot_be_drawn_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_summary, "ROOT", tmp_path)
     assert sweep_summary.draw_curves([{"return_mean": None}], tmp_path / "x.png") == "there are no curves to draw yet"
     sentence = sweep_summary.draw_curves([{"return_mean": 1.0, "folder": tmp_path}], tmp_path / "x.png")

@@ -11,7 +11,7 @@ from torch.cuda._utils import _get_device_index
 from machine import device as devices
 from machine import machine_setup
 from machine.machine_setup import Machine, prepare_machine
-from option_flags import Config
+from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
 from reports.run_summary import LOWER_LAG, run_header
@@ -55,7 +55,10 @@ def test_steps_that_are_over_before_the_first_batch_are_told(
     assert lines[-3] == "nothing was learned: the first update needs 160 agent steps"
     parent = find_checkpoint(str(folder))
     assert parent.updates == 0
-    flags = {**parent.options, **given_flags(shlex.split(lines[-1].removeprefix("go on with: python main.py")))}
+    flags = {
+        **parent.options,
+        **given_flags(shlex.split(lines[-1].removeprefix("go on with: python main.py")), OPTIONS),
+    }
     assert find_checkpoint(str(train(Config.from_flags(flags), make_catch, parent))).updates == 1
 
 

@@ -1,0 +1,26 @@
+"""Runs the small programs beside main.py, such as `python -m reports.plot`."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from machine.program import open_closed_streams
+from options.command_line import HelpRequested
+from options.help_text import help_text
+from options.rules import Options, UsageError
+
+
+def run_command(main: Callable[[Sequence[str]], None], usage: str, *topics: type[Options]) -> NoReturn:
+    """Call main with this process's arguments, and exit.
+
+    --help prints the usage and the options. A UsageError becomes one sentence on stderr and exit code 2.
+    """
+    open_closed_streams()
+    try:
+        main(sys.argv[1:])
+    except HelpRequested:
+        print(help_text(usage, topics))
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)

@@ -1,0 +1,65 @@
+"""Options that were set, but have no effect on this run or test."""
+
+from collections.abc import Callable
+from typing import Any
+
+from option_flags import OPTIONS, Config
+from run_files.checkpoint import POLICY_OPTIONS
+
+# What an option needs, how a Config is asked for it, and the options that need it.
+NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
+    "--use_lstm": (lambda c: c.network.use_lstm, ("lstm_size",)),
+    "--noreproducible": (lambda c: not c.run.reproducible, ("slots_per_worker",)),
+    "--noepisodic_life": (lambda c: not c.environment.episodic_life, ("fire_on_life_loss",)),
+    "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
+    "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
+    "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight",)),
+    "a replay besides queues": (
+        lambda c: c.replay.longest_warmup,
+        ("training_fill_in_factor", "use_replay_compression"),
+    ),
+    "a replay that compares features": (lambda c: c.replay.ranks_by_features, ("feature_out_layer_size",)),
+    "--use_kl_mask": (lambda c: c.loss.use_kl_mask, ("kl_div_threshold",)),
+    "--use_policy_cloning_loss": (lambda c: c.loss.use_policy_cloning_loss, ("policy_cloning_loss_weight",)),
+    "--use_value_cloning_loss": (lambda c: c.loss.use_value_cloning_loss, ("value_cloning_loss_weight",)),
+    "--optimizer=rmsprop": (
+        lambda c: c.optimizer.optimizer == "rmsprop",
+        ("rmsprop_alpha", "rmsprop_eps", "rmsprop_momentum"),
+    ),
+    "--optimizer=adam": (lambda c: c.optimizer.optimizer == "adam", ("adam_beta1", "adam_beta2", "adam_eps")),
+    "--save_replay": (lambda c: c.saves_replays, ("save_replay_minutes",)),
+    "--wandb": (lambda c: c.report.wandb, ("wandb_project",)),
+    "--metrics_port": (lambda c: c.report.metrics_port, ("metrics_host",)),
+    "--eval_period": (lambda c: c.test.eval_period, ("eval_episode_count", "test_policy", "render")),
+    "--op_mode=test": (lambda c: c.run.op_mode == "test", ("test_episode_count",)),
+}
+TEST_OPTIONS = (
+    *("op_mode", "load_model_url", "test_episode_count", "test_policy", "render"),
+    *("seed", "worker_count", "console", "console_period"),
+)
+
+
+def unused_in_training(config: Config) -> list[str]:
+    """A line for each option that was set, but needs another option to have an effect."""
+    values = changed_options(config)
+    return [
+        f"--{name} has no effect without {needed}"
+        for needed, (is_given, names) in NEEDS.items()
+        for name in names
+        if name in values and not is_given(config)
+    ] + [
+        f"the {replay.type} replay draws like standard: nothing is ranked with {why}"
+        for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
+        if (why := replay.no_choice(share))
+    ]
+
+
+def unused_in_test(config: Config) -> list[str]:
+    """A line with the options that were set, but have an effect on training only; no line if there are none."""
+    names = [f"--{name}" for name in changed_options(config) if name not in (*POLICY_OPTIONS, *TEST_OPTIONS)]
+    return [f"without effect on a test: {', '.join(names)}"] if names else []
+
+
+def changed_options(config: Config) -> dict[str, Any]:
+    """The options that differ from their defaults, by name."""
+    return {name: value for name, value in config.flags().items() if value != OPTIONS[name].default}
