@@ -13,7 +13,7 @@ from machine.gpu_gauge import GpuGauge
 from machine.machine_setup import prepare_machine, settle_seed
 from machine.stop_signals import StopSignals
 from option_flags import Config
-from reports.bottleneck import what_holds_back
+from reports.bottleneck import name_bottleneck
 from reports.console import make_console
 from reports.make_sinks import check_sinks, make_sinks
 from reports.run_summary import header, summary
@@ -149,7 +149,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 reporter.report()
             reporter.show()
             pool.close()
-            held_back_by = what_holds_back(
+            held_back_by = name_bottleneck(
                 progress.time_shares_of_the_run(),
                 hardware.worker_shares(),
                 *hardware.cores_in_use(usable_cores()),

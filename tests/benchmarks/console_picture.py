@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -27,7 +27,8 @@ def console_svg(env: str, seconds: float) -> bytes:
     variables = {"TERM": "xterm", "PYTHONUTF8": "1", "COLUMNS": str(WIDTH + 1), "LINES": str(HEIGHT)}
     with tempfile.TemporaryDirectory() as folder:  # so the results are in results/..., as in the README
         training = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=os.environ | variables)
-        time.sleep(seconds)
+        with suppress(subprocess.TimeoutExpired):
+            training.communicate(timeout=seconds)
         training.send_signal(signal.SIGINT)
         written = training.communicate(timeout=60)[0].decode()
     print(written.rpartition(SHOW_CURSOR)[2], end="")

@@ -59,7 +59,7 @@ def test_a_drawer_that_fails_says_why_once_and_one_that_hangs_is_not_waited_for(
     sink.write({})
     sink.close()
     (sentence,) = said
-    assert "drawn no more" in sentence and "config.json" in sentence and "\n" not in sentence
+    assert "no longer drawn" in sentence and "config.json" in sentence and "\n" not in sentence
 
     monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 0.1)
     sink = CurvesSink(tmp_path, said.append)

@@ -20,7 +20,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from option_flags import Config, ReportOptions
 from options.rules import UsageError
 from reports.film_gif import gif_of, is_whole
-from reports.make_sinks import DispensableSink, check_sinks, make_sinks
+from reports.make_sinks import OptionalSink, check_sinks, make_sinks
 from reports.prometheus_sink import PrometheusSink
 from reports.sinks import SinkList
 from run_files.metrics import Episode, Report
@@ -103,7 +103,7 @@ class Failing(SinkList):
 def test_a_sink_that_fails_is_left_alone_and_named_once() -> None:
     said: list[str] = []
     failing = Failing()
-    sink = DispensableSink("--name", lambda: failing, said.append)
+    sink = OptionalSink("--name", lambda: failing, said.append)
     for _ in range(3):
         sink.write({})
         sink.episode(EPISODE)
@@ -117,7 +117,7 @@ def test_a_sink_that_cannot_be_made_is_named_too() -> None:
         raise ValueError
 
     said: list[str] = []
-    sink = DispensableSink("--name", make, said.append)
+    sink = OptionalSink("--name", make, said.append)
     sink.write({})
     sink.close()
     assert said == ["--name gets no more reports (ValueError); training goes on"]
