@@ -24,9 +24,11 @@ def console_svg(env: str, seconds: float) -> bytes:
     """The last display of a new training with seed 1, ended by CTRL+C after so many seconds; prints its last lines."""
     words = ["main.py", "--op_mode=train", f"--env={env}", "--seed=1"]
     command = [sys.executable, str(ROOT / words[0]), *words[1:], "--console=live"]
-    variables = {"TERM": "xterm", "PYTHONUTF8": "1", "COLUMNS": str(WIDTH + 1), "LINES": str(HEIGHT)}
+    variables = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    variables |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONUTF8": "1"}
+    variables |= {"COLUMNS": str(WIDTH + 1), "LINES": str(HEIGHT)}
     with tempfile.TemporaryDirectory() as folder:  # so the results are in results/..., as in the README
-        training = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=os.environ | variables)
+        training = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=variables)
         with suppress(subprocess.TimeoutExpired):
             training.communicate(timeout=seconds)
         training.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""The pure parts of what makes the README's pictures."""
+"""The parts of the README's pictures that need no training."""
 
 import dataclasses
 import io

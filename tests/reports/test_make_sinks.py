@@ -1,4 +1,4 @@
-"""Sinks that are asked for: what they are given, what they say when they cannot work, and that no run ends for them."""
+"""The sinks of a run: what they receive, and that a failing one is announced and does not end the run."""
 
 import io
 import re
@@ -39,11 +39,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-# --- Which there are --------------------------------------------------------------------------------------------------
+# --- Making them ------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_loaded_that_was_not_asked_for() -> None:
-    """Nor does a learner ever load what draws."""
+def test_a_learner_imports_no_optional_package() -> None:
+    """Nor matplotlib, which only the process that draws curves.png imports."""
     program = "import sys, training.train; print(*{name.partition('.')[0] for name in sys.modules})"
     root = Path(__file__).resolve().parents[2]
     said = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
@@ -53,14 +53,14 @@ def test_nothing_is_loaded_that_was_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize("package", ["tensorboard", "wandb"])
-def test_a_package_that_is_not_there_is_a_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_a_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # an import of it now fails
     with pytest.raises(UsageError) as caught:
         check_sinks(config(**{package: True}).report)
     assert str(caught.value) == f"--{package} needs the package {package}; pip install {package} would be right."
 
 
-def test_a_folder_of_that_name_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_the_same_name_is_not_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb"))
     with pytest.raises(UsageError, match="pip install wandb"):
         check_sinks(config(wandb=True).report)
@@ -74,7 +74,7 @@ def test_a_taken_port_and_a_wrong_host_are_sentences() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* would be right\.$"):
             check_sinks(config(metrics_port=port).report)
-    for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is an address of nobody, for documentation
+    for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is reserved for documentation
         with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is no address of this machine"):
             check_sinks(config(metrics_port=free_port(), metrics_host=host).report)
 
@@ -100,7 +100,7 @@ class Failing(SinkList):
         raise RuntimeError("nobody\nlistens")
 
 
-def test_a_sink_that_fails_is_left_alone_and_named_once() -> None:
+def test_a_sink_that_fails_is_announced_once_and_not_used_again() -> None:
     said: list[str] = []
     failing = Failing()
     sink = OptionalSink("--name", lambda: failing, said.append)
@@ -112,7 +112,7 @@ def test_a_sink_that_fails_is_left_alone_and_named_once() -> None:
     assert said == ["--name gets no more reports (RuntimeError: nobody); training goes on"]
 
 
-def test_a_sink_that_cannot_be_made_is_named_too() -> None:
+def test_a_sink_that_cannot_be_made_is_announced_too() -> None:
     def make() -> SinkList:
         raise ValueError
 
@@ -136,7 +136,7 @@ def read(address: str) -> tuple[str, dict[str, float | str]]:
         return answer.headers["Content-Type"], dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 
-def test_prometheus_reads_the_newest_report() -> None:
+def test_prometheus_gets_the_newest_report() -> None:
     port = free_port()
     threads = threading.active_count()
     sink = PrometheusSink("127.0.0.1", port, 'a"b', "PongNoFrameskip-v4")
@@ -210,7 +210,7 @@ def write_video(path: Path, frames: int = 60, size: tuple[int, int] = (320, 210)
     writer.release()
 
 
-def test_a_video_becomes_a_small_moving_picture(tmp_path: Path) -> None:
+def test_a_video_becomes_a_small_gif(tmp_path: Path) -> None:
     path = tmp_path / "game.mp4"
     write_video(path)
     assert is_whole(path)
@@ -231,7 +231,7 @@ def test_a_video_becomes_a_small_moving_picture(tmp_path: Path) -> None:
     assert not is_whole(half) and not is_whole(empty)
 
 
-def test_tensorboard_tags_stand_in_groups() -> None:
+def test_tensorboard_tags_are_grouped() -> None:
     from reports.tensorboard_sink import tag_of  # noqa: PLC0415  # loads TensorBoard
 
     names = ["episodes", "value_loss", "policy_loss", "policy_lag_max", "updates", "frames_per_second", "cpu_learner"]
@@ -270,7 +270,7 @@ def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
     assert content.startswith(b"GIF8")
 
 
-def test_a_video_under_way_is_shown_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_video_is_shown_when_it_is_complete(tmp_path: Path) -> None:
     write_video(tmp_path / "whole.mp4")
     content = (tmp_path / "whole.mp4").read_bytes()
     assert [is_whole_after(tmp_path / "x.mp4", content[:n]) for n in (0, 7, 40, len(content) - 1, len(content))] == [
