@@ -1,42 +1,39 @@
-"""How busy the learner's graphics card is, as far as the system tells without any further package."""
+"""How busy the learner's GPU is, and how much of its memory this run uses."""
 
-import ctypes
+from typing import Any
 
 import torch
 
-
-class _Rates(ctypes.Structure):
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+try:
+    import pynvml
+except ImportError:  # the package nvidia-ml-py is optional
+    pynvml = None
 
 
 class GpuGauge:
-    """Says None to everything that there is no GPU for, or no driver's library to ask."""
+    """Both figures are None without an NVIDIA GPU; the utilization is None, too, without nvidia-ml-py or the driver."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device if device.type == "cuda" else None
-        self._nvml: ctypes.CDLL | None = None
-        self._handle = ctypes.c_void_p()
-        if self._device is not None:
-            self._open(str(torch.cuda.get_device_properties(self._device).uuid))
-
-    def _open(self, uuid: str) -> None:
-        """NVML comes with every driver of NVIDIA's; it numbers the cards in its own way, so the card is named."""
-        try:
-            nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        except OSError:
-            return
-        if nvml.nvmlInit_v2() == 0:
-            name = f"GPU-{uuid}".encode()
-            if nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(self._handle)) == 0:
-                self._nvml = nvml
+        self._handle: Any = None
+        if self._device is not None and pynvml is not None:
+            # By its UUID: NVML and CUDA number the GPUs of a machine differently.
+            uuid = torch.cuda.get_device_properties(self._device).uuid
+            try:
+                pynvml.nvmlInit()
+                self._handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+            except pynvml.NVMLError:
+                self._handle = None
 
     def utilization(self) -> float | None:
-        """Percent of the last moments, a second at most, in which the card did something."""
-        rates = _Rates()
-        if self._nvml is None or self._nvml.nvmlDeviceGetUtilizationRates(self._handle, ctypes.byref(rates)) != 0:
+        """Percent of the last second or less in which the GPU was at work."""
+        if self._handle is None:
             return None
-        return float(rates.gpu)
+        try:
+            return float(pynvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+        except pynvml.NVMLError:
+            return None
 
     def memory_mb(self) -> float | None:
-        """Megabytes of the card that torch holds for this run."""
+        """Megabytes of GPU memory that torch has reserved for this run."""
         return None if self._device is None else torch.cuda.memory_reserved(self._device) / 1e6

@@ -1,28 +1,28 @@
-"""What holds a run back, in one sentence, from where its time went."""
+"""Names the bottleneck of a run in one sentence, from how its processes spent their time."""
 
 from collections.abc import Mapping
 
-NOTEWORTHY = 0.1  # a side that waits for less of its time than this is at work all the time
-ALL_CORES = 0.85  # part of the cores from which on there is nothing left to give
-MUCH_OTHER_WORK = 0.25  # part of the cores from which on other programs matter more than any flag
+NOTEWORTHY = 0.1  # a side that waits for a smaller part of its time counts as fully busy
+ALL_CORES = 0.85  # from this part of the cores on, all cores count as busy
+MUCH_OTHER_WORK = 0.25  # from this part of the cores on, other programs matter more than any flag
 
 LEARNER_WORK = {
-    "drain": "taking unrolls in",
-    "mix": "making batches",
+    "drain": "receiving unrolls",
+    "mix": "mixing batches",
     "update": "updates",
-    "publish": "handing out weights",
-    "save": "saving",
+    "publish": "publishing weights",
+    "save": "checkpoints",
     "report": "reports",
 }
 WORKER_WORK = {
     "environment": "the games",
     "inference": "choosing actions",
     "weights": "copying weights",
-    "rest": "other things",
+    "rest": "other work",
 }
 
 
-def what_holds_back(
+def name_bottleneck(
     learner: Mapping[str, float],
     workers: Mapping[str, float | None],
     our_cores: float,
@@ -31,10 +31,10 @@ def what_holds_back(
     gpu: bool,
     lockstep: bool,
 ) -> str:
-    """The sentence; empty where no unroll came.
+    """One sentence; an empty string if no unroll was received.
 
-    `learner` and `workers` are parts of the time by stage; the other two are the parts of the cores that worked for
-    this run and for other programs.
+    `learner` and `workers` are the parts of their time by stage. `our_cores` and `others_cores` are the parts of the
+    cores that worked for this run and for other programs.
     """
     played = {name: share for name, share in workers.items() if share is not None}
     if not played:
@@ -50,13 +50,13 @@ def what_holds_back(
     others = f"; other programs took {others_cores:.0%} of the cores" if disturbed else ""
     if learner_waits < NOTEWORTHY <= workers_wait:
         return (
-            f"the learner is the bottleneck: {learner[top_learner]:.0%} of its time goes into "
+            f"the learner is the bottleneck: it spends {learner[top_learner]:.0%} of its time on "
             f"{LEARNER_WORK[top_learner]}, and the workers wait {workers_wait:.0%} of theirs"
             + (others or _for_the_learner(top_learner, full, gpu))
         )
     if workers_wait < NOTEWORTHY <= learner_waits:
         return (
-            f"the workers are the bottleneck: {played[top_worker]:.0%} of their time goes into "
+            f"the workers are the bottleneck: they spend {played[top_worker]:.0%} of their time on "
             f"{WORKER_WORK[top_worker]}, and the learner waits {learner_waits:.0%} of its own"
             + (others or _for_the_workers(top_worker, full))
         )
@@ -70,11 +70,11 @@ def what_holds_back(
 
 
 def _for_the_learner(top: str, full: bool, gpu: bool) -> str:
-    """What would help a learner that spends most of its time so."""
+    """Advice for a learner that spends most of its time on stage `top`."""
     if top == "save":
         return "; a larger --save_model_period or --save_model_minutes would help"
     if top == "mix":
-        return "; --caching, which makes them ahead, may help"
+        return "; --caching, which mixes them in advance, may help"
     if top != "update":
         return ""
     if gpu:
@@ -85,6 +85,7 @@ def _for_the_learner(top: str, full: bool, gpu: bool) -> str:
 
 
 def _for_the_workers(top: str, full: bool) -> str:
+    """Advice for workers that spend most of their time on stage `top`."""
     if not full:
         return "; a larger --worker_count would help"
     if top == "inference":

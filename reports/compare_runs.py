@@ -1,4 +1,4 @@
-"""Which runs belong together, what tells the others apart, and their curves as one."""
+"""Groups runs of equal configuration, labels the groups by the options that differ, and averages curves over seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,18 @@ import numpy as np
 from option_flags import OPTIONS, CheckpointOptions, ReportOptions, TestOptions
 from options.replay_options import parse_replays
 from options.rules import UsageError
-from reports.replay_labels import replays_in_words, telling_keys
+from reports.replay_labels import describe_replays, differing_keys
 from run_files.run_history import Curve, History, Series
 
-# What runs of equal configuration may differ in.
-NO_MATTER = {
+# Options that do not influence learning, and the seed: runs of one group may differ in them.
+IGNORED_OPTIONS = {
     *("op_mode", "load_model_url", "seed", "results_dir", "worker_timeout", "worker_restart_budget"),
     *(item.name for options in (CheckpointOptions, ReportOptions, TestOptions) for item in fields(options)),
 }
-# The schedule's length follows from these, unless somebody sets it.
-BEHIND_THE_SCHEDULE = {"environment_max_steps", "batch_size", "r_f_steps", "replay_parameters"}
-# Without a replay nothing is replayed, and these say nothing.
-FOR_REPLAYED = {
+# The default length of the learning-rate schedule follows from these options.
+SETS_SCHEDULE_LENGTH = {"environment_max_steps", "batch_size", "r_f_steps", "replay_parameters"}
+# Options without effect in a run that has no replay.
+ONLY_WITH_REPLAY = {
     *("use_policy_cloning_loss", "policy_cloning_loss_weight"),
     *("use_value_cloning_loss", "value_cloning_loss_weight"),
 }
@@ -30,15 +30,15 @@ GRID_POINTS = 400
 
 
 class Group(NamedTuple):
-    """Runs of equal configuration, which differ in their seeds."""
+    """Runs of equal configuration; their seeds may differ."""
 
     label: str
     env: str
     runs: tuple[History, ...]
 
 
-class Together(NamedTuple):
-    """Several seeds as one: their mean, and the lowest and the highest of them, as far as all of them got."""
+class Band(NamedTuple):
+    """Several seeds as one curve: mean, lowest and highest value, where all of them have values."""
 
     x: Series
     mean: Series
@@ -46,14 +46,15 @@ class Together(NamedTuple):
     high: Series
 
 
-def grouped(histories: Sequence[History]) -> list[Group]:
-    """Runs of equal configuration together, in the order in which they are given.
+def group_runs(histories: Sequence[History]) -> list[Group]:
+    """Group runs by configuration, in the order of the argument.
 
-    A run that another of the group goes on from is in that one's curve already, where that one got further.
+    A run that another run of its group was resumed from is left out if the other run is longer: its curve is part of
+    the other one.
     """
     groups: list[tuple[dict[str, Any], list[History]]] = []
     for history in histories:
-        configuration = _what_matters(history)
+        configuration = _compared_options(history)
         runs = next((runs for known, runs in groups if known == configuration), None)
         if runs is None:
             groups.append((configuration, [history]))
@@ -63,19 +64,19 @@ def grouped(histories: Sequence[History]) -> list[Group]:
     differing = [
         name for name in configurations[0] if any(c.get(name) != configurations[0][name] for c in configurations)
     ]
-    if BEHIND_THE_SCHEDULE.intersection(differing) and "lr_scheduler_steps" in differing:
+    if SETS_SCHEDULE_LENGTH.intersection(differing) and "lr_scheduler_steps" in differing:
         differing.remove("lr_scheduler_steps")
     names = [name for name in differing if name != "env"]
-    keys = telling_keys([c["replay_parameters"] for c in configurations if isinstance(c["replay_parameters"], tuple)])
+    keys = differing_keys([c["replay_parameters"] for c in configurations if isinstance(c["replay_parameters"], tuple)])
     return [
         Group(_label(configuration, names, keys, len(last)), str(configuration["env"]), tuple(last))
         for configuration, runs in groups
-        for last in [_not_gone_on_from(runs)]
+        for last in [_without_continued(runs)]
     ]
 
 
-def _not_gone_on_from(runs: Sequence[History]) -> list[History]:
-    """All but those of which another has the curve, and more."""
+def _without_continued(runs: Sequence[History]) -> list[History]:
+    """Leave out runs whose whole curve is part of another run."""
     return [
         run
         for run in runs
@@ -83,22 +84,22 @@ def _not_gone_on_from(runs: Sequence[History]) -> list[History]:
     ]
 
 
-def together(curves: Sequence[Curve]) -> Together:
-    """One grid for all, from where the last of them begins to where the first of them ends."""
+def seed_band(curves: Sequence[Curve]) -> Band:
+    """Interpolate all curves at the same points, in the range that all of them cover."""
     begin, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     x = np.linspace(begin, max(begin, end), GRID_POINTS)
     values = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
-    return Together(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+    return Band(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
-def _what_matters(history: History) -> dict[str, Any]:
-    """Older runs know fewer options than there are now: what they lack was at its default."""
+def _compared_options(history: History) -> dict[str, Any]:
+    """The options by which runs are grouped. An option that an older run does not have counts as its default."""
     values = {name: history.options.get(name, item.default) for name, item in OPTIONS.items()}
-    with suppress(UsageError):  # what cannot be read any more is compared as it is
+    with suppress(UsageError):  # of another version: compared as text
         values["replay_parameters"] = parse_replays(str(values["replay_parameters"]))
         if all(replay.type == "queue" for replay in values["replay_parameters"]):
-            values |= {name: OPTIONS[name].default for name in FOR_REPLAYED}
-    return {name: value for name, value in values.items() if name not in NO_MATTER}
+            values |= {name: OPTIONS[name].default for name in ONLY_WITH_REPLAY}
+    return {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
 
 
 def _label(configuration: Mapping[str, Any], names: Sequence[str], keys: set[str], seeds: int) -> str:
@@ -110,7 +111,7 @@ def _label(configuration: Mapping[str, Any], names: Sequence[str], keys: set[str
 
 def _in_words(name: str, value: Any, keys: set[str]) -> str:
     if name == "replay_parameters":
-        return replays_in_words(value, keys) if isinstance(value, tuple) else str(value)
+        return describe_replays(value, keys) if isinstance(value, tuple) else str(value)
     if isinstance(value, bool):
         return name if value else f"no {name}"
     return f"{name} {value:g}" if isinstance(value, float) and math.isfinite(value) else f"{name} {value}"

@@ -1,55 +1,66 @@
-"""What a user sees while training or a test runs: a block of lines redrawn in place, or one plain line each period."""
+"""Shows a training or a test to its user: a live display, one plain line each period, or nothing."""
 
 import contextlib
+import io
 import math
 import os
-import shutil
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol, TextIO
+from collections.abc import Sequence
+from typing import IO, Protocol, TextIO, cast
 
-from reports.run_display import Span
+import rich.console
+from rich.control import Control
+from rich.live import Live
+from rich.segment import ControlType, Segment, SegmentLines
+from rich.text import Text
 
-LIVE_PERIOD = 0.25
+from reports.cards import Trend
 
-ASCII_GLYPHS = str.maketrans({"━": "#", "─": ".", "—": "-", "…": "."})
+LIVE_PERIOD = 0.5  # seconds; a drawing takes some milliseconds of the learner's time
+WIDEST_DISPLAY = 160  # columns
+
+# For streams that cannot encode the characters of the displays.
+ASCII_GLYPHS = str.maketrans("━╸╺─—…×▁▂▃▄▅▆▇█", "#-.--.x_.:-=+*#")
 
 
 class Display(Protocol):
-    """What a console can show."""
+    """A state that a console can show."""
 
     @property
     def starting(self) -> bool:
-        """Whether nothing has come from the workers yet."""
+        """Whether the workers have delivered nothing yet."""
 
     @property
     def worker_count(self) -> int: ...
 
-    def block(self, width: int) -> list[list[Span]]:
-        """The lines of the live display."""
+    @property
+    def trend_value(self) -> float | None:
+        """The number whose course the live display draws, if there is one."""
+
+    def view(self, width: int, height: int, trend: Sequence[float]) -> rich.console.RenderableType:
+        """The live display for so many columns and lines; `trend` holds the past values of `trend_value`."""
 
     def line(self) -> str:
-        """The same in one line."""
+        """The most important figures in one line."""
 
 
 class Console:
-    """Shows a run to its user. This one, for `off`, shows nothing, messages included; the others build on it."""
+    """Shows nothing, messages included: the console for `off`, and the base of the others."""
 
     def start(self, header: Sequence[str]) -> None:
-        """Prints the lines that say what this run is."""
+        """Print the lines that describe the run."""
 
     def due(self, now: float) -> bool:
-        """Whether `show` would draw now; a caller can ask before it gathers a status."""
+        """Whether `show` would draw now; lets a caller skip making a status."""
         return False
 
     def show(self, status: Display, now: float) -> None:
-        """Takes the newest status and draws it if it is time to; `now` is any clock of seconds that only rises."""
+        """Keep the newest status, and draw it when a period is over; `now` is in seconds of a monotonic clock."""
 
     def message(self, text: str) -> None:
-        """Prints lines that stay."""
+        """Print lines that stay."""
 
     def close(self, final_lines: Sequence[str]) -> None:
-        """Draws the newest status a last time and prints the lines that end the run."""
+        """Draw the newest status once more, then print the last lines of the run."""
 
 
 def make_console(mode: str, period: float, stream: TextIO) -> Console:
@@ -59,7 +70,7 @@ def make_console(mode: str, period: float, stream: TextIO) -> Console:
             on_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
             return make_console("live" if on_terminal else "plain", period, stream)
         case "live":
-            return LiveConsole(stream, colour=not os.environ.get("NO_COLOR"))
+            return LiveConsole(stream)
         case "plain":
             return PlainConsole(stream, period)
         case "off":
@@ -69,10 +80,10 @@ def make_console(mode: str, period: float, stream: TextIO) -> Console:
 
 
 class PlainConsole(Console):
-    """One line each period, for files, pipes and terminals that cannot move their cursor."""
+    """One line each period: for files, pipes and terminals that cannot move their cursor."""
 
     def __init__(self, stream: TextIO, period: float) -> None:
-        self._output = _Output(stream)
+        self._output = _QuietStream(stream)
         self._timer = _Timer(period)
         self._unshown: Display | None = None
         self._start_announced = False
@@ -105,21 +116,24 @@ class PlainConsole(Console):
 
 
 class LiveConsole(Console):
-    """A block of lines at the bottom of a terminal, redrawn in place four times a second."""
+    """A display at the bottom of a terminal, redrawn in place; messages are printed above it."""
 
-    def __init__(
-        self,
-        stream: TextIO,
-        *,
-        colour: bool,
-        terminal_size: Callable[[], os.terminal_size] | None = None,
-    ) -> None:
-        self._output = _Output(stream)
-        self._colour = colour
-        self._terminal_size = terminal_size or partial(size_of, stream)
+    def __init__(self, stream: TextIO) -> None:
+        self._terminal = rich.console.Console(
+            file=cast(IO[str], _QuietStream(stream)),
+            force_terminal=True,
+            force_interactive=True,
+            force_jupyter=False,
+            markup=False,
+            emoji=False,
+            highlight=False,
+        )
+        # Drawn by the caller's thread, at the times that the caller chooses.
+        self._live = Live(console=self._terminal, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self._timer = _Timer(LIVE_PERIOD)
         self._status: Display | None = None
-        self._drawn_widths: list[int] = []  # of the lines of the block now on the screen
+        self._trend = Trend()
+        self._drawn_widths: list[int] = []  # of the lines on the screen
 
     def start(self, header: Sequence[str]) -> None:
         self.message("\n".join(header))
@@ -131,54 +145,44 @@ class LiveConsole(Console):
         self._status = status
         if self._timer.due(now):
             self._timer.restart(now)
-            self._redraw()
+            self._trend.add(status.trend_value)
+            self._draw()
 
     def message(self, text: str) -> None:
-        self._redraw(above=_lines([text]))
+        self._step_over_wrapped_lines()
+        self._terminal.print(Text(text.rstrip("\n")), soft_wrap=True)  # long lines stay whole, for copying
 
     def close(self, final_lines: Sequence[str]) -> None:
-        self._redraw()
-        self._drawn_widths.clear()
-        self._status = None
-        self._output.write(_lines(final_lines))
+        if self._status is not None:
+            self._draw()
+            self._live.stop()
+            self._status = None
+            self._drawn_widths = []
+        if final_lines:
+            self.message("\n".join(final_lines))
 
-    def _redraw(self, above: str = "") -> None:
-        """Puts the cursor where the block began and writes `above`, then the block, over what is there.
+    def _draw(self) -> None:
+        self._step_over_wrapped_lines()
+        size = self._terminal.size
+        # The last column stays free: terminals differ in where the cursor goes from there.
+        width = max(1, min(size.width - 1, WIDEST_DISPLAY))
+        view = self._status.view(width, size.height - 1, self._trend.samples) if self._status else ""
+        lines = self._terminal.render_lines(view, self._terminal.options.update(width=width), pad=False)
+        # The last row stays free for the cursor. A display higher than the terminal could not be redrawn: it is cut.
+        lines = [*lines[: max(1, size.height - 1)], [Segment(" ")]]
+        self._drawn_widths = [Segment.get_line_length(line) for line in lines]
+        if not self._live.is_started:
+            self._live.start()
+            self._terminal.show_cursor()  # Live hides it, and it would stay hidden after a run that is killed
+        self._live.update(SegmentLines(lines, new_lines=True), refresh=True)
 
-        All in one write, and each line replaced rather than first cleared: so the block never flickers.
-        """
-        width, height = self._terminal_size()
-        # A terminal that became narrower has wrapped the lines on it, and the block has grown by as many rows.
-        rows = sum(max(1, math.ceil(drawn / max(1, width))) for drawn in self._drawn_widths)
-        text = "\r" + (f"\x1b[{rows}A" if rows else "")
-        if above:
-            text += "\x1b[J" + above
-        # The last column stays free, since terminals differ in where the cursor goes from there, and so does
-        # the last row, where the cursor rests: a block that scrolled could not be reached again.
-        room = max(1, width - 1)
-        lines = self._status.block(room)[: max(1, height - 1)] if self._status else []
-        text += "".join(_paint(line, room, self._colour) + "\x1b[K\n" for line in lines) + "\x1b[J"
-        self._drawn_widths = [min(room, sum(len(span.text) for span in line)) for line in lines]
-        self._output.write(text)
-
-
-def size_of(stream: TextIO) -> os.terminal_size:
-    """The terminal's own word counts: COLUMNS and LINES of the environment do not follow when it is resized."""
-    with contextlib.suppress(OSError, ValueError):  # no terminal
-        size = os.get_terminal_size(stream.fileno())
-        if size.columns and size.lines:
-            return size
-    return shutil.get_terminal_size()
-
-
-def _paint(line: Sequence[Span], room: int, colour: bool) -> str:
-    """The line as written to the terminal, cut to `room` columns."""
-    painted = ""
-    for text, style in line:
-        shown = text[:room]
-        room -= len(shown)
-        painted += f"\x1b[{style}m{shown}\x1b[0m" if colour and style and shown else shown
-    return painted
+    def _step_over_wrapped_lines(self) -> None:
+        """A terminal that became narrower has wrapped the lines on it: erase the rows that Live does not count."""
+        width = max(1, self._terminal.width)
+        rows = sum(max(0, math.ceil(drawn / width) - 1) for drawn in self._drawn_widths)
+        if rows:
+            self._terminal.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * rows))
+            self._drawn_widths = []
 
 
 def _lines(texts: Sequence[str]) -> str:
@@ -186,7 +190,7 @@ def _lines(texts: Sequence[str]) -> str:
 
 
 class _Timer:
-    """Says when a period is over. The first is over at once."""
+    """Tells when a period is over. The first one is over at once."""
 
     def __init__(self, period: float) -> None:
         self._period = period
@@ -199,35 +203,38 @@ class _Timer:
         self._next = now + self._period
 
 
-class _Output:
-    """A stream that falls silent for good at its first failed write.
+class _QuietStream(io.TextIOBase):
+    """Writes to a stream until the first write fails, then discards everything.
 
-    A reader that left (`| head`) or a terminal that was closed is no reason to lose hours of training, and the run's
-    files keep all that would have been shown.
+    A closed pipe (`| head`) or a closed terminal does not end a training; the run's files hold all figures.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._silent = False
+        self._failed = False
 
-    def write(self, text: str) -> None:
-        if self._silent or not text:
-            return
-        encoding = self._stream.encoding or "utf-8"
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding or "utf-8"
+
+    def write(self, text: str) -> int:
+        if self._failed or not text:
+            return len(text)
         try:
-            text.encode(encoding)
+            text.encode(self.encoding)
         except UnicodeEncodeError:
-            text = text.translate(ASCII_GLYPHS).encode(encoding, "replace").decode(encoding)
+            text = text.translate(ASCII_GLYPHS).encode(self.encoding, "replace").decode(self.encoding)
         try:
             self._stream.write(text)
             self._stream.flush()
         except OSError:
-            self._silent = True
-            self._discard_the_rest()
+            self._failed = True
+            self._redirect_to_nothing()
+        return len(text)
 
-    def _discard_the_rest(self) -> None:
-        """Lets the stream lead nowhere: flushing it when Python ends would fail again and turn the exit code to 120."""
-        with contextlib.suppress(OSError):  # a stream without a file behind it has nothing to flush to
+    def _redirect_to_nothing(self) -> None:
+        """Python flushes the stream when it exits; that would fail again and make the exit code 120."""
+        with contextlib.suppress(OSError):  # a stream without a file behind it
             descriptor = self._stream.fileno()
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, descriptor)

@@ -1,6 +1,6 @@
-"""The process that draws curves.png while a run goes; started and told by `reports/curves_sink.py`.
+"""The process that draws curves.png during a run; `reports/curves_sink.py` starts it.
 
-Learner and workers never load what draws. This process is told through its standard input, and leaves when that ends.
+Learner and workers never import matplotlib. This process reads requests from its standard input and exits at its end.
 """
 
 import os
@@ -16,18 +16,18 @@ from run_files.run_folder import write_atomically
 from run_files.run_history import read_history
 
 FILE = "curves.png"
-REST = 30  # times as long as a drawing took: drawing takes a thirtieth of a core at most
+REST = 30  # pause after a drawing, in drawing times: drawing takes a thirtieth of a core at most
 
 
 def serve(folder: Path, requests: int) -> None:
-    """Draw after new reports, in between with a rest, until the last word or the end of `requests`, a pipe."""
+    """Draw after new reports, with pauses between drawings, until LAST_WORD or the end of the pipe `requests`."""
     due = False
     rested_at = 0.0
     while True:
         now = time.monotonic()
         heard = select.select([requests], [], [], max(0.0, rested_at - now) if due else None)[0]
         words = os.read(requests, 4096) if heard else b""
-        if heard and not words:  # the learner is gone
+        if heard and not words:  # the learner has exited
             return
         due = due or NEW_REPORT in words
         last = LAST_WORD in words
@@ -42,7 +42,7 @@ def serve(folder: Path, requests: int) -> None:
 
 def draw(folder: Path) -> None:
     picture = draw_run(read_history(folder))
-    with suppress(OSError):  # a full disk, which the run itself speaks of; the next drawing tries again
+    with suppress(OSError):  # a full disk, which the run itself announces; the next drawing tries again
         write_atomically(folder / FILE, picture)
 
 

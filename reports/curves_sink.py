@@ -1,4 +1,4 @@
-"""Has curves.png drawn: a sink that tells a process of its own, and waits for nothing."""
+"""The sink that requests a new curves.png after each report; a process of its own draws it."""
 
 import os
 import subprocess
@@ -10,16 +10,17 @@ from pathlib import Path
 from run_files.metrics import Episode, Report
 from run_files.run_folder import remove_abandoned
 
-LAST_DRAWING_SECONDS = 2.0  # that the end of a run waits for its last picture
+LAST_DRAWING_SECONDS = 2.0  # longest wait for the last drawing at the end of a run
 LOWEST_PRIORITY = 19
 NEW_REPORT, LAST_WORD = b"r", b"e"
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 class CurvesSink:
-    """Lets a process at the lowest priority draw what the run's files say, again after each report.
+    """Starts a process of the lowest priority, which draws the run's files again after each report.
 
-    A process that is killed is replaced at the next report; one that fails says why, and is not.
+    A process that was killed is replaced at the next report. If it fails, the reason is announced once and nothing is
+    drawn any more.
     """
 
     def __init__(self, folder: Path, announce: Callable[[str], None]) -> None:
@@ -35,7 +36,7 @@ class CurvesSink:
         pass
 
     def close(self) -> None:
-        """Give the last picture a moment, not more: CTRL+C is to end a run at once."""
+        """Wait for the last drawing, but not long: CTRL+C ends a run at once."""
         self._tell(LAST_WORD)
         process, self._process = self._process, None
         if process is None:
@@ -55,11 +56,11 @@ class CurvesSink:
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,  # what it has to say would spoil the live display
+            stderr=subprocess.PIPE,  # kept for the announcement; it would disturb the live display
             bufsize=0,
-            start_new_session=True,  # CTRL+C is for the learner, which then asks for the last picture
+            start_new_session=True,  # CTRL+C goes to the learner only, which then requests the last drawing
         )
-        with suppress(OSError):  # it has ended already, which the next report notices
+        with suppress(OSError):  # it has exited already; the next report handles that
             os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST_PRIORITY)
         assert process.stdin is not None
         os.set_blocking(process.stdin.fileno(), False)
@@ -67,7 +68,7 @@ class CurvesSink:
 
     def _tell(self, word: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
-            # A pipe that is full holds the same word a thousand times; a broken one is looked after at the next report.
+            # A full pipe holds the same request many times already; a broken one is handled at the next report.
             with suppress(BlockingIOError, BrokenPipeError):
                 self._process.stdin.write(word)
 
@@ -81,7 +82,7 @@ class CurvesSink:
             self._process = self._started()
         else:
             reason = said.splitlines()[-1] if said else f"exit code {process.returncode}"
-            self._announce(f"curves.png is drawn no more ({reason}); training goes on")
+            self._announce(f"curves.png is no longer drawn ({reason}); training goes on")
 
 
 def _close_pipes(process: "subprocess.Popen[bytes]") -> None:

@@ -1,4 +1,4 @@
-"""A short, small animated GIF of a video, which browsers and TensorBoard show as a picture."""
+"""Makes a short, small animated GIF of a video, for browsers and TensorBoard."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -8,14 +8,14 @@ import cv2
 from PIL import Image
 
 FRAMES_PER_SECOND = 10
-SECONDS = 20.0  # of the video's beginning
+SECONDS = 20.0  # longest part of the video, from its beginning
 WIDTH = 240  # at most
 COLOURS = 64
-PALETTE_SAMPLES = 16  # pictures that it is chosen from
+PALETTE_SAMPLES = 16  # frames that the palette is chosen from
 
 
 def is_whole(path: Path) -> bool:
-    """Whether an MP4 file has been written to its end: only then does it hold its index, the box named `moov`."""
+    """Whether an MP4 file is complete: only then it has its index, the box named `moov`."""
     with path.open("rb") as file:
         size = path.stat().st_size
         place = 0
@@ -23,7 +23,7 @@ def is_whole(path: Path) -> bool:
             file.seek(place)
             header = file.read(16)
             length, name = int.from_bytes(header[:4], "big"), header[4:8]
-            if length == 1:  # too long for four bytes
+            if length == 1:  # the length has eight bytes
                 length = int.from_bytes(header[8:16], "big")
             if name == b"moov":
                 return length >= 8 and place + length <= size
@@ -34,7 +34,7 @@ def is_whole(path: Path) -> bool:
 
 
 def gif_of(path: Path) -> bytes | None:
-    """The beginning of the video, small and at a low rate; None where it cannot be read."""
+    """The beginning of the video, small and at a low frame rate; None if it cannot be read."""
     pictures = _pictures(path)
     if not pictures:
         return None
@@ -42,7 +42,7 @@ def gif_of(path: Path) -> bytes | None:
 
 
 def as_gif(pictures: Sequence[Image.Image], rate: int) -> bytes:
-    """So many pictures a second, over and over, all in the colours of one palette: what stands still takes no bytes."""
+    """An endless GIF at `rate` frames a second; one palette for all frames, so that unchanged pixels take no bytes."""
     samples = pictures[:: -(-len(pictures) // PALETTE_SAMPLES)]
     width, height = pictures[0].size
     together = Image.new("RGB", (width, height * len(samples)))

@@ -6,7 +6,7 @@ def game_name(env: str) -> str:
 
 
 def human_normalised(env: str, mean: float) -> float | None:
-    """0 for a random player's score and 1 for a human's; None for a game without published scores."""
+    """0 for the score of random play and 1 for a human's; None for a game without published scores."""
     scores = RANDOM_AND_HUMAN.get(game_name(env))
     if scores is None:
         return None

@@ -1,4 +1,4 @@
-"""Which sinks a run has: its own files always, and those that were asked for."""
+"""Makes the sinks of a run: its own files always, the others by flags."""
 
 import importlib
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from option_flags import Config, ReportOptions
 from options.rules import UsageError
 from reports.curves_sink import CurvesSink
 from reports.prometheus_sink import PrometheusSink, check_address
-from reports.sinks import OutageProofSink, Sink, SinkList
+from reports.sinks import RetryingSink, Sink, SinkList
 from run_files.metrics import Episode, EpisodesCsvSink, JsonLinesSink, Report
 
 Announce = Callable[[str], None]
 
 
 def check_sinks(options: ReportOptions) -> None:
-    """Refuse, before anything is started, what is not installed and what cannot be listened at."""
+    """Raise UsageError if a package is not installed or the port cannot be opened; called before anything starts."""
     if options.tensorboard:
         _require("tensorboard", "--tensorboard", "__version__")
     if options.wandb:
@@ -25,7 +25,7 @@ def check_sinks(options: ReportOptions) -> None:
 
 
 def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
-    """Everything that reports go to. The run's files come first: others look at them."""
+    """All sinks of a run. Its files come first, because other sinks read them."""
     options = config.report
     files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv"))
     extra: list[tuple[str, Callable[[], Sink]]] = []
@@ -42,12 +42,12 @@ def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
         from reports.wandb_sink import WandbSink
 
         extra.append(("--wandb", lambda: WandbSink(folder, options.wandb_project, config.flags())))
-    dispensable = [DispensableSink(name, make, announce) for name, make in extra]
-    return SinkList(OutageProofSink(files, "metrics and episodes", announce), *dispensable)
+    optional = [OptionalSink(name, make, announce) for name, make in extra]
+    return SinkList(RetryingSink(files, "metrics and episodes", announce), *optional)
 
 
-class DispensableSink:
-    """A sink that a run can do without: where it fails, it says so once and is left alone from then on."""
+class OptionalSink:
+    """Wraps a sink that a run does not need: its first failure is announced, and it is not used again."""
 
     def __init__(self, name: str, make: Callable[[], Sink], announce: Announce) -> None:
         self._name = name
@@ -70,7 +70,7 @@ class DispensableSink:
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as error:  # packages of others fail in ways of their own, and none is worth a run
+        except Exception as error:  # third-party packages raise all kinds of errors, and none may end a run
             self._sink = SinkList()
             reason = str(error).strip().splitlines()
             self._announce(
@@ -81,7 +81,7 @@ class DispensableSink:
 
 def _require(package: str, flag: str, attribute: str) -> None:
     try:
-        # A folder of the package's name can be imported, too, but has nothing of it.
+        # A folder of the same name can be imported, too, but does not have the attribute.
         there = hasattr(importlib.import_module(package), attribute)
     except ImportError:
         there = False

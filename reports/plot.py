@@ -13,21 +13,31 @@ from matplotlib.ticker import FuncFormatter
 from machine.run_command import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, declared, matching, one_of, option, whole
-from reports.compare_runs import Group, grouped, together
+from reports.compare_runs import Group, group_runs, seed_band
 from reports.human_scores import game_name
-from reports.plot_style import COLOURS, FAINT_INK, INK, as_bytes, count_axes, dress, new_figure, short_count, smoothed
+from reports.plot_style import (
+    COLOURS,
+    FAINT_INK,
+    INK,
+    as_bytes,
+    format_counts,
+    new_figure,
+    short_count,
+    smoothed,
+    style_axes,
+)
 from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically
 from run_files.run_history import Curve, History
 
-X_AXES = {  # field of a report, what a unit of the axis is, in those of the field, and its name
+X_AXES = {  # name: (field of a report, units of the field in one unit of the axis, label)
     "steps": ("agent_steps", 1, "agent steps"),
     "frames": ("frames", 1, "frames"),
     "minutes": ("seconds", 60, "minutes"),
     "hours": ("seconds", 3600, "hours"),
 }
 METRIC = "return_mean"
-LETTER = 0.071  # inches that one of a label takes
+LETTER = 0.071  # inches; width of a character in a label
 
 
 USAGE = "usage: python -m reports.plot RUN [RUN ...] [--name=value ...]"
@@ -61,22 +71,22 @@ def main(arguments: Sequence[str]) -> None:
 def compare(
     histories: Sequence[History], output: Path, *, x: str = "steps", metric: str = METRIC, smooth: int = 1
 ) -> list[Group]:
-    """Draw the runs into the file `output`; several seeds of one configuration as their mean, in their range.
+    """Draw the runs into the file `output`; seeds of one configuration are drawn as their mean and range.
 
-    Each game has a panel of its own. Raises UsageError where a run has nothing of the metric.
+    Each game has its own panel. Raises UsageError if a run has no value of the metric.
     """
-    groups = grouped(histories)
+    groups = group_runs(histories)
     colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(dict.fromkeys(g.label for g in groups))}
     games = list(dict.fromkeys(group.env for group in groups))
     figure, panels = _page(len(games), list(colours) if any(colours) else [])
     for axes, game in zip(panels, games, strict=True):
-        dress(axes, game_name(game))
+        style_axes(axes, game_name(game))
         for group in groups:
             if group.env == game:
                 curves = [_curve(history, x, metric, smooth) for history in group.runs]
                 _draw_group(axes, curves, colours[group.label], group.label)
         axes.margins(x=0.01)
-        count_axes(axes, 6)
+        format_counts(axes, 6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
         axes.set_xlabel(X_AXES[x][2], fontsize=9, color=FAINT_INK)
     panels[0].set_ylabel(_metric_name(metric, histories), fontsize=9, color=FAINT_INK)
@@ -99,12 +109,12 @@ def _metric_name(metric: str, histories: Sequence[History]) -> str:
 
 
 def _wrapped(label: str, width: float) -> str:
-    """In as many lines as it needs on a page of so many inches."""
+    """Break a label into lines that fit a page of `width` inches."""
     return textwrap.fill(label, int((width - 1.2) / LETTER))
 
 
 def _page(games: int, labels: Sequence[str]) -> tuple[Figure, list[Axes]]:
-    """A panel for each game, and room for these labels below them."""
+    """A figure with a panel for each game, and room for the labels below."""
     columns = min(3, games)
     rows = -(-games // columns)
     width, panels_height = (9.5, 5.4) if games == 1 else (4.8 * columns, 3.4 * rows)
@@ -120,12 +130,12 @@ def _page(games: int, labels: Sequence[str]) -> tuple[Figure, list[Axes]]:
 
 def _draw_group(axes: Axes, curves: Sequence[Curve], colour: str, label: str) -> None:
     if len(curves) == 1:
-        marker = "o" if len(curves[0].x) == 1 else ""  # a line of one point would not be seen
+        marker = "o" if len(curves[0].x) == 1 else ""  # a line of one point is invisible
         axes.plot(*curves[0], color=colour, linewidth=2, label=label, marker=marker)
         return
     for curve in curves:
         axes.plot(*curve, color=colour, linewidth=0.7, alpha=0.35)
-    band = together(curves)
+    band = seed_band(curves)
     axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.16, linewidth=0)
     axes.plot(band.x, band.mean, color=colour, linewidth=2.2, label=label)
 

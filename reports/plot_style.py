@@ -1,4 +1,4 @@
-"""How curves look: colours, axes, smoothing. Whoever imports this waits half a second for matplotlib."""
+"""How curves look: colours, axes, smoothing. Importing it takes half a second, for matplotlib."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -11,19 +11,19 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from run_files.run_history import Curve, Series
 
-# Okabe and Ito's colours, which nearly everybody can tell apart, in the order in which they differ most.
+# Okabe and Ito's colours, which colour-blind readers can tell apart too; the most different ones first.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C6D1F", "#555555")
 INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
-POINTS_DRAWN = 20_000  # of the games; more would only cost time
+POINTS_DRAWN = 20_000  # games at most; more would look the same and take longer
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty white page of so many inches."""
+    """An empty white page; width and height are in inches."""
     return Figure(figsize=(width, height), dpi=100, facecolor="white")
 
 
-def dress(axes: Axes, title: str) -> None:
-    """A panel with a title, a light grid and no frame."""
+def style_axes(axes: Axes, title: str) -> None:
+    """Give a panel a title, a light grid and no frame."""
     axes.set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold", pad=6)
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
@@ -32,14 +32,14 @@ def dress(axes: Axes, title: str) -> None:
     axes.tick_params(colors=FAINT_INK, labelsize=8, length=3, color="#BBBBBB")
 
 
-def count_axes(axes: Axes, most: int = 5) -> None:
-    """Large counts along x as 0, 500k, 1M, 1.5M."""
+def format_counts(axes: Axes, most: int = 5) -> None:
+    """Label the x axis with short counts: 0, 500k, 1M, 1.5M."""
     axes.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
 
 
 def short_count(value: float) -> str:
-    """1,250,000 as 1.25M."""
+    """1,250,000 as `1.25M`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{letter}".replace("-", "−")
@@ -47,7 +47,7 @@ def short_count(value: float) -> str:
 
 
 def legend(axes: Axes, size: float = 8) -> Legend | None:
-    """Names of the lines in rows of three, above all of them; a single one needs none."""
+    """Add the names of the lines above them, three in a row; a single line gets no legend."""
     handles, names = axes.get_legend_handles_labels()
     if len(names) <= 1:
         return None
@@ -60,7 +60,7 @@ def legend(axes: Axes, size: float = 8) -> Legend | None:
 
 
 def _make_room(axes: Axes, part: float) -> None:
-    """Lift the upper limit, so that so large a part of the panel lies above what it was."""
+    """Raise the upper limit, so that `part` of the panel is free above the old limit."""
     low, high = axes.get_ylim()
     if axes.get_yscale() == "log":
         axes.set_ylim(low, high * (high / low) ** (part / (1 - part)))
@@ -69,7 +69,7 @@ def _make_room(axes: Axes, part: float) -> None:
 
 
 def smoothed(values: Series, window: int) -> Series:
-    """Mean of the last `window` values at each place, of those that there are at the beginning."""
+    """Running mean of the last `window` values; of fewer values at the beginning."""
     if window <= 1 or not len(values):
         return values
     sums = np.cumsum(np.concatenate([[0.0], values]))
@@ -80,22 +80,22 @@ def smoothed(values: Series, window: int) -> Series:
 
 
 def draw_line(axes: Axes, curve: Curve, colour: str, label: str, means: Series) -> None:
-    """A curve twice: as reported, thin and light, and its `means`."""
+    """Draw a curve as reported, thin and light, and its running `means` on top."""
     axes.plot(curve.x, curve.y, color=colour, alpha=0.22, linewidth=0.8)
-    marker = "o" if len(curve.x) == 1 else ""  # a line of one point would not be seen
+    marker = "o" if len(curve.x) == 1 else ""  # a line of one point is invisible
     axes.plot(curve.x, means, color=colour, linewidth=1.5, label=label, marker=marker, markersize=3)
 
 
 def thinned(curve: Curve, most: int = POINTS_DRAWN) -> Curve:
-    """At most so many of the points, evenly spread."""
+    """At most `most` of the points, evenly spaced."""
     if len(curve.x) <= most:
         return curve
     kept = np.linspace(0, len(curve.x) - 1, most).astype(int)
     return Curve(curve.x[kept], curve.y[kept])
 
 
-def no_extremes(axes: Axes, values: Sequence[Series]) -> None:
-    """Limits along y that a few wild values cannot flatten the rest with."""
+def limit_to_quantiles(axes: Axes, values: Sequence[Series]) -> None:
+    """Set the y limits by quantiles, so that a few extreme values do not flatten the rest."""
     together = np.concatenate(values)
     low, high = np.quantile(together, [0.01, 0.99])
     margin = 0.12 * (high - low)

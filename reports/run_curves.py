@@ -1,4 +1,4 @@
-"""curves.png: everything that a run has to show, on one page."""
+"""curves.png: all curves of one run on one page."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,24 +20,24 @@ from reports.plot_style import (
     FAINT_INK,
     INK,
     as_bytes,
-    count_axes,
     draw_line,
-    dress,
+    format_counts,
     legend,
+    limit_to_quantiles,
     new_figure,
-    no_extremes,
     short_count,
     smoothed,
+    style_axes,
     thinned,
 )
-from reports.replay_labels import replays_in_words
+from reports.replay_labels import describe_replays
 from run_files.run_history import Curve, History, Series
 
 COLUMNS = 4
 
 
 class Panel(NamedTuple):
-    """One small picture: which figures it shows, under which names."""
+    """One small plot: the figures that it shows, and their labels."""
 
     title: str
     lines: tuple[tuple[str, str], ...]  # (flat name, label)
@@ -63,7 +63,7 @@ PANELS = (
     Panel("Policy lag, updates", (("policy_lag_max", "oldest"), ("policy_lag_mean", "mean")), from_zero=True),
     Panel("KL divergence, acting to present policy", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
 )
-# Where the last row of the page would have holes, these fill them.
+# Drawn only where the last row of the page has free places.
 SPARE_PANELS = (
     Panel("Importance weight π/μ", (("ratio_fresh", "fresh"), ("ratio_replayed", "replayed"))),
     Panel("Mean value", (("value_mean", ""),)),
@@ -72,12 +72,12 @@ SPARE_PANELS = (
 
 
 def draw_run(history: History) -> bytes:
-    """The page of one run, as a PNG."""
+    """Draw the page of one run, as a PNG."""
     panels = _panels(history)
     rows = 2 + math.ceil(max(0, len(panels) - 4) / COLUMNS)
     height = 1.15 + 2.6 * rows
     figure = new_figure(16, height)
-    # A layout engine would find these margins, too, and take as long over it as the drawing itself.
+    # Fixed margins: a layout engine would double the time of drawing.
     grid = figure.add_gridspec(
         rows, COLUMNS, left=0.035, right=0.988, bottom=0.42 / height, top=1 - 0.98 / height, wspace=0.2, hspace=0.32
     )
@@ -93,14 +93,14 @@ def draw_run(history: History) -> bytes:
         draw(all_axes[-1])
     for axes in all_axes:
         axes.set_xlim(0, 1.01 * steps)
-        count_axes(axes, 8 if axes is large else 4)
+        format_counts(axes, 8 if axes is large else 4)
     large.set_xlabel("agent steps", fontsize=9, color=FAINT_INK)
     _write_title(figure, history, height)
     return as_bytes(figure)
 
 
 def _panels(history: History) -> list[Callable[[Axes], None]]:
-    """What draws each panel that there is something to show in."""
+    """A function for each panel that has data; it draws the panel."""
     names = set(history.names())
 
     def with_panel(panel: Panel) -> Callable[[Axes], None]:
@@ -113,7 +113,7 @@ def _panels(history: History) -> list[Callable[[Axes], None]]:
     ages = [name for name in history.names() if name.startswith("replays/") and name.endswith("/age_mean")]
     if ages:
         lines = tuple((name, name.split("/")[1].replace("_", " ", 1).split(" ", 1)[-1]) for name in ages)
-        draws.append(with_panel(Panel("Mean age of what replays gave", lines, from_zero=True)))
+        draws.append(with_panel(Panel("Mean age of replayed unrolls", lines, from_zero=True)))
     if "steps_per_second" in names:
         draws.append(lambda axes: _draw_speed(axes, history))
     if any(name.startswith("time_shares/") for name in names):
@@ -123,7 +123,7 @@ def _panels(history: History) -> list[Callable[[Axes], None]]:
 
 
 def _draw_return(axes: Axes, history: History) -> None:
-    dress(axes, "Return of full games")
+    style_axes(axes, "Return of full games")
     axes.title.set_fontsize(12)
     games = history.games
     if not len(games.x):
@@ -144,7 +144,7 @@ def _draw_return(axes: Axes, history: History) -> None:
         path_effects=[withStroke(linewidth=3, foreground="white")],
     )  # fmt: skip
     axes.margins(y=0.06)
-    if np.ptp(points.y) < 1:  # a single game, or games that all went the same way
+    if np.ptp(points.y) < 1:  # one game, or equal returns
         axes.set_ylim(points.y.min() - 1, points.y.max() + 1)
     key = legend(axes, 9)
     assert key is not None
@@ -152,17 +152,17 @@ def _draw_return(axes: Axes, history: History) -> None:
 
 
 def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
-    dress(axes, panel.title)
+    style_axes(axes, panel.title)
     if panel.logarithmic:
         axes.set_yscale("log")
-        axes.set_autoscaley_on(False)  # which warns of a single value
+        axes.set_autoscaley_on(False)  # autoscaling warns about a single value
         axes.minorticks_off()
     drawn: list[Curve] = []
     for place, (name, label) in enumerate(panel.lines):
         curve = history.curve(name)
         if panel.logarithmic:
             curve = Curve(curve.x[curve.y > 0], curve.y[curve.y > 0])
-        if not curve.y.any():  # a term that is switched off
+        if not curve.y.any():  # a loss term that is switched off
             continue
         means = np.exp(_means(Curve(curve.x, np.log(curve.y)))) if panel.logarithmic else _means(curve)
         draw_line(axes, curve, COLOURS[place], label, means)
@@ -172,7 +172,7 @@ def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
         margin = max((high / low) ** 0.06, 1.5)
         axes.set_ylim(low / margin, high * margin)
     elif drawn:
-        no_extremes(axes, [curve.y for curve in drawn])
+        limit_to_quantiles(axes, [curve.y for curve in drawn])
         if panel.from_zero:
             axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
@@ -181,7 +181,7 @@ def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
 
 
 def _draw_speed(axes: Axes, history: History) -> None:
-    dress(axes, "Speed, agent steps/s")
+    style_axes(axes, "Speed, agent steps/s")
     curve = history.curve("steps_per_second")
     draw_line(axes, curve, COLOURS[0], "", _means(curve))
     axes.set_ylim(0, 1.15 * float(np.quantile(curve.y, 0.99)) or 1.0)
@@ -189,8 +189,8 @@ def _draw_speed(axes: Axes, history: History) -> None:
 
 
 def _draw_time(axes: Axes, history: History) -> None:
-    """The learner's stages on top of each other, the largest at the bottom; the small ones together."""
-    dress(axes, "Where the learner's time goes")
+    """The parts of the learner's time, stacked, the largest at the bottom; small parts are left out."""
+    style_axes(axes, "Where the learner's time goes")
     curves = {
         name.removeprefix("time_shares/"): history.curve(name)
         for name in history.names()
@@ -214,7 +214,7 @@ def _draw_time(axes: Axes, history: History) -> None:
 
 
 def _means(curve: Curve) -> Series:
-    """Over a fiftieth of the reports that there are."""
+    """Running mean over a fiftieth of the reports."""
     return smoothed(curve.y, max(1, len(curve.x) // 50))
 
 
@@ -225,15 +225,15 @@ def _write_title(figure: Figure, history: History, height: float) -> None:
 
 
 def _facts(history: History) -> list[str]:
-    """The configuration and how far the run is, a few words each."""
+    """The configuration and the progress of the run, a few words each."""
     options = history.options
     facts = [f"{options[name]}" for name in ("network",) if name in options]
     if options.get("use_lstm"):
         facts.append(f"LSTM {options['lstm_size']}")
     if {"batch_size", "r_f_steps"} <= set(options):
         facts.append(f"batch {options['batch_size']} × {options['r_f_steps']} steps")
-    with suppress(UsageError):  # in words that are not known any more
-        facts.append(replays_in_words(parse_replays(str(options.get("replay_parameters")))))
+    with suppress(UsageError):  # replay settings of another version
+        facts.append(describe_replays(parse_replays(str(options.get("replay_parameters")))))
     if {"optimizer", "lr"} <= set(options):
         facts.append(f"{options['optimizer']} {options['lr']:g}")
     if options.get("seed") is not None:

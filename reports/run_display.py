@@ -1,19 +1,32 @@
-"""The state of a run, and how it reads: as a block of lines, or as one line."""
+"""Where a training stands: as a live display, and as one line."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LABEL_WIDTH = 8
-NARROW_LABEL_WIDTH = 6  # leaves room for two columns of cells on 40
-VALUE_WIDTH = 7  # every number below fits, so columns never move
-UNIT_WIDTH = 9
-CELL_WIDTH = VALUE_WIDTH + 1 + UNIT_WIDTH
-BLOCK_WIDTH = LABEL_WIDTH + 4 * CELL_WIDTH
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-NORMAL, DIM, ACCENT, ALERT = "", "2", "36", "33"
-NOTHING_YET = "—"
+from reports.cards import (
+    ACCENT,
+    ALERT,
+    DIM,
+    Card,
+    Fact,
+    bar,
+    beside,
+    card_width,
+    columns_of,
+    heading,
+    in_rows,
+    progress_line,
+    sparkline,
+)
+from reports.number_format import VALUE_WIDTH, count, decimal, duration, key_values, percent, scientific, score
+
+MOST_COLUMNS = 4  # with so many, the mean return has a curve of its own
+WIDE = 72  # columns of a terminal from which words are written out
 
 
 class ReplayFill(NamedTuple):
@@ -80,189 +93,156 @@ class Status:
         """How far the replay that learning waits for longest has come."""
         return min((min(1.0, replay.fill / replay.needed) for replay in self.replays if replay.needed), default=1.0)
 
-    def block(self, width: int) -> "list[list[Span]]":
-        return live_block(self, width)
+    @property
+    def trend_value(self) -> float | None:
+        return self.return_mean
+
+    def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
+        """The live display for so many columns and lines; `trend` is the course of the mean return."""
+        if self.starting:
+            running = (f" {self.workers_alive} of {self.worker_count} running", DIM)
+            return Group("", progress_line(self.done), Text.assemble("starting workers…", running))
+        columns = columns_of(width)
+        width = card_width(width, columns, columns)  # without what is left over beside the cards
+        rows_of_cards = _cards(self, width, columns, trend)
+        replays = _replays(self, width)
+        needed = 2 + sum(map(len, rows_of_cards)) + 1 + len(self.replays)
+        blank = [Text()] if needed + len(rows_of_cards) + 1 <= height else []
+        spaced = [line for row in rows_of_cards for line in (*blank, *row)]
+        return Group("", progress_line(self.done), *spaced, *blank, *replays)
 
     def line(self) -> str:
         return plain_line(self)
 
 
-class Span(NamedTuple):
-    """Some text of one line in one style."""
-
-    text: str
-    style: str = NORMAL
-
-
-class Cell(NamedTuple):
-    """A number and what it counts."""
-
-    value: str
-    unit: str
-    style: str = NORMAL
-
-
-def live_block(status: Status, width: int) -> list[list[Span]]:
-    """The lines of the live display: a progress bar, then rows of cells in columns, wrapped to `width`."""
-    blank: list[Span] = []  # sets the block off from what was printed above it
-    lines = [blank, progress_bar(status.done, min(width, BLOCK_WIDTH))]
-    if status.starting:
-        running = f"{status.workers_alive} of {status.worker_count} running"
-        return [*lines, [Span("starting workers…"), Span(f" {running}", DIM)]]
-    for label, cells in _rows(status):
-        lines += wrapped(label, cells, width)
-    return lines
-
-
 def plain_line(status: Status) -> str:
-    """The same in one line: `key value` pairs, two or more spaces apart, in columns that stay where they are."""
-    pairs = [
-        (f"done {status.done:.1%}", 11),
-        (f"steps {count(status.agent_steps)}", 12),
-        (f"frames {count(status.frames)}", 13),
-        (f"speed {count(status.steps_per_second)}/s", 14),
-        (f"time {duration(status.seconds)}", 11),
-        (f"left {duration(status.seconds_left)}", 11),
-        (f"games {count(status.episodes)}", 12),
-        (f"return {score(status.return_mean)}", 14),
-        (f"best {score(status.return_max)}", 12),
-        (f"filled {status.filled:.0%}", 14) if status.is_warming_up else (f"entropy {decimal(status.entropy)}", 14),
-        (f"wait {status.learner_wait_fraction:.0%}", 9),
-        (f"workers {status.workers_alive}/{status.worker_count}", 0),
-    ]
-    return "  ".join(pair.ljust(pair_width) for pair, pair_width in pairs)
+    """The most important figures in one line."""
+    return key_values(
+        [
+            (f"done {status.done:.1%}", 11),
+            (f"steps {count(status.agent_steps)}", 12),
+            (f"frames {count(status.frames)}", 13),
+            (f"speed {count(status.steps_per_second)}/s", 14),
+            (f"time {duration(status.seconds)}", 11),
+            (f"left {duration(status.seconds_left)}", 11),
+            (f"games {count(status.episodes)}", 12),
+            (f"return {score(status.return_mean)}", 14),
+            (f"best {score(status.return_max)}", 12),
+            (f"filled {status.filled:.0%}" if status.is_warming_up else f"entropy {decimal(status.entropy)}", 14),
+            (f"wait {status.learner_wait_fraction:.0%}", 9),
+            (f"workers {status.workers_alive}/{status.worker_count}", 0),
+        ]
+    )
 
 
-def count(value: float) -> str:
-    """Whole below 100,000 (`12,345`), three figures above (`123k`, `4.13M`)."""
-    if abs(value) < 100_000:
-        return f"{value:,.0f}"
-    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        scaled = value / size
-        if abs(scaled) >= 0.9995:
-            return f"{scaled:.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{letter}"
-    return str(value)  # NaN
-
-
-def score(value: float | None) -> str:
-    """A return: one decimal while small, as averages need, none from 1,000 on, as the games with large scores need."""
-    if value is None:
-        return NOTHING_YET
-    return f"{value:.1f}" if abs(value) < 999.95 else count(value)
-
-
-def decimal(value: float | None, most: int = 4) -> str:
-    """As many decimals, `most` at most, as the columns have room for."""
-    if value is None:
-        return NOTHING_YET
-    candidates = (f"{value:.{decimals}f}" for decimals in range(most, 0, -1))
-    return next((text for text in candidates if len(text) <= VALUE_WIDTH), f"{value:.0e}")
-
-
-def scientific(value: float | None) -> str:
-    """Three figures and the shortest exponent: `4.12e-4`."""
-    return NOTHING_YET if value is None else f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e")
-
-
-def duration(seconds: float | None) -> str:
-    """`1m05s`, `2h03m` or `4d05h`."""
-    if seconds is None or not math.isfinite(seconds):
-        return NOTHING_YET
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days}d{hour:02}h"
-    return f"{hour}h{minute:02}m" if hours else f"{minute}m{second:02}s"
-
-
-def progress_bar(done: float, width: int) -> list[Span]:
-    """A bar and the percentage behind it."""
-    percent = f" {done:6.1%}"
-    full, rest = _bar(done, max(0, width - len(percent)))
-    return [Span(full, ACCENT), Span(rest, DIM), Span(percent)]
-
-
-def _bar(fraction: float, width: int) -> tuple[str, str]:
-    full = max(0, min(width, int(fraction * width)))
-    return "━" * full, "─" * (width - full)
-
-
-def _rows(status: Status) -> list[tuple[str, list[Cell]]]:
-    steps = [Cell(count(status.agent_steps), f"of {count(status.max_steps)}"), Cell(count(status.frames), "frames")]
-    speed = [
-        Cell(count(status.steps_per_second), "steps/s"),
-        Cell(count(status.frames_per_second), "frames/s"),
-        Cell(duration(status.seconds), "elapsed"),
-        Cell(duration(status.seconds_left), "left"),
-    ]
-    returns = [
-        Cell(score(status.return_mean), f"mean {status.return_window}"),
-        Cell(score(status.return_last), "last"),
-        Cell(score(status.return_max), "best"),
-        Cell(count(status.episodes), "games"),
-    ]
-    fill = [Cell(f"{status.filled:.0%}", "filled; learning starts at 100%", ACCENT)]
-    loss = [
-        Cell(decimal(status.policy_loss), "policy"),
-        Cell(decimal(status.value_loss), "value"),
-        Cell(decimal(status.entropy), "entropy"),
-        Cell(decimal(status.gradient_norm), "gradient"),
-    ]
-    learn = [
-        Cell(count(status.updates), f"of {count(status.planned_updates)}"),
-        Cell(decimal(status.policy_lag_mean, 1), "lag"),
-        Cell(scientific(status.learning_rate), "rate"),
-        Cell(f"{status.learner_wait_fraction:.0%}", "waiting"),
-    ]
-    all_alive = status.workers_alive == status.worker_count
-    system = [
-        Cell(f"{status.workers_alive}/{status.worker_count}", "workers", NORMAL if all_alive else ALERT),
-        Cell(count(status.worker_restarts), "restarts", ALERT if status.worker_restarts else NORMAL),
-        Cell(count(status.memory_mb), "MB"),
-    ]
+def _cards(status: Status, width: int, columns: int, trend: Sequence[float]) -> list[list[Text]]:
+    """All cards, in rows of lines."""
+    first = [_progress(status), _speed(status), _returns(status)]
+    last = [_warm_up(status, width, columns) if status.is_warming_up else _losses(status), _learner(status)]
+    if columns < MOST_COLUMNS:
+        curve = Text.assemble(("trend    ", DIM), (sparkline(trend, card_width(width, columns) - 9)[0], ACCENT))
+        first[-1] = first[-1]._replace(lines=[*first[-1].lines, curve])
+        return in_rows([*first, *last, _workers(status)], width, columns)
+    single, double = card_width(width, columns), card_width(width, columns, 2)
     return [
-        ("steps", steps),
-        ("speed", speed),
-        ("return", returns),
-        ("fill", fill) if status.is_warming_up else ("loss", loss),
-        ("learn", learn),
-        *(("replay", _replay_cells(replay)) for replay in status.replays),
-        ("system", system),
-        ("load", _load_cells(status)),
+        beside([*first, last[0]], [single] * columns),
+        beside([last[1], _workers(status), _curve(trend, double)], [single, single, double]),
     ]
 
 
-def _replay_cells(replay: ReplayFill) -> list[Cell]:
-    bar = "".join(_bar(replay.fill / max(1, replay.capacity), VALUE_WIDTH - 1))
-    held = Cell(count(replay.fill), f"of {count(replay.capacity)}")
-    return [Cell(bar, replay.name), held, Cell(count(replay.share), "a batch")]
+def _progress(status: Status) -> Card:
+    facts = [
+        Fact("steps", count(status.agent_steps), f"of {count(status.max_steps, 10_000)}"),
+        Fact("frames", count(status.frames)),
+        Fact("updates", count(status.updates), f"of {count(status.planned_updates, 10_000)}"),
+        Fact("games", count(status.episodes)),
+    ]
+    return Card("progress", facts)
 
 
-def _load_cells(status: Status) -> list[Cell]:
-    in_games = NOTHING_YET if status.workers_in_games is None else f"{status.workers_in_games:.0%}"
-    cells = [
-        Cell(f"{status.cpu_learner:.0f}%", "learner"),
-        Cell(f"{status.cpu_workers:.0f}%", "workers"),
-        Cell(in_games, "in games"),
+def _speed(status: Status) -> Card:
+    facts = [
+        Fact("steps/s", count(status.steps_per_second)),
+        Fact("frames/s", count(status.frames_per_second)),
+        Fact("elapsed", duration(status.seconds)),
+        Fact("left", duration(status.seconds_left)),
+    ]
+    return Card("speed and time", facts)
+
+
+def _returns(status: Status) -> Card:
+    facts = [
+        Fact("mean", score(status.return_mean), f"last {count(status.return_window)}", f"bold {ACCENT}"),
+        Fact("last", score(status.return_last)),
+        Fact("best", score(status.return_max)),
+    ]
+    return Card("returns", facts)
+
+
+def _curve(trend: Sequence[float], width: int) -> Card:
+    """The mean return since the start, with its lowest and highest value beside it."""
+    rows = sparkline(trend, width - VALUE_WIDTH - 1, 5)
+    limits = [score(max(trend)), "", "", "", score(min(trend))] if trend else [""] * 5
+    lines = [
+        Text.assemble((limit.rjust(VALUE_WIDTH) + " ", DIM), (row, ACCENT))
+        for limit, row in zip(limits, rows, strict=True)
+    ]
+    return Card("mean return since the start", lines)
+
+
+def _warm_up(status: Status, width: int, columns: int) -> Card:
+    inner = card_width(width, columns)
+    full = int(status.filled * inner)
+    line = Text.assemble(("━" * full, ACCENT), ("─" * (inner - full), DIM))
+    return Card(
+        "warm-up", [Fact("filled", percent(status.filled)), line, Text("learning starts at", DIM), Text("100%", DIM)]
+    )
+
+
+def _losses(status: Status) -> Card:
+    facts = [
+        Fact("policy", decimal(status.policy_loss)),
+        Fact("value", decimal(status.value_loss)),
+        Fact("entropy", decimal(status.entropy)),
+        Fact("gradient", decimal(status.gradient_norm), "norm"),
+    ]
+    return Card("losses", facts)
+
+
+def _learner(status: Status) -> Card:
+    facts = [
+        Fact("lag", decimal(status.policy_lag_mean, 1), "updates"),
+        Fact("lr", scientific(status.learning_rate)),
+        Fact("waiting", percent(status.learner_wait_fraction), "of time"),
+        Fact("CPU", f"{status.cpu_learner:.0f}%"),
     ]
     if status.gpu_utilization is not None:
-        cells.append(Cell(f"{status.gpu_utilization:.0f}%", "GPU"))
-    return cells
+        facts.append(Fact("GPU", f"{status.gpu_utilization:.0f}%"))
+    return Card("learner", facts)
 
 
-def wrapped(label: str, cells: Sequence[Cell], width: int) -> list[list[Span]]:
-    """The row `label` as lines of as many whole cells as fit `width`, one at least."""
-    label_width = LABEL_WIDTH if width >= BLOCK_WIDTH else NARROW_LABEL_WIDTH
-    lines: list[list[Span]] = []
-    free = 0
-    for value, unit, style in cells:
-        if lines and free >= VALUE_WIDTH + 1 + len(unit):
-            previous = lines[-1][-1]
-            lines[-1][-1] = previous._replace(text=previous.text.ljust(UNIT_WIDTH))
-        else:
-            lines.append([Span(("" if lines else label).ljust(label_width), DIM)])
-            free = width - label_width
-        lines[-1] += [Span(f"{value:>{VALUE_WIDTH}} ", style), Span(unit, DIM)]
-        free -= CELL_WIDTH
-    return lines
+def _workers(status: Status) -> Card:
+    all_alive = status.workers_alive == status.worker_count
+    facts = [
+        Fact("running", f"{status.workers_alive}/{status.worker_count}", style="" if all_alive else ALERT),
+        Fact("restarts", count(status.worker_restarts), style=ALERT if status.worker_restarts else ""),
+        Fact("in games", percent(status.workers_in_games), "of time"),
+        Fact("CPU", f"{status.cpu_workers:.0f}%"),
+        Fact("memory", count(status.memory_mb), "MB"),
+    ]
+    return Card("workers", facts)
+
+
+def _replays(status: Status, width: int) -> list[RenderableType]:
+    """A line for each replay: a bar of how full it is, unrolls in it, and unrolls that it gives to each batch."""
+    grid = Table.grid(padding=(0, 2 if width >= WIDE else 1, 0, 0))
+    for justify in ("left", "left", "right", "left", "left"):
+        grid.add_column(no_wrap=True, justify=justify)
+    bar_width = max(5, min(32, width - (50 if width >= WIDE else 34)))
+    for name, fill, capacity, share, _needed in status.replays:
+        batch = " in each batch" if width >= WIDE else "/batch"
+        full = bar(fill / max(1, capacity), bar_width)
+        grid.add_row(
+            Text(name, DIM), full, count(fill), Text(f"of {count(capacity)}", DIM), Text(f"{share}{batch}", DIM)
+        )
+    return [heading("replays", width), grid]

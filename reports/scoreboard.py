@@ -1,15 +1,21 @@
-"""How a test stands while it goes on, and what it found at its end."""
+"""Where a test stands while it plays, and its results at the end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.run_display import BLOCK_WIDTH, Cell, Span, count, duration, progress_bar, score, wrapped
+from rich.console import Group, RenderableType
+
+from reports.cards import ACCENT, Card, Fact, card_width, columns_of, in_rows, progress_line
+from reports.number_format import count, duration, key_values, score
+from reports.tables import table_lines
+
+MOST_COLUMNS = 3  # one for each card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestStatus:
-    """Where a test stands; `returns` and `length` are of the games that are over."""
+    """Where a test stands; `returns` and `agent_steps` are of the games that have ended."""
 
     games: int
     seconds: float
@@ -17,7 +23,7 @@ class TestStatus:
     returns: Sequence[float]
     agent_steps: int
 
-    __test__ = False  # or pytest takes it for a collection of tests
+    __test__ = False  # pytest would take it for a collection of tests
 
     @property
     def starting(self) -> bool:
@@ -33,52 +39,71 @@ class TestStatus:
 
     @property
     def seconds_left(self) -> float | None:
-        """As long as the games so far took; nobody knows how long the others are."""
+        """An estimate: the remaining games take as long as those so far."""
         return self.seconds * (1 / self.done - 1) if self.returns else None
 
     @property
     def speed(self) -> float:
         return self.agent_steps / max(self.seconds, 1e-9)
 
-    def block(self, width: int) -> list[list[Span]]:
-        games = [Cell(count(len(self.returns)), f"of {count(self.games)}"), Cell(count(self.speed), "steps/s")]
-        times = [Cell(duration(self.seconds), "elapsed"), Cell(duration(self.seconds_left), "left")]
+    @property
+    def trend_value(self) -> float | None:
+        return None
+
+    def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
+        """The live display for so many columns; it has no trend, and at most three rows of cards."""
+        columns = min(MOST_COLUMNS, columns_of(width))
+        width = card_width(width, columns, columns)
         lowest, highest = min(self.returns, default=None), max(self.returns, default=None)
-        returns = [Cell(score(self.mean), "mean"), Cell(score(lowest), "lowest"), Cell(score(highest), "highest")]
-        blank: list[Span] = []
-        bar = progress_bar(self.done, min(width, BLOCK_WIDTH))
-        return [blank, bar, *wrapped("games", games + times, width), *wrapped("return", returns, width)]
+        games = [
+            Fact("ended", count(len(self.returns)), f"of {count(self.games)}"),
+            Fact("processes", count(self.worker_count)),
+        ]
+        times = [
+            Fact("steps/s", count(self.speed)),
+            Fact("elapsed", duration(self.seconds)),
+            Fact("left", duration(self.seconds_left)),
+        ]
+        returns = [
+            Fact("mean", score(self.mean), style=f"bold {ACCENT}"),
+            Fact("lowest", score(lowest)),
+            Fact("highest", score(highest)),
+        ]
+        cards = [Card("games", games), Card("speed and time", times), Card("returns", returns)]
+        lines = [line for row in in_rows(cards, width, columns) for line in row]
+        return Group("", progress_line(self.done), *lines)
 
     def line(self) -> str:
-        pairs = [
-            (f"done {self.done:.0%}", 9),
-            (f"games {count(len(self.returns))} of {count(self.games)}", 20),
-            (f"speed {count(self.speed)}/s", 14),
-            (f"time {duration(self.seconds)}", 11),
-            (f"left {duration(self.seconds_left)}", 11),
-            (f"return {score(self.mean)}", 0),
-        ]
-        return "  ".join(pair.ljust(pair_width) for pair, pair_width in pairs)
+        return key_values(
+            [
+                (f"done {self.done:.0%}", 9),
+                (f"games {count(len(self.returns))} of {count(self.games)}", 20),
+                (f"speed {count(self.speed)}/s", 14),
+                (f"time {duration(self.seconds)}", 11),
+                (f"left {duration(self.seconds_left)}", 11),
+                (f"return {score(self.mean)}", 0),
+            ]
+        )
 
 
 def verdict(result: Mapping[str, Any]) -> list[str]:
-    """The results of a test, as they stand in its file, on a few lines."""
+    """The results of a test as lines; `result` is the content of its file."""
     games, wanted = result["games"], result["games_wanted"]
     lines = [f"{games:,} games in {result['seconds']:,.0f} s, {result['agent_steps_per_second']:,.0f} agent steps/s"]
     if games < wanted:
         lines[0] = f"stopped after {games:,} of {wanted:,} games, {result['seconds']:,.0f} s"
-        lines.append("short games end first: had all been played to their end, the mean could be another")
-    interval = result["return_mean_95"]
-    between = "" if interval is None else f" ({interval[0]:,.2f} to {interval[1]:,.2f} with 95% confidence)"
-    spread = "" if result["return_std"] is None else f", standard deviation {result['return_std']:,.2f}"
-    lines.append(f"return    mean {result['return_mean']:,.2f}{between}")
-    lines.append(
-        f"          median {result['return_median']:,.2f}{spread}, "
-        f"lowest {result['return_min']:,.2f}, highest {result['return_max']:,.2f}"
-    )
-    lines.append(f"length    mean {result['length_mean']:,.0f} agent steps, {result['cut_off']:,} games cut off")
-    if result["human_normalised"] is not None:
-        lines.append(
-            f"human     {result['human_normalised']:.0%} of the way from random play to a human tester's score"
-        )
-    return lines
+        lines.append("short games end first, so the mean of all games may differ from this one")
+    interval, std, human = result["return_mean_95"], result["return_std"], result["human_normalised"]
+    between = "" if interval is None else f"{interval[0]:,.2f} to {interval[1]:,.2f} with 95% confidence"
+    scale = "0% is random play, 100% a human tester"
+    rows = [
+        ("return", "mean", f"{result['return_mean']:,.2f}", between),
+        ("", "median", f"{result['return_median']:,.2f}", ""),
+        *([] if std is None else [("", "standard deviation", f"{std:,.2f}", "")]),
+        ("", "lowest", f"{result['return_min']:,.2f}", ""),
+        ("", "highest", f"{result['return_max']:,.2f}", ""),
+        *([] if human is None else [("", "human-normalised", f"{human:.0%}", scale)]),
+        ("length", "mean", f"{result['length_mean']:,.0f}", "agent steps"),
+        ("", "cut off", f"{result['cut_off']:,}", "games"),
+    ]
+    return [*lines, *table_lines(rows, right={2})]

@@ -1,4 +1,4 @@
-"""What a sink of reports is, and sinks that wrap other sinks."""
+"""The interface of report sinks, and sinks that wrap other sinks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,7 +8,7 @@ from run_files.metrics import Episode, Report
 
 
 class Sink(Protocol):
-    """Takes what a run has to tell."""
+    """Receives the reports and episodes of a run."""
 
     def write(self, report: Report) -> None: ...
 
@@ -18,7 +18,7 @@ class Sink(Protocol):
 
 
 class SinkList:
-    """Hands everything to each of its sinks in turn. With none it is the sink that does nothing."""
+    """Passes everything to each of its sinks in turn. Without sinks it does nothing."""
 
     def __init__(self, *sinks: Sink) -> None:
         self._sinks = sinks
@@ -32,29 +32,29 @@ class SinkList:
             sink.episode(row)
 
     def close(self) -> None:
-        """Closes all of them, also where closing one fails."""
+        """Close all sinks, even if closing one of them fails."""
         with ExitStack() as stack:
             for sink in reversed(self._sinks):
                 stack.callback(sink.close)
 
 
-class OutageProofSink:
-    """Hands everything on to a sink, and does not let a disk that is full end the run.
+class RetryingSink:
+    """Wraps a sink that writes files, so that a full disk does not end the run.
 
-    It says so once, and again when the disk takes what it is given: the sinks keep what waits, some megabytes a day at
-    most, and write it then.
+    The wrapped sink keeps what it could not write (some megabytes a day at most) and tries again at the next report.
+    The first failure and the recovery are announced once each.
     """
 
     def __init__(self, sink: Sink, what: str, announce: Callable[[str], None]) -> None:
         self._sink = sink
-        self._what = what  # in the plural
+        self._what = what  # a name in the plural, for messages
         self._announce = announce
         self._outage = False
 
     def write(self, report: Report) -> None:
         with self._announced("they wait in memory, training goes on"):
             self._sink.write(report)
-            if self._outage:  # and now all that waited is written, too
+            if self._outage:  # everything kept is written now
                 self._outage = False
                 self._announce(f"{self._what} can be written again; nothing is missing")
 
@@ -63,7 +63,7 @@ class OutageProofSink:
             self._sink.episode(row)
 
     def close(self) -> None:
-        self._outage = False  # what does not reach the file now is lost: worth a word of its own
+        self._outage = False  # what cannot be written now is lost, so it is announced again
         with self._announced("the newest ones are lost"):
             self._sink.close()
 

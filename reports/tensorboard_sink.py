@@ -1,4 +1,4 @@
-"""Event files for TensorBoard. Imported only where `--tensorboard` asks for it: the package is no dependency."""
+"""Event files for TensorBoard. Imported only with `--tensorboard`: the package is optional."""
 
 import threading
 import time
@@ -15,9 +15,9 @@ from run_files.metrics import Episode, Report, flat_numbers
 from run_files.run_folder import VIDEOS
 
 FOLDER = "tensorboard"
-LAST_VIDEO_SECONDS = 10.0  # that the end of a run waits for a video under way
+LAST_VIDEO_SECONDS = 10.0  # longest wait for unfinished videos at the end of a run
 
-# The page shows one fold for each word before a stroke; the first group that fits a plain name lends it one.
+# TensorBoard groups tags by the word before the slash. A name without one gets the first group whose pattern matches.
 GROUPS = {
     "games": ("return_*", "episodes"),
     "losses": ("*_loss", "gradient_norm", "learning_rate"),
@@ -28,7 +28,7 @@ GROUPS = {
 
 
 class TensorBoardSink:
-    """All numbers of the reports as scalars, and each new video of the run as an animated picture."""
+    """Writes all numbers of the reports as scalars, and each new video of the run as an animated picture."""
 
     def __init__(self, folder: Path, options: Mapping[str, Any]) -> None:
         self._videos = folder / VIDEOS
@@ -53,7 +53,7 @@ class TensorBoardSink:
     def close(self) -> None:
         deadline = time.monotonic() + LAST_VIDEO_SECONDS
         self._join(deadline)
-        self._show_videos()  # that came after the last report
+        self._show_videos()  # videos since the last report
         self._join(deadline)
         self._writer.close()
 
@@ -62,7 +62,7 @@ class TensorBoardSink:
             self._conversion.join(max(0.0, deadline - time.monotonic()))
 
     def _show_videos(self) -> None:
-        """In a thread, and the next ones at the next report: reading a video takes longer than an update."""
+        """Convert new videos in a thread, because that takes longer than an update; at most one thread runs."""
         if self._conversion is not None and self._conversion.is_alive():
             return
         new = [path for path in sorted(self._videos.glob("*.mp4")) if path not in self._shown and is_whole(path)]
@@ -81,7 +81,7 @@ class TensorBoardSink:
 
 
 def tag_of(name: str) -> str:
-    """The tag of a flat name: `losses/value_loss` of `value_loss`; `time_shares/update` stays as it is."""
+    """The tag of a flat name: `value_loss` becomes `losses/value_loss`; `time_shares/update` stays as it is."""
     if "/" in name:
         return name
     return next(f"{group}/{name}" for group, patterns in GROUPS.items() if any(fnmatchcase(name, p) for p in patterns))

@@ -1,4 +1,4 @@
-"""Reports to Weights & Biases. Imported only where `--wandb` asks for it: the package is no dependency."""
+"""Reports to Weights & Biases. Imported only with `--wandb`: the package is optional."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +10,10 @@ from run_files.metrics import Episode, Report, flat_numbers
 
 
 class WandbSink:
-    """A run of theirs for each run of ours, under the name of its folder."""
+    """Logs a run under the name of its folder."""
 
     def __init__(self, folder: Path, project: str, options: Mapping[str, Any]) -> None:
-        # "allow": with WANDB_RUN_ID set, a run that goes on continues the curves that are there.
+        # "allow": with WANDB_RUN_ID set, a resumed run continues the existing curves.
         self._run = wandb.init(project=project, name=folder.name, dir=str(folder), config=dict(options), resume="allow")
 
     def write(self, report: Report) -> None:

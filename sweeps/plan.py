@@ -11,7 +11,7 @@ from typing import Any
 from option_flags import Config
 from options.replay_options import once_each
 from options.rules import UsageError
-from reports.replay_labels import replays_in_words, telling_keys
+from reports.replay_labels import describe_replays, differing_keys
 from wrappers.atari import check_atari
 
 KEYS = {
@@ -48,11 +48,11 @@ class Sweep:
         values = [one.config.flags() for one in self.runs]
         set_somewhere = dict.fromkeys(name for one in self.runs for name in one.flags if name != "seed")
         names = [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
-        keys = telling_keys([one.config.replay.replays for one in self.runs])
+        keys = differing_keys([one.config.replay.replays for one in self.runs])
         own = run.config.flags()
         words = {name: f"{name}={own[name]}" for name in names}
         if "replay_parameters" in words:
-            words["replay_parameters"] = replays_in_words(run.config.replay.replays, keys)
+            words["replay_parameters"] = describe_replays(run.config.replay.replays, keys)
         return ", ".join(words.values())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.run_display import NOTHING_YET, count, score
+from reports.number_format import NOTHING_YET, count, score
 from run_files.run_folder import write_atomically
 from sweeps.files import last_report
 from sweeps.plan import Sweep

@@ -17,7 +17,7 @@ from evaluation.player_process import Player
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
-from reports.sinks import OutageProofSink
+from reports.sinks import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, link
 from run_files.metrics import JsonLinesSink
 from run_files.run_folder import VIDEOS
@@ -83,7 +83,7 @@ class PeriodicEvaluation(Evaluation):
         self._saver = saver
         self._learner, self._progress, self._best = saver.learner, saver.progress, saver.best
         self._stop = stop
-        self._sink = OutageProofSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
+        self._sink = RetryingSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
         self._announce = announce
         self._filming = Filming(folder / VIDEOS, announce)
         self._periods = self._periods_over

@@ -9,7 +9,7 @@ from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
 from machine.stop_signals import StopSignals
 from option_flags import Config
-from reports.bottleneck import what_holds_back
+from reports.bottleneck import name_bottleneck
 from reports.console import make_console
 from reports.make_sinks import make_sinks
 from reports.run_summary import RunEnd, run_ending, run_header
@@ -127,7 +127,7 @@ def describe_end(
     load: MachineLoad,
 ) -> list[str]:
     """The last lines of a run: how far it came, what limits its speed, and how to resume it."""
-    bottleneck = what_holds_back(
+    bottleneck = name_bottleneck(
         progress.time_shares_of_run(),
         load.worker_shares(),
         *load.cores_in_use(usable_cores()),

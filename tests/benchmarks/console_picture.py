@@ -1,50 +1,47 @@
-"""The display of a terminal as a picture: what a training really wrote there, in the colours that it asked for."""
+"""The live display of a training as a picture: what a training wrote to a terminal, in its colours."""
 
+import io
+import os
+import re
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from io import BytesIO
+from contextlib import suppress
 from pathlib import Path
 
-from matplotlib import get_data_path
-from PIL import Image, ImageDraw, ImageFont
+from rich.console import Console
+from rich.text import Text
 
-from reports.run_display import ACCENT, ALERT, DIM, NORMAL
-from tests.terminal import BLANK, ROOT, Cell, Screen, run_on_terminal
+from tests.reports.rendering import REPOSITION
 
+ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT = 100, 40  # of the terminal, in characters
-FONT = Path(get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
-FONT_SIZE = 20  # pixels; its characters are 12.04 wide, so that bars have no gaps
-CELL_WIDTH, CELL_HEIGHT = 12, 26
-MARGIN = 24
-BACKGROUND = (24, 26, 30)
-COLOURS = {NORMAL: (226, 228, 232), DIM: (136, 142, 152), ACCENT: (86, 194, 214), ALERT: (230, 180, 80)}
+SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 
-def console_png(env: str, seconds: float) -> bytes:
-    """The last display of a new training, seed 1, ended by CTRL+C after so many seconds; prints what came after it."""
-    screen = Screen(WIDTH, HEIGHT)
-    with tempfile.TemporaryDirectory() as folder:  # the display names the results as the README does: results/...
-        command = [sys.executable, str(ROOT / "main.py"), "--op_mode=train", f"--env={env}", "--seed=1"]
-        written = run_on_terminal(command, WIDTH, HEIGHT, {}, folder=Path(folder), interrupt_after=seconds)
-    display, cleared_below, ending = written.rpartition("\x1b[J")  # the end of each drawing of the display
-    screen.feed(display + cleared_below)
-    print(ending.replace("\r", ""), end="")
-    return draw(screen.cells)
+def console_svg(env: str, seconds: float) -> bytes:
+    """The last display of a new training with seed 1, ended by CTRL+C after so many seconds; prints its last lines."""
+    words = ["main.py", "--op_mode=train", f"--env={env}", "--seed=1"]
+    command = [sys.executable, str(ROOT / words[0]), *words[1:], "--console=live"]
+    variables = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    variables |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONUTF8": "1"}
+    variables |= {"COLUMNS": str(WIDTH + 1), "LINES": str(HEIGHT)}
+    with tempfile.TemporaryDirectory() as folder:  # so the results are in results/..., as in the README
+        training = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=variables)
+        with suppress(subprocess.TimeoutExpired):
+            training.communicate(timeout=seconds)
+        training.send_signal(signal.SIGINT)
+        written = training.communicate(timeout=60)[0].decode()
+    print(written.rpartition(SHOW_CURSOR)[2], end="")
+    return draw(written, "python " + " ".join(words))
 
 
-def draw(cells: Sequence[Sequence[Cell]]) -> bytes:
-    """A screen as a PNG, without the empty rows at its bottom and the empty columns at its right."""
-    shown = [(row, column, cell) for row, line in enumerate(cells) for column, cell in enumerate(line) if cell != BLANK]
-    width = 1 + max(column for _, column, _ in shown)
-    height = 1 + max(row for row, _, _ in shown)
-    size = (2 * MARGIN + CELL_WIDTH * width, 2 * MARGIN + CELL_HEIGHT * height)
-    picture = Image.new("RGB", size, BACKGROUND)
-    pen = ImageDraw.Draw(picture)
-    font = ImageFont.truetype(FONT, FONT_SIZE)
-    for row, column, cell in shown:
-        place = (MARGIN + CELL_WIDTH * column, MARGIN + CELL_HEIGHT * row)
-        pen.text(place, cell.character, fill=COLOURS[cell.style], font=font)
-    buffer = BytesIO()
-    picture.quantize(64, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
+def draw(written: str, title: str) -> bytes:
+    """The lines before the first display, and the last display, as an SVG."""
+    header = written.partition(HIDE_CURSOR)[0]
+    last_display = REPOSITION.split(written)[-1].partition(SHOW_CURSOR)[0]
+    shown = re.sub(r"\x1b\[\?\d+[hl]", "", header + last_display).rstrip()
+    console = Console(file=io.StringIO(), width=WIDTH, record=True, force_terminal=True, color_system="truecolor")
+    console.print(Text.from_ansi(shown), soft_wrap=True)
+    return console.export_svg(title=title, unique_id="console").encode()

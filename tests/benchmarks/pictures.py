@@ -17,7 +17,7 @@ from options.rules import UsageError
 from reports.run_curves import draw_run
 from run_files.run_folder import write_atomically
 from run_files.run_history import History, read_history
-from tests.benchmarks.console_picture import console_png
+from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif
 
 MOST_BYTES = 1_400_000  # of the animation
@@ -45,7 +45,7 @@ def main() -> int:
         for name, content in (
             ("curves.png", curves_png(history)),
             ("game.gif", game_gif(arguments.run, MOST_BYTES)),
-            ("console.png", console_png(str(history.options["env"]), arguments.seconds)),
+            ("console.svg", console_svg(str(history.options["env"]), arguments.seconds)),
         ):
             write_atomically(arguments.folder / name, content)
             print(f"{arguments.folder / name}: {len(content):,} bytes")

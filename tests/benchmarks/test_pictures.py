@@ -1,31 +1,38 @@
 """The scripts for the README's pictures draw and choose correctly."""
 
+import dataclasses
 import io
+import re
+from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from reports.console import LiveConsole
 from reports.film_gif import as_gif
-from reports.run_display import ACCENT
-from tests.benchmarks.console_picture import BACKGROUND, CELL_HEIGHT, CELL_WIDTH, COLOURS, MARGIN, draw
+from tests.benchmarks.console_picture import draw
 from tests.benchmarks.game_film import best_part
-from tests.terminal import Screen
+from tests.reports.statuses import STATUS
 
 
-def test_a_screen_is_drawn_character_by_character_in_its_colours() -> None:
-    screen = Screen(20, 5)
-    screen.feed(f"\n  \x1b[{ACCENT}m━━\x1b[0m━ x\n")
-    with Image.open(io.BytesIO(draw(screen.cells))) as picture:
-        pixels = np.asarray(picture.convert("RGB"))
-    assert pixels.shape == (2 * MARGIN + 2 * CELL_HEIGHT, 2 * MARGIN + 7 * CELL_WIDTH, 3)
-    drawn = (pixels != BACKGROUND).any(axis=2)
-    rows, columns = np.flatnonzero(drawn.any(axis=1)), np.flatnonzero(drawn.any(axis=0))
-    assert rows[0] >= MARGIN + CELL_HEIGHT and rows[-1] < MARGIN + 2 * CELL_HEIGHT
-    bar = MARGIN + np.arange(2 * CELL_WIDTH, 5 * CELL_WIDTH)
-    assert set(bar) <= set(columns), "a bar has no gaps"
-    assert not set(MARGIN + np.arange(5 * CELL_WIDTH + 1, 6 * CELL_WIDTH)) & set(columns)
-    shown = {tuple(colour) for colour in pixels[drawn]}
-    assert {COLOURS[ACCENT], COLOURS[""]} <= shown
+def test_the_picture_of_the_console_has_the_header_and_the_last_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "101")
+    monkeypatch.setenv("LINES", "40")
+    stream = io.StringIO()
+    console = LiveConsole(stream)
+    console.start(["results in results/Pong_1"])
+    for second in range(4):
+        console.show(dataclasses.replace(STATUS, episodes=1000 + second), float(second))
+    console.close(["go on with: python main.py"])
+    svg = draw(stream.getvalue(), "python main.py").decode()
+    text = "".join(ElementTree.fromstring(svg).itertext()).replace("\xa0", " ")
+    assert "results in results/Pong_1" in text and "python main.py" in text
+    assert "1,003" in text and "816 MB" in text
+    assert not any(word in text for word in ("1,000 ", "1,002", "go on with", "\x1b"))
+    colours = set(re.findall(r"fill: (#[0-9a-f]{6})", svg))
+    assert len(colours) >= 3
 
 
 def test_the_best_part_has_the_most_points_and_some_seconds_around_them() -> None:

@@ -1,4 +1,4 @@
-"""Folders of runs as training leaves them, without the training."""
+"""Writes run folders with the files that a training leaves, without training."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def write_run(
     machine: dict[str, Any] | None = None,
     **options: Any,
 ) -> Path:
-    """A run that reported at `steps` and whose returns rise with them, by `raised` above their number in thousands."""
+    """Write a run with a report at each of `steps`; its return is the number of steps in thousands plus `raised`."""
     folder.mkdir(parents=True)
     flags = Config.from_flags({"seed": 1, **options}).flags()
     (folder / "config.json").write_text(json.dumps({"options": flags, "machine": machine or {}, "parent": parent}))

@@ -1,10 +1,10 @@
-"""One sentence for each way in which a run can be held back."""
+"""One sentence for each bottleneck that a run can have."""
 
 import itertools
 
 import pytest
 
-from reports.bottleneck import what_holds_back
+from reports.bottleneck import name_bottleneck
 
 LEARNER_BUSY = {
     "wait": 0.02,
@@ -25,43 +25,43 @@ WORKERS_WAIT = {**WORKERS_BUSY, "environment": 0.4, "waiting": 0.31}
     [
         (
             *(LEARNER_BUSY, WORKERS_WAIT, 0.98, 0.02, False, False),
-            "the learner is the bottleneck: 92% of its time goes into updates, and the workers wait 31% of theirs; "
+            "the learner is the bottleneck: it spends 92% of its time on updates, and the workers wait 31% of theirs; "
             "a smaller --network or more cores would help",
         ),
         (
             *(LEARNER_BUSY, WORKERS_WAIT, 0.5, 0.02, False, False),
-            "the learner is the bottleneck: 92% of its time goes into updates, and the workers wait 31% of theirs; "
+            "the learner is the bottleneck: it spends 92% of its time on updates, and the workers wait 31% of theirs; "
             "more --learner_threads, a smaller --network or a GPU would help",
         ),
         (
             *(LEARNER_BUSY, WORKERS_WAIT, 0.98, 0.02, True, False),
-            "the learner is the bottleneck: 92% of its time goes into updates, and the workers wait 31% of theirs; "
+            "the learner is the bottleneck: it spends 92% of its time on updates, and the workers wait 31% of theirs; "
             "a larger --batch_size or a smaller --network would help",
         ),
         (
             *({**LEARNER_BUSY, "mix": 0.6, "update": 0.3}, WORKERS_WAIT, 0.98, 0.02, False, False),
-            "the learner is the bottleneck: 60% of its time goes into making batches, and the workers wait 31% of "
-            "theirs; --caching, which makes them ahead, may help",
+            "the learner is the bottleneck: it spends 60% of its time on mixing batches, and the workers wait 31% of "
+            "theirs; --caching, which mixes them in advance, may help",
         ),
         (
             *({**LEARNER_BUSY, "save": 0.6, "update": 0.3}, WORKERS_WAIT, 0.98, 0.02, False, False),
-            "the learner is the bottleneck: 60% of its time goes into saving, and the workers wait 31% of theirs; "
-            "a larger --save_model_period or --save_model_minutes would help",
+            "the learner is the bottleneck: it spends 60% of its time on checkpoints, and the workers wait 31% of "
+            "theirs; a larger --save_model_period or --save_model_minutes would help",
         ),
         (
             *(LEARNER_WAITS, WORKERS_BUSY, 0.5, 0.02, False, False),
-            "the workers are the bottleneck: 70% of their time goes into the games, and the learner waits 50% of its "
-            "own; a larger --worker_count would help",
+            "the workers are the bottleneck: they spend 70% of their time on the games, and the learner waits 50% of "
+            "its own; a larger --worker_count would help",
         ),
         (
             *(LEARNER_WAITS, WORKERS_BUSY, 0.98, 0.02, False, False),
-            "the workers are the bottleneck: 70% of their time goes into the games, and the learner waits 50% of its "
-            "own; more cores would help",
+            "the workers are the bottleneck: they spend 70% of their time on the games, and the learner waits 50% of "
+            "its own; more cores would help",
         ),
         (
             *(LEARNER_WAITS, {**WORKERS_BUSY, "environment": 0.2, "inference": 0.75}, 0.98, 0.02, False, False),
-            "the workers are the bottleneck: 75% of their time goes into choosing actions, and the learner waits 50% "
-            "of its own; a smaller --network or more --envs_per_worker would help",
+            "the workers are the bottleneck: they spend 75% of their time on choosing actions, and the learner waits "
+            "50% of its own; a smaller --network or more --envs_per_worker would help",
         ),
         (
             *(LEARNER_BUSY, WORKERS_BUSY, 0.98, 0.02, False, False),
@@ -70,7 +70,7 @@ WORKERS_WAIT = {**WORKERS_BUSY, "environment": 0.4, "waiting": 0.31}
         ),
         (
             *(LEARNER_BUSY, WORKERS_WAIT, 0.38, 0.6, False, False),
-            "the learner is the bottleneck: 92% of its time goes into updates, and the workers wait 31% of theirs; "
+            "the learner is the bottleneck: it spends 92% of its time on updates, and the workers wait 31% of theirs; "
             "other programs took 60% of the cores",
         ),
         (
@@ -94,16 +94,16 @@ def test_the_sentence(
     lockstep: bool,
     sentence: str,
 ) -> None:
-    assert what_holds_back(learner, workers, ours, others, gpu=gpu, lockstep=lockstep) == sentence
+    assert name_bottleneck(learner, workers, ours, others, gpu=gpu, lockstep=lockstep) == sentence
 
 
-def test_nothing_is_said_before_anything_was_played() -> None:
-    assert what_holds_back(LEARNER_WAITS, dict.fromkeys(WORKERS_BUSY), 0.5, 0.0, gpu=False, lockstep=False) == ""
+def test_there_is_no_sentence_before_the_first_unroll() -> None:
+    assert name_bottleneck(LEARNER_WAITS, dict.fromkeys(WORKERS_BUSY), 0.5, 0.0, gpu=False, lockstep=False) == ""
 
 
 def test_every_other_case_is_one_line() -> None:
     for top, worker_top, busy in itertools.product(LEARNER_BUSY, WORKERS_BUSY, (0.1, 1.0)):
         learner = {name: 0.9 if name == top else 0.01 for name in LEARNER_BUSY}
         workers: dict[str, float | None] = {name: 0.9 if name == worker_top else 0.01 for name in WORKERS_BUSY}
-        sentence = what_holds_back(learner, workers, busy, 0.0, gpu=False, lockstep=False)
+        sentence = name_bottleneck(learner, workers, busy, 0.0, gpu=False, lockstep=False)
         assert sentence and "\n" not in sentence

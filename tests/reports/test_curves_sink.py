@@ -1,4 +1,4 @@
-"""The process that draws: told through a pipe, replaced when killed, gone when its learner is."""
+"""The process that draws curves.png: requests through a pipe, replacement after a kill, exit with the learner."""
 
 import os
 import signal
@@ -27,18 +27,18 @@ def drawers() -> list[psutil.Process]:
 
 
 def wait_for_end(process: psutil.Process) -> None:
-    """Without taking its exit code, which is for the sink."""
+    """Wait without reading the exit code, which the sink reads."""
     while process.status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
 
 
-def test_the_last_word_draws_what_is_due_and_nothing_is_left(tmp_path: Path) -> None:
+def test_closing_draws_a_last_time_and_leaves_nothing_behind(tmp_path: Path) -> None:
     said: list[str] = []
     sink = CurvesSink(write_run(tmp_path / "run"), said.append)
     sink.write({})
     (drawer,) = drawers()
     assert drawer.nice() == 19
-    assert os.getsid(drawer.pid) != os.getsid(0), "CTRL+C is not for it"
+    assert os.getsid(drawer.pid) != os.getsid(0), "CTRL+C does not reach it"
     drawer.kill()
     wait_for_end(drawer)
     sink.write({})
@@ -48,7 +48,7 @@ def test_the_last_word_draws_what_is_due_and_nothing_is_left(tmp_path: Path) -> 
     assert not list((tmp_path / "run").glob(".*"))
 
 
-def test_a_drawer_that_fails_says_why_once_and_one_that_hangs_is_not_waited_for(
+def test_a_failing_process_is_announced_once_and_a_hanging_one_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
@@ -59,7 +59,7 @@ def test_a_drawer_that_fails_says_why_once_and_one_that_hangs_is_not_waited_for(
     sink.write({})
     sink.close()
     (sentence,) = said
-    assert "drawn no more" in sentence and "config.json" in sentence and "\n" not in sentence
+    assert "no longer drawn" in sentence and "config.json" in sentence and "\n" not in sentence
 
     monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 0.1)
     sink = CurvesSink(tmp_path, said.append)
@@ -72,7 +72,7 @@ def test_a_drawer_that_fails_says_why_once_and_one_that_hangs_is_not_waited_for(
 
 
 class Drawings:
-    """In place of drawing: counts, and lets a test wait for the next one."""
+    """Replaces the drawing: counts the calls, and lets a test wait for the next one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -84,7 +84,7 @@ class Drawings:
         self.drawn.release()
 
 
-def test_it_leaves_without_a_picture_when_the_learner_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_exits_without_drawing_when_the_learner_has_exited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawings = Drawings(monkeypatch)
     requests, learner = os.pipe()
     os.close(learner)
@@ -93,7 +93,7 @@ def test_it_leaves_without_a_picture_when_the_learner_is_gone(tmp_path: Path, mo
     assert drawings.count == 0
 
 
-def test_it_rests_between_pictures_but_not_before_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_pauses_between_drawings_but_not_before_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawings = Drawings(monkeypatch)
     monkeypatch.setattr(curves_process, "REST", 1e12)
     requests, learner = os.pipe()
@@ -110,7 +110,7 @@ def test_it_rests_between_pictures_but_not_before_the_last(tmp_path: Path, monke
     assert drawings.count == 2
 
 
-def test_nothing_new_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_new_report_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawings = Drawings(monkeypatch)
     requests, learner = os.pipe()
     os.write(learner, LAST_WORD)
@@ -120,7 +120,7 @@ def test_nothing_new_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert drawings.count == 0
 
 
-def test_a_full_disk_leaves_the_older_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_older_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> None:
         raise OSError("no space left")
 

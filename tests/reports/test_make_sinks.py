@@ -1,4 +1,4 @@
-"""Sinks that are asked for: what they are given, what they say when they cannot work, and that no run ends for them."""
+"""The sinks of a run: what they receive, and that a failing one is announced and does not end the run."""
 
 import io
 import re
@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import types
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from option_flags import Config, ReportOptions
 from options.rules import UsageError
 from reports.film_gif import gif_of, is_whole
-from reports.make_sinks import DispensableSink, check_sinks, make_sinks
+from reports.make_sinks import OptionalSink, check_sinks, make_sinks
 from reports.prometheus_sink import PrometheusSink
 from reports.sinks import SinkList
 from run_files.metrics import Episode, Report
@@ -40,11 +39,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-# --- Which there are --------------------------------------------------------------------------------------------------
+# --- Making them ------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_loaded_that_was_not_asked_for() -> None:
-    """Nor does a learner ever load what draws."""
+def test_a_learner_imports_no_optional_package() -> None:
+    """Nor matplotlib, which only the process that draws curves.png imports."""
     program = "import sys, training.train; print(*{name.partition('.')[0] for name in sys.modules})"
     root = Path(__file__).resolve().parents[2]
     said = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
@@ -54,14 +53,14 @@ def test_nothing_is_loaded_that_was_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize("package", ["tensorboard", "wandb"])
-def test_a_package_that_is_not_there_is_a_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_a_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # an import of it now fails
     with pytest.raises(UsageError) as caught:
         check_sinks(config(**{package: True}).report)
     assert str(caught.value) == f"--{package} needs the package {package}; pip install {package} would be right."
 
 
-def test_a_folder_of_that_name_is_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_the_same_name_is_not_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb"))
     with pytest.raises(UsageError, match="pip install wandb"):
         check_sinks(config(wandb=True).report)
@@ -75,7 +74,7 @@ def test_a_taken_port_and_a_wrong_host_are_sentences() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* would be right\.$"):
             check_sinks(config(metrics_port=port).report)
-    for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is an address of nobody, for documentation
+    for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is reserved for documentation
         with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is no address of this machine"):
             check_sinks(config(metrics_port=free_port(), metrics_host=host).report)
 
@@ -101,10 +100,10 @@ class Failing(SinkList):
         raise RuntimeError("nobody\nlistens")
 
 
-def test_a_sink_that_fails_is_left_alone_and_named_once() -> None:
+def test_a_sink_that_fails_is_announced_once_and_not_used_again() -> None:
     said: list[str] = []
     failing = Failing()
-    sink = DispensableSink("--name", lambda: failing, said.append)
+    sink = OptionalSink("--name", lambda: failing, said.append)
     for _ in range(3):
         sink.write({})
         sink.episode(EPISODE)
@@ -113,12 +112,12 @@ def test_a_sink_that_fails_is_left_alone_and_named_once() -> None:
     assert said == ["--name gets no more reports (RuntimeError: nobody); training goes on"]
 
 
-def test_a_sink_that_cannot_be_made_is_named_too() -> None:
+def test_a_sink_that_cannot_be_made_is_announced_too() -> None:
     def make() -> SinkList:
         raise ValueError
 
     said: list[str] = []
-    sink = DispensableSink("--name", make, said.append)
+    sink = OptionalSink("--name", make, said.append)
     sink.write({})
     sink.close()
     assert said == ["--name gets no more reports (ValueError); training goes on"]
@@ -127,27 +126,29 @@ def test_a_sink_that_cannot_be_made_is_named_too() -> None:
 # --- Prometheus -------------------------------------------------------------------------------------------------------
 
 
-def test_prometheus_reads_the_newest_report() -> None:
+def read(address: str) -> tuple[str, dict[str, float | str]]:
+    """The content type, and the lines without comments as names and values."""
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+        assert [line for line in lines if line.startswith("# TYPE")] == [
+            f"# TYPE {re.split('[{ ]', line)[0]} gauge" for line in lines if not line.startswith("#")
+        ]
+        return answer.headers["Content-Type"], dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+def test_prometheus_gets_the_newest_report() -> None:
     port = free_port()
-    sink = PrometheusSink("127.0.0.1", port, 'a"b', "PongNoFrameskip-v4")
-    address = f"http://127.0.0.1:{port}"
     threads = threading.active_count()
-    with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        assert answer.read().decode() == 'rl_run_info{run="a\\"b",env="PongNoFrameskip-v4"} 1\n'
+    sink = PrometheusSink("127.0.0.1", port, 'a"b', "PongNoFrameskip-v4")
+    address = f"http://127.0.0.1:{port}/metrics"
+    info = {'rl_run_info{env="PongNoFrameskip-v4",run="a\\"b"}': "1.0"}
+    kind, numbers = read(address)
+    assert kind.startswith("text/plain; version=")
+    assert numbers == info
     sink.write({"agent_steps": 5, "kl": None, "replays": [{"name": "queue", "size": 2}], "nan": float("nan")})
     sink.episode(EPISODE)
-    with urllib.request.urlopen(f"{address}/metrics?x=1", timeout=10) as answer:
-        assert answer.read().decode().splitlines()[1:] == [
-            "# TYPE rl_agent_steps gauge",
-            "rl_agent_steps 5.0",
-            "# TYPE rl_replays_0_queue_size gauge",
-            "rl_replays_0_queue_size 2.0",
-        ]
-    with pytest.raises(urllib.error.HTTPError, match="404") as caught:
-        urllib.request.urlopen(f"{address}/else", timeout=10)
-    caught.value.close()
-    with socket.create_connection(("127.0.0.1", port)):  # and says nothing
+    assert read(address)[1] == info | {"rl_agent_steps": "5.0", "rl_replays_0_queue_size": "2.0"}
+    with socket.create_connection(("127.0.0.1", port)):  # a client that sends nothing does not delay the end
         sink.close()
     assert threading.active_count() <= threads + 1
     check_sinks(config(metrics_port=port).report)
@@ -209,7 +210,7 @@ def write_video(path: Path, frames: int = 60, size: tuple[int, int] = (320, 210)
     writer.release()
 
 
-def test_a_video_becomes_a_small_moving_picture(tmp_path: Path) -> None:
+def test_a_video_becomes_a_small_gif(tmp_path: Path) -> None:
     path = tmp_path / "game.mp4"
     write_video(path)
     assert is_whole(path)
@@ -230,7 +231,7 @@ def test_a_video_becomes_a_small_moving_picture(tmp_path: Path) -> None:
     assert not is_whole(half) and not is_whole(empty)
 
 
-def test_tensorboard_tags_stand_in_groups() -> None:
+def test_tensorboard_tags_are_grouped() -> None:
     from reports.tensorboard_sink import tag_of  # noqa: PLC0415  # loads TensorBoard
 
     names = ["episodes", "value_loss", "policy_loss", "policy_lag_max", "updates", "frames_per_second", "cpu_learner"]
@@ -269,7 +270,7 @@ def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
     assert content.startswith(b"GIF8")
 
 
-def test_a_video_under_way_is_shown_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_video_is_shown_when_it_is_complete(tmp_path: Path) -> None:
     write_video(tmp_path / "whole.mp4")
     content = (tmp_path / "whole.mp4").read_bytes()
     assert [is_whole_after(tmp_path / "x.mp4", content[:n]) for n in (0, 7, 40, len(content) - 1, len(content))] == [

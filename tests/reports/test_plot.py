@@ -1,4 +1,4 @@
-"""Pictures of one run and of several together: that they are drawn, of what, and what is said where they cannot be."""
+"""Curves of one run and of several runs: grouping, labels, files, and messages for wrong input."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from option_flags import Config
 from options.rules import UsageError
 from reports import plot
-from reports.compare_runs import grouped, together
+from reports.compare_runs import group_runs, seed_band
 from reports.plot_style import as_bytes, short_count, smoothed
 from reports.run_curves import draw_run
 from run_files.run_history import Curve, read_history
@@ -29,7 +29,7 @@ MIXED = json.dumps(
 # --- One run ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_drawn_with_whatever_it_has(tmp_path: Path) -> None:
+def test_a_run_is_drawn_with_the_figures_that_it_has(tmp_path: Path) -> None:
     ages = {"replays": [{"name": "queue", "age_mean": 1.0}, {"name": "elite", "age_mean": 50.0}]}
     full = write_run(tmp_path / "full", more={**ages, "kl_replayed": 0.1})
     (full / "evaluations.jsonl").write_text('{"agent_steps": 9000, "frames": 36000, "eval_return_mean": 5.0}\n')
@@ -40,32 +40,32 @@ def test_a_run_is_drawn_with_whatever_it_has(tmp_path: Path) -> None:
         assert picture.startswith(PNG) and len(picture) > 5000
 
 
-# --- Runs together ----------------------------------------------------------------------------------------------------
+# --- Several runs -----------------------------------------------------------------------------------------------------
 
 
-def test_runs_that_differ_in_their_seeds_only_belong_together(tmp_path: Path) -> None:
+def test_runs_that_differ_only_in_their_seeds_form_a_group(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", results_dir="here")
     b = write_run(tmp_path / "b", seed=2, report_period=5, eval_period=9, worker_timeout=7)
     c = write_run(tmp_path / "c", lr=2e-3, use_lstm=True)
-    (only,) = grouped([read_history(folder) for folder in (a, b)])
+    (only,) = group_runs([read_history(folder) for folder in (a, b)])
     assert only.label == "2 seeds" and len(only.runs) == 2
-    labels = [group.label for group in grouped([read_history(folder) for folder in (a, c, b)])]
+    labels = [group.label for group in group_runs([read_history(folder) for folder in (a, c, b)])]
     assert labels == ["no use_lstm, lr 0.001, 2 seeds", "use_lstm, lr 0.002"]
 
 
-def test_replays_and_what_follows_from_them_read_well(tmp_path: Path) -> None:
+def test_labels_describe_replays_and_omit_what_follows_from_them(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", lr_scheduler_steps=100)
     b = write_run(tmp_path / "b", lr_scheduler_steps=200, replay_parameters=MIXED)
-    groups = grouped([read_history(folder) for folder in (a, b)])
+    groups = group_runs([read_history(folder) for folder in (a, b)])
     assert [group.label for group in groups] == ["queue", "0.5 queue + 0.5 standard (1,000)"]
     config = json.loads((b / "config.json").read_text())
-    config["options"]["replay_parameters"] = "{"  # as no version has written it
+    config["options"]["replay_parameters"] = "{"  # invalid in every version
     (b / "config.json").write_text(json.dumps(config))
-    assert [group.label for group in grouped([read_history(folder) for folder in (a, b)])][1] == "{"
+    assert [group.label for group in group_runs([read_history(folder) for folder in (a, b)])][1] == "{"
     assert draw_run(read_history(b)).startswith(PNG)
 
 
-def test_replays_are_told_apart_by_the_keys_that_differ(tmp_path: Path) -> None:
+def test_labels_contain_the_replay_keys_that_differ(tmp_path: Path) -> None:
     def elite(**more: Any) -> str:
         entry = {"type": "elite", "capacity": 1000, "sample_ratio": 0.5, **more}
         return json.dumps([{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, entry])
@@ -79,72 +79,72 @@ def test_replays_are_told_apart_by_the_keys_that_differ(tmp_path: Path) -> None:
     ]
     runs = [write_run(tmp_path / str(i), replay_parameters=text, seed=i) for i, text in enumerate(settings)]
     said = "0.5 queue + 0.5 elite (1,000, dist_function {}, lambda_batch_multiplier {}, insert_strategy {})"
-    assert [group.label for group in grouped([read_history(run) for run in runs])] == [
+    assert [group.label for group in group_runs([read_history(run) for run in runs])] == [
         said.format("ln_norm", 1, "oldest"),
         said.format("cos_dist", 6, "oldest") + ", 2 seeds",
         said.format("ln_norm", 6, "elite_insertion"),
     ]
 
 
-def test_queues_of_other_capacities_are_told_apart(tmp_path: Path) -> None:
+def test_labels_contain_the_capacities_of_queues_that_differ(tmp_path: Path) -> None:
     queues = [json.dumps([{"type": "queue", "capacity": capacity, "sample_ratio": 1.0}]) for capacity in (1, 64)]
     runs = [write_run(tmp_path / str(i), replay_parameters=queue) for i, queue in enumerate(queues)]
-    labels = [group.label for group in grouped([read_history(run) for run in runs])]
+    labels = [group.label for group in group_runs([read_history(run) for run in runs])]
     assert labels == ["queue (capacity 1)", "queue (capacity 64)"]
 
 
-def test_a_run_and_the_one_that_goes_on_from_it_are_one(tmp_path: Path) -> None:
+def test_a_run_and_the_one_resumed_from_it_are_one(tmp_path: Path) -> None:
     first = write_run(tmp_path / "first")
     parent = {"run": str(first), "agent_steps": 12_500}
     second = write_run(tmp_path / "second", range(13_000, 31_000, 1000), parent=parent)
     branch = write_run(tmp_path / "branch", range(13_000, 31_000, 1000), parent=parent, lr=3e-3)
     short = write_run(tmp_path / "short", range(13_000, 15_000, 1000), parent=parent)
-    kept = grouped([read_history(folder) for folder in (first, short)])
+    kept = group_runs([read_history(folder) for folder in (first, short)])
     assert [[run.folder.name for run in group.runs] for group in kept] == [["first", "short"]], "it has more to show"
     other = write_run(tmp_path / "other", seed=2)
-    groups = grouped([read_history(folder) for folder in (first, second, branch, first, other, second)])
+    groups = group_runs([read_history(folder) for folder in (first, second, branch, first, other, second)])
     assert [[run.folder.name for run in group.runs] for group in groups] == [["second", "other"], ["branch"]]
     assert [group.label for group in groups] == ["lr 0.001, 2 seeds", "lr 0.003"]
 
 
-def test_cloning_tells_runs_apart_where_something_is_replayed(tmp_path: Path) -> None:
+def test_cloning_options_matter_only_with_a_replay(tmp_path: Path) -> None:
     labels: list[list[str]] = []
     for replays in (Config().replay.replay_parameters, MIXED):
         runs = [
             write_run(tmp_path / f"{len(labels)}{cloning}", use_policy_cloning_loss=cloning, replay_parameters=replays)
             for cloning in (True, False)
         ]
-        labels.append([group.label for group in grouped([read_history(run) for run in runs])])
+        labels.append([group.label for group in group_runs([read_history(run) for run in runs])])
     assert labels == [["2 seeds"], ["use_policy_cloning_loss", "no use_policy_cloning_loss"]]
 
 
-def test_options_that_an_older_run_did_not_know_are_at_their_defaults(tmp_path: Path) -> None:
+def test_options_that_an_older_run_lacks_count_as_defaults(tmp_path: Path) -> None:
     old, new = write_run(tmp_path / "old"), write_run(tmp_path / "new")
     config = json.loads((old / "config.json").read_text())
     del config["options"]["trace_lambda"]
     (old / "config.json").write_text(json.dumps(config))
-    assert len(grouped([read_history(old), read_history(new)])) == 1
+    assert len(group_runs([read_history(old), read_history(new)])) == 1
 
 
-def test_what_a_run_chose_itself_is_no_other_than_what_one_was_told(tmp_path: Path) -> None:
+def test_a_value_chosen_by_the_run_equals_the_same_value_given_by_flag(tmp_path: Path) -> None:
     chose = write_run(tmp_path / "chose", slots_per_worker=0, machine={"slots_per_worker": 1})
     told = write_run(tmp_path / "told", slots_per_worker=1, seed=2)
     other = write_run(tmp_path / "other", slots_per_worker=2)
-    groups = grouped([read_history(run) for run in (chose, told, other)])
+    groups = group_runs([read_history(run) for run in (chose, told, other)])
     assert [group.label for group in groups] == ["slots_per_worker 1, 2 seeds", "slots_per_worker 2"]
 
 
-def test_seeds_together_reach_as_far_as_the_shortest() -> None:
+def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
     long = Curve(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 20.0]))
     short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))
-    band = together([long, short])
+    band = seed_band([long, short])
     assert (band.x[0], band.x[-1]) == (5, 15)
     np.testing.assert_allclose(band.mean, band.x + 1)
     np.testing.assert_allclose(band.low, band.x)
     np.testing.assert_allclose(band.high, band.x + 2)
 
 
-def test_smoothing_is_the_mean_of_the_last_values() -> None:
+def test_smoothing_is_a_running_mean() -> None:
     values = np.array([4.0, 2.0, 0.0, 10.0])
     assert smoothed(values, 2).tolist() == [4, 3, 1, 5]
     assert smoothed(values, 1).tolist() == values.tolist()
@@ -207,7 +207,7 @@ def test_a_mistake_is_one_sentence(
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The pages that are drawn."""
+    """Collects the figures that are drawn."""
     pages: list[Figure] = []
 
     def seen(figure: Figure, form: str) -> bytes:
@@ -218,7 +218,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return pages
 
 
-def test_the_axis_says_how_many_games_a_mean_is_of(tmp_path: Path, pages: list[Figure]) -> None:
+def test_the_axis_names_the_number_of_games_in_a_mean(tmp_path: Path, pages: list[Figure]) -> None:
     usual, short = (
         read_history(folder) for folder in (write_run(tmp_path / "a"), write_run(tmp_path / "b", avg_buff_size=30))
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.sinks import OutageProofSink, SinkList
+from reports.sinks import RetryingSink, SinkList
 from run_files import metrics as sinks
 from run_files.metrics import Episode, EpisodesCsvSink, JsonLinesSink, Report, json_safe, last_report, read_metrics
 from tests.full_disk import files_limited_to
@@ -218,10 +218,10 @@ def test_empty_list_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 # --- A full disk ------------------------------------------------------------------------------------------------------
 
 
-def outage_proof(folder: Path) -> tuple[OutageProofSink, list[str]]:
+def outage_proof(folder: Path) -> tuple[RetryingSink, list[str]]:
     announced: list[str] = []
     files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv", Clock()))
-    return OutageProofSink(files, "metrics and episodes", announced.append), announced
+    return RetryingSink(files, "metrics and episodes", announced.append), announced
 
 
 @pytest.mark.parametrize("room", [0, 7, 40])
@@ -249,7 +249,7 @@ def test_full_disk_is_announced_once_and_nothing_is_missing_afterwards(tmp_path:
 
 def test_episodes_alone_notice_a_full_disk_too(tmp_path: Path) -> None:
     clock, announced = Clock(), list[str]()
-    sink = OutageProofSink(EpisodesCsvSink(tmp_path / "episodes.csv", clock), "episodes", announced.append)
+    sink = RetryingSink(EpisodesCsvSink(tmp_path / "episodes.csv", clock), "episodes", announced.append)
     with files_limited_to(len(HEADER) + 3):
         for step in range(3):
             clock.now += 2

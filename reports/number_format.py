@@ -1,0 +1,59 @@
+"""Numbers as short text for displays. Every text fits into `VALUE_WIDTH` characters, so columns stay aligned."""
+
+import math
+
+VALUE_WIDTH = 7
+NOTHING_YET = "—"  # for a number that does not exist yet
+
+
+def count(value: float, whole_below: int = 100_000) -> str:
+    """Whole below 100,000 (`12,345`), three figures above (`123k`, `4.13M`)."""
+    if abs(value) < whole_below:
+        return f"{value:,.0f}"
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        scaled = value / size
+        if abs(scaled) >= 0.9995:
+            return f"{scaled:.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{letter}"
+    return str(value)  # NaN
+
+
+def score(value: float | None) -> str:
+    """A return: one decimal below 1,000, none above."""
+    if value is None:
+        return NOTHING_YET
+    return f"{value:.1f}" if abs(value) < 999.95 else count(value)
+
+
+def decimal(value: float | None, most: int = 4) -> str:
+    """As many decimals as fit, at most `most`."""
+    if value is None:
+        return NOTHING_YET
+    candidates = (f"{value:.{decimals}f}" for decimals in range(most, 0, -1))
+    return next((text for text in candidates if len(text) <= VALUE_WIDTH), f"{value:.0e}")
+
+
+def scientific(value: float | None) -> str:
+    """Three figures and the shortest exponent: `4.12e-4`."""
+    return NOTHING_YET if value is None else f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e")
+
+
+def percent(part: float | None) -> str:
+    """A part of 1 as a whole percentage."""
+    return NOTHING_YET if part is None else f"{part:.0%}"
+
+
+def duration(seconds: float | None) -> str:
+    """`1m05s`, `2h03m` or `4d05h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING_YET
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}d{hour:02}h"
+    return f"{hour}h{minute:02}m" if hours else f"{minute}m{second:02}s"
+
+
+def key_values(pairs: list[tuple[str, int]]) -> str:
+    """One line of `key value` pairs in columns of fixed width, two or more spaces apart."""
+    return "  ".join(pair.ljust(width) for pair, width in pairs).rstrip()
