@@ -40,7 +40,7 @@ def options_of(entries: list[Entry], fill_in: float) -> ReplayOptions:
 def replays_of(options: ReplayOptions, seed: int = 0) -> list[Replay]:
     children = np.random.SeedSequence(seed).spawn(len(options.replays))
     return [
-        make_replay(entry, share, np.random.default_rng(child), fill=fill)
+        make_replay(entry, share, np.random.default_rng(child), warmup_unrolls=fill)
         for entry, share, fill, child in zip(
             options.replays, options.shares, options.warmup_unrolls, children, strict=True
         )

@@ -31,7 +31,7 @@ def test_the_last_state_of_each_environments_newest_unroll(
         fields["dones"][:] = rng.random(steps) < chance
         frames, dones = (torch.from_numpy(fields[name].copy())[None] for name in ("frames", "dones"))
         expected[environment] = rebuild_stacks(frames, dones)[-1, 0].numpy()
-        newest.note(row)
+        newest.observe(row)
         row[:] = 0  # its memory is another one's by then
     for states in (newest, restored(newest, layout)):
         np.testing.assert_array_equal(states.stacks(), np.stack(list(expected.values())))
@@ -57,7 +57,7 @@ def test_environments_of_which_nothing_comes_any_more_are_forgotten() -> None:
         for environment in environments * rounds:
             row = np.zeros(layout.nbytes, np.uint8)
             layout.array(row, "environment_id")[...] = environment
-            newest.note(row)
+            newest.observe(row)
 
     play([0, 1, 2, 3], rounds=30)
     assert len(newest.stacks()) == 4
