@@ -4,8 +4,9 @@ import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from agents.flat_weights import weight_count
 from agents.learner import Learner
-from agents.network import make_network, weight_count
+from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from evaluation.periodic_evaluation import Evaluator, PeriodicEvaluator
 from machine.device import usable_cores

@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.distribution import sample
+from agents.categorical import sample
+from agents.flat_weights import flat_weights
 from agents.learner import Learner
-from agents.network import ActorCritic, flat_weights
+from agents.network import ActorCritic
+from agents.training_batch import make_training_batch
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -82,7 +84,7 @@ def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: 
                     state.restart(e)
                     stacks[e] = frame
         batch = Batch(torch.from_numpy(rows), np.ones(ENVIRONMENTS, bool))
-        output = learner.network(learner._prepare(batch).inputs)
+        output = learner.network(make_training_batch(batch, layout, 0.99, learner.device).inputs)
         stored = torch.from_numpy(fields["behaviour_logits"]).transpose(0, 1)
         torch.testing.assert_close(output.logits[:-1], stored, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(output.values[:-1], torch.from_numpy(fields["values"]).T, rtol=1e-5, atol=1e-5)

@@ -9,8 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
+from agents.flat_weights import flat_weights, load_flat_weights, weight_count
 from agents.learner import Learner
-from agents.network import ActorCritic, NetworkInput, flat_weights, load_flat_weights, make_network, weight_count
+from agents.network import ActorCritic, NetworkInput, make_network
+from agents.training_batch import make_training_batch
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -85,6 +87,10 @@ def make_learner(
     torch.nn.init.normal_(network.policy_head.bias, std=0.2)
     optimizer = dataclasses.replace(optimizer or OptimizerOptions(), lr_warmup_updates=warmup)
     return Learner(network, layout, loss or LossOptions(), optimizer, schedule_updates, torch.device("cpu"))
+
+
+def inputs_of(batch: Batch, layout: UnrollLayout = LAYOUT) -> NetworkInput:
+    return make_training_batch(batch, layout, 0.99, torch.device("cpu")).inputs
 
 
 def reported(learner: Learner, batch: Batch) -> dict[str, float]:
@@ -177,10 +183,10 @@ def trusted_by_definition(options: LossOptions, fields: dict[str, Array], logits
 @pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["no_lstm", "lstm"])
 def test_the_network_sees_what_the_environment_showed(layout: UnrollLayout) -> None:
     batch = make_batch([True] * 8, layout)
-    unrolls = make_learner(layout=layout)._prepare(batch)
+    inputs = inputs_of(batch, layout)
     expected = slow_input(layout, batch)
     for name, tensor in expected._asdict().items():
-        assert torch.equal(getattr(unrolls.inputs, name), tensor), name
+        assert torch.equal(getattr(inputs, name), tensor), name
     assert 0 < expected.starts[1:].float().mean() < 1
 
 
@@ -438,7 +444,7 @@ def test_a_rate_of_zero_moves_nothing() -> None:
     """And so the same batch has the same gradient again: nothing of it is left over from the update before."""
     learner, batch = make_learner(schedule_updates=3), make_batch([True])
     learner.updates = 3
-    learner.network.watch(learner._prepare(batch).inputs.observations[0], 1.0)
+    learner.network.update_background_mean(inputs_of(batch).observations[0], 1.0)
     before = flat_weights(learner.network)
     reports = [reported(learner, batch) for _ in range(2)]
     assert reports[0]["learning_rate"] == 0
@@ -448,7 +454,7 @@ def test_a_rate_of_zero_moves_nothing() -> None:
 
 def test_the_background_is_the_mean_of_what_was_seen_and_later_of_the_last_thousand_updates() -> None:
     learner, batches = make_learner(), [make_batch([True, False], seed=seed) for seed in range(3)]
-    firsts = [learner._prepare(batch).inputs.observations[0].float() for batch in batches]
+    firsts = [inputs_of(batch).observations[0].float() for batch in batches]
     for batch in batches:
         learner.update(batch)
     torch.testing.assert_close(learner.network.background, torch.cat(firsts).mean(0))

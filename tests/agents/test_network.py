@@ -5,17 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from agents.network import (
-    ActorCritic,
-    NetworkInput,
-    ResidualSection,
-    flat_weights,
-    load_flat_weights,
-    make_network,
-    make_torso,
-    weight_count,
-    write_flat_weights,
-)
+from agents.flat_weights import flat_weights, load_flat_weights, weight_count, write_flat_weights
+from agents.network import ActorCritic, NetworkInput, make_network
+from agents.torsos import ResidualSection, make_torso
 from option_flags import NetworkOptions
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
@@ -70,9 +62,9 @@ def test_a_step_that_is_there_for_its_value_only_changes_no_gradient(
 ) -> None:
     network, inputs = small_network(lstm_size, dtype), random_input(4, 3, (2, 20, 20), lstm_size, starts=(2,))
     found = []
-    for bootstraps in (False, True):
+    for last_is_bootstrap in (False, True):
         network.zero_grad()
-        output = network(inputs, bootstraps)
+        output = network(inputs, last_is_bootstrap)
         torch.autograd.backward(output.logits[:-1].square().sum() + output.values[:-1].square().sum())
         found.append([*(part.detach() for part in output), *(parameter.grad for parameter in network.parameters())])
         assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in network.parameters())
@@ -80,7 +72,7 @@ def test_a_step_that_is_there_for_its_value_only_changes_no_gradient(
         torch.testing.assert_close(
             saved, whole, rtol=close, atol=close * float(whole.abs().max()) if whole.numel() else 0
         )
-    features = network(inputs, bootstraps=True).features
+    features = network(inputs, last_is_bootstrap=True).features
     (reached,) = torch.autograd.grad(features[-1].sum(), next(network.torso.parameters()))
     assert not reached.any(), "a gradient went through the last step's torso"
 
@@ -176,10 +168,10 @@ def test_what_is_always_there_is_not_seen(name: str) -> None:
     network = ActorCritic(name, (4, 36, 36), ACTIONS)
     picture, scenery = torch.randint(0, 100, (2, 5, 4, 36, 36), dtype=torch.uint8)
     plain = network.features(picture)
-    network.watch(scenery[:1], 1.0)
+    network.update_background_mean(scenery[:1], 1.0)
     torch.testing.assert_close(network.features(picture + scenery[0]), plain, rtol=1e-3, atol=1e-4)
     assert not torch.allclose(network.features(picture), plain, rtol=1e-2)
-    network.watch(torch.zeros_like(scenery), 0.25)
+    network.update_background_mean(torch.zeros_like(scenery), 0.25)
     torch.testing.assert_close(network.background, 0.75 * scenery[0])
 
 

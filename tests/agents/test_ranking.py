@@ -132,15 +132,14 @@ def test_nearness_is_the_distance_from_the_nearest_of_the_newest_states(
     assert np.ptp(nearness) > 1e-5
 
 
-@every_distance
-def test_many_newest_states_are_compared_with_some_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, distance: dict[str, Any]
-) -> None:
-    network, rows = network_of(), unrolls(5)
-    newest = np.random.default_rng(3).integers(0, 256, (7, 2, 20, 20), dtype=np.uint8)
-    at_once = ranking_of(network, distance).nearness(rows, newest)
-    monkeypatch.setattr("agents.ranking.AT_ONCE", 3)
-    np.testing.assert_array_equal(ranking_of(network, distance).nearness(rows, newest), at_once)
+def test_the_nearest_of_many_newest_states_is_found() -> None:
+    """Of more states than are compared at once."""
+    rows, ranking = unrolls(5), ranking_of(network_of(), DISTANCES[0])
+    newest = np.random.default_rng(3).integers(0, 256, (100, 2, 20, 20), dtype=np.uint8)
+    first, second = ranking.nearness(rows, newest[:50]), ranking.nearness(rows, newest[50:])
+    assert 0 < (first < second).sum() < 5
+    for states in (newest, newest[::-1].copy()):
+        np.testing.assert_allclose(ranking.nearness(rows, states), np.minimum(first, second), rtol=1e-3, atol=1e-6)
 
 
 @every_distance

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distribution import clipped_policy_logits, entropy, kl_divergence, log_prob, sample
+from agents.categorical import clipped_policy_logits, entropy, kl_divergence, log_prob, sample
 from tests.agents import slow_versions
 from tests.agents.slow_versions import probabilities
 
