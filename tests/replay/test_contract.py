@@ -1,6 +1,7 @@
 """What every replay guarantees, for every type, strategy, storage and distance."""
 
 import math
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -89,17 +90,15 @@ def test_a_draw_gives_exactly_its_share_of_different_unrolls(
 
 @ranked_kinds
 @with_distances
-@pytest.mark.parametrize("multiplier", [1.5, 1000.0])
-def test_a_draw_gives_its_share_for_all_distances_and_counters(
-    kind: dict[str, Any], distances: ToDistances, multiplier: float
-) -> None:
+def test_a_draw_gives_its_share_for_all_distances_and_counters(kind: dict[str, Any], distances: ToDistances) -> None:
     capacity, share = 11, 3
-    for times_drawn in (
+    counters = (
         np.random.default_rng(0).integers(0, 3, capacity),
         np.full(capacity, 7),
         (np.arange(capacity) > 0).astype(np.int64) * 1000,
         np.full(capacity, 2**62),
-    ):
+    )
+    for times_drawn, multiplier in product(counters, (1.5, 1000.0)):
         replay = replay_of(kind, capacity, share, multiplier, distances=distances)
         add(replay, 0, 25)
         replay.load_state_dict({**replay.state_dict(), "times_drawn": array_to_bytes(times_drawn)})
