@@ -95,7 +95,7 @@ class ActorCritic(nn.Module):
                 observations.contiguous(memory_format=channels_last),
                 alpha=PIXEL_SCALE,
             )
-            # First the states with a gradient: autocast keeps these casted weights for the other states.
+            # First the states with a gradient: autocast casts the weights here and reuses them for the other states.
             with_gradient = len(pixels) - without_gradient
             features: torch.Tensor = self.torso(pixels[:with_gradient])
             if without_gradient:

@@ -55,9 +55,9 @@ def plain_mix(seed: int = 0, queue: bool = True, gate: Event | None = None) -> B
     seeds = np.random.SeedSequence(seed).spawn(len(specs))
     replays: list[Replay] = [
         make_replay(
-            layout, share, np.random.default_rng(child), warmup_unrolls=5, planned_updates=12, distances=distances
+            spec, share, np.random.default_rng(child), warmup_unrolls=5, planned_updates=12, distances=distances
         )
-        for (layout, share), child in zip(specs, seeds, strict=True)
+        for (spec, share), child in zip(specs, seeds, strict=True)
     ]
     return BatchMix(replays, LAYOUT)
 

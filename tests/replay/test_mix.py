@@ -57,7 +57,7 @@ KINDS = st.sampled_from(["standard", "attentive", "elite"])
 
 @st.composite
 def configurations(draw: st.DrawFn) -> list[Entry]:
-    """All replays that the options allow: queues with one common share, others with at least the capacity of theirs."""
+    """All replays that the options allow: all queues have the same share, other replays can hold their share."""
     queue_share = draw(st.integers(1, 5))
     queues = [Entry("queue", capacity, queue_share) for capacity in draw(st.lists(st.integers(1, 12), max_size=2))]
     others = [
