@@ -1,1 +1,1 @@
-"""What learns: network, acting, V-trace, losses, ranking, and one update of the weights."""
+"""What learns: the network, acting, V-trace, losses, ranking, and one update of the weights."""

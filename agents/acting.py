@@ -1,17 +1,18 @@
-"""Choosing actions: a copy of the policy that only looks, and what it remembers of each environment."""
+"""Acting: a copy of the network chooses actions; `ActorState` holds its memory of each environment."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
-from agents.distribution import sample
-from agents.network import ActorCritic, NetworkInput, load_flat_weights
+from agents.categorical import sample
+from agents.flat_weights import load_flat_weights
+from agents.network import ActorCritic, NetworkInput
 
 
 @dataclass
 class ActorState:
-    """What acting needs to know besides the observation, of E environments."""
+    """The inputs of the network besides the observations, for E environments."""
 
     lstm_state: torch.Tensor  # [E, 2, L]
     previous_actions: torch.Tensor  # [E] int32, -1 at an episode start
@@ -26,13 +27,15 @@ class ActorState:
         )
 
     def restart(self, environment: int) -> None:
-        """Forget the episode that ended in one environment."""
+        """Reset one environment after the end of an episode."""
         self.lstm_state[environment] = 0
         self.previous_actions[environment] = -1
         self.previous_rewards[environment] = 0
 
 
 class Decision(NamedTuple):
+    """Actions for E environments, with the outputs of the network that unrolls store."""
+
     actions: torch.Tensor  # [E] int64
     logits: torch.Tensor  # [E, A]
     values: torch.Tensor  # [E]
@@ -41,21 +44,22 @@ class Decision(NamedTuple):
 
 
 class Actor:
-    """The policy as those hold it who only act, on the device of the network."""
+    """A copy of the policy that acts and does not learn, on the device of the network."""
 
     def __init__(self, network: ActorCritic) -> None:
         self._network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if network.compute_dtype == torch.bfloat16:
-            self._network.torso.bfloat16()  # once here instead of at every step, with the same result
+            self._network.torso.bfloat16()  # once, instead of at every step by autocast; the result is the same
 
     def load(self, flat: torch.Tensor) -> None:
+        """Take new weights, a vector as in `flat_weights.py`."""
         load_flat_weights(self._network, flat)
 
     @torch.inference_mode()
     def act(self, observations: torch.Tensor, state: ActorState, uniforms: torch.Tensor) -> Decision:
-        """One decision for each of E environments: observations `[E, S*C, H, W]` uint8, uniforms `[E]` in [0, 1).
+        """One action for each of E environments: observations `[E, S*C, H, W]` uint8, uniforms `[E]` in [0, 1).
 
-        The uniforms are on the CPU, where actions are drawn: CUDA has no sum for it that repeats its bits.
+        Actions are sampled on the CPU, where the uniforms are: cumulative sums on CUDA are not deterministic.
         """
         environments = len(observations)
         output = self._network(
@@ -63,7 +67,7 @@ class Actor:
                 observations=observations.unsqueeze(0),
                 previous_actions=state.previous_actions.unsqueeze(0),
                 previous_rewards=state.previous_rewards.unsqueeze(0),
-                # `restart` has emptied the memory already
+                # `restart` has reset the LSTM state already.
                 starts=torch.zeros(1, environments, dtype=torch.bool, device=observations.device),
                 lstm_state=state.lstm_state,
             )

@@ -1,38 +1,26 @@
-"""One update of the network from one batch of unrolls."""
+"""One update of the network by one batch of unrolls."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from agents import losses
-from agents.distribution import entropy, kl_divergence, log_prob
-from agents.network import ActorCritic, NetworkInput, NetworkOutput
+from agents.categorical import log_prob
+from agents.diagnostics import diagnose
+from agents.network import ActorCritic, NetworkOutput
+from agents.training_batch import TrainingBatch, make_training_batch
 from agents.vtrace import VTrace, trusted_states, vtrace
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
-from replay.unroll_layout import UnrollLayout, rebuild_stacks
+from replay.unroll_layout import UnrollLayout
 
-SLOWEST_BACKGROUND = 0.001  # part of it that an update replaces; the mean over all, as long as these are few
-
-
-class Unrolls(NamedTuple):
-    """A batch as the mathematics wants it: `[T, B, …]`, time first, where nothing else is said."""
-
-    inputs: NetworkInput  # of T+1 steps
-    actions: torch.Tensor
-    rewards: torch.Tensor  # with the bootstrap of a time limit added in
-    discounts: torch.Tensor
-    behaviour_logits: torch.Tensor
-    stored_values: torch.Tensor
-    fresh: torch.Tensor  # [B] bool
-    any_fresh: bool
-    any_replayed: bool
-    entropy_on: torch.Tensor  # [B] bool: the fresh ones, where there are any
+# The background is the mean over all updates at first, and later a moving average with this weight of an update.
+SMALLEST_BACKGROUND_WEIGHT = 0.001
 
 
 class Learner:
-    """Network, optimizer and learning-rate schedule on one device; `update` is the only thing that changes them."""
+    """Network, optimizer and learning-rate schedule on one device; only `update` and `load_state_dict` change them."""
 
     def __init__(
         self,
@@ -53,8 +41,8 @@ class Learner:
         self._optimizer = make_optimizer(network, optimizer)
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Learn from one batch; return what there is to report, as scalars that may still be on the device."""
-        unrolls = self._prepare(batch)
+        """One step of the optimizer. Returns the figures to report, as scalars on the device."""
+        unrolls = make_training_batch(batch, self._layout, self._loss.gamma, self.device)
         report, total = self._losses(unrolls)
         self._optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(total)
@@ -65,16 +53,18 @@ class Learner:
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         self._optimizer.step()
         self.updates += 1
-        # The background follows what is seen; in time, the first states of the unrolls say enough of it.
-        self.network.watch(unrolls.inputs.observations[0], max(1 / self.updates, SLOWEST_BACKGROUND))
+        # The first states of the unrolls are enough for the mean over time.
+        self.network.update_background_mean(
+            unrolls.inputs.observations[0], max(1 / self.updates, SMALLEST_BACKGROUND_WEIGHT)
+        )
         return report
 
     @property
     def learning_rate(self) -> float:
-        """Polynomial decay from `--lr` to `--lr_end_value` over the schedule, constant after it.
+        """Linear warm-up, then polynomial decay from `--lr` to `--lr_end_value` over the schedule, then constant.
 
-        It is approached in a straight line: in a game that rewards from the first step on, the first updates all push
-        the same way, and at full length they take values and policy far past what they aim at.
+        The warm-up is for games with rewards from the first step on: there the first updates all point in the same
+        direction, and with the full rate values and policy overshoot.
         """
         left = max(0.0, 1.0 - self.updates / self._schedule_updates)
         start, end = self._options.lr, self._options.lr_end_value
@@ -83,8 +73,10 @@ class Learner:
         return float(warm * (end + (start - end) * left**self._options.lr_power))
 
     def _start_correction(self) -> float:
-        """RMSProp's mean square starts at 0, which would make its first steps ten times as long, enough to end most
-        features for good; with the rate scaled by the root of what it lacks, it is a mean from the first step on.
+        """The bias correction of RMSProp's mean square, as a factor of the learning rate; 1 for Adam.
+
+        The mean square starts at 0. Without the correction the first steps are ten times too long, which makes most
+        features zero for good.
         """
         if self._options.optimizer == "adam":
             return 1.0
@@ -93,7 +85,7 @@ class Learner:
         return math.sqrt(1 - self._options.rmsprop_alpha**steps)
 
     def is_finite(self) -> bool:
-        """Whether all weights are numbers; a GPU is waited for."""
+        """Whether no weight is NaN or infinite. Waits for the GPU."""
         return all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters())
 
     def state_dict(self) -> dict[str, Any]:
@@ -104,48 +96,21 @@ class Learner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there, under the options that this learner was made with."""
+        """Resume from a saved state, with this learner's own options."""
         self.updates = state["updates"]
         self.network.load_saved(state["network"])
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["optimizer"]["param_groups"][0]
         if wanted.keys() != saved.keys() or (wanted.get("momentum") and not saved["momentum"]):
-            return  # another --optimizer, or one that remembers more, begins afresh
+            return  # another --optimizer, or momentum that was not saved: its state starts anew
         options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(state["optimizer"])
         for group, own in zip(self._optimizer.param_groups, options, strict=True):
             group.update(own)
 
-    def _prepare(self, batch: Batch) -> Unrolls:
-        rows = batch.rows if batch.uploaded is None else batch.uploaded
-        fields = self._layout.tensors(rows.to(self.device))
-        dones = fields["dones"].bool()
-        keep = (~dones).float()
-        previous_actions = torch.where(dones, -1, fields["actions"])
-        any_fresh = bool(batch.fresh.any())
-        fresh = torch.from_numpy(batch.fresh).to(self.device, non_blocking=True)
-        return Unrolls(
-            inputs=NetworkInput(
-                observations=rebuild_stacks(fields["frames"], dones),
-                previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).T,
-                previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), fields["rewards"] * keep], 1).T,
-                # What the worker stored for state 0 is right already, also where an episode starts there.
-                starts=torch.cat([torch.zeros_like(dones[:, :1]), dones], 1).T,
-                lstm_state=fields["first_lstm_state"],
-            ),
-            actions=fields["actions"].T,
-            rewards=(fields["rewards"] + self._loss.gamma * fields["bootstraps"]).T,
-            discounts=(self._loss.gamma * keep).T,
-            behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
-            stored_values=fields["values"].T,
-            fresh=fresh,
-            any_fresh=any_fresh,
-            any_replayed=not batch.fresh.all(),
-            entropy_on=fresh if any_fresh else ~fresh,
-        )
-
-    def _losses(self, unrolls: Unrolls) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    def _losses(self, unrolls: TrainingBatch) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """The figures to report, without gradient, and the total loss with its gradient."""
         options = self._loss
-        output = self.network(unrolls.inputs, bootstraps=True)
+        output = self.network(unrolls.inputs, last_is_bootstrap=True)
         logits, values = output.logits[:-1], output.values[:-1]
         behaviour_logits, actions = unrolls.behaviour_logits, unrolls.actions
 
@@ -172,9 +137,9 @@ class Learner:
         return report, total
 
     def _terms(
-        self, output: NetworkOutput, unrolls: Unrolls, trace: VTrace, trusted: torch.Tensor
+        self, output: NetworkOutput, unrolls: TrainingBatch, trace: VTrace, trusted: torch.Tensor
     ) -> dict[str, torch.Tensor]:
-        """Each term of the loss, weighted and reduced; a term that is switched off, or has no states, is 0."""
+        """Each term of the loss, weighted and reduced; 0 for a term that is disabled or has no states."""
         options = self._loss
         logits, values = output.logits[:-1], output.values[:-1]
         fresh = unrolls.fresh.expand_as(values)
@@ -203,6 +168,7 @@ class Learner:
 
 
 def make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:
+    """The optimizer of `--optimizer` for all parameters of the network."""
     parameters = list(network.parameters())
     if options.optimizer == "adam":
         betas = (options.adam_beta1, options.adam_beta2)
@@ -210,34 +176,3 @@ def make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch
     return torch.optim.RMSprop(
         parameters, options.lr, options.rmsprop_alpha, options.rmsprop_eps, momentum=options.rmsprop_momentum
     )
-
-
-@torch.no_grad()
-def diagnose(
-    logits: torch.Tensor,
-    behaviour_logits: torch.Tensor,
-    values: torch.Tensor,
-    trace: VTrace,
-    trusted: torch.Tensor,
-    fresh: torch.Tensor,
-) -> dict[str, torch.Tensor]:
-    """What tells a healthy update from a sick one; figures of a kind of sample that is not there are NaN."""
-    divergence = kl_divergence(behaviour_logits, logits)
-    fresh = fresh.expand_as(values)
-    return {
-        "entropy": entropy(logits).mean(),
-        # How far the policy differs between states: near 0, it ignores what it sees.
-        "policy_spread": torch.softmax(logits, -1).flatten(0, 1).std(0, correction=0).mean(),
-        "value_mean": values.mean(),
-        "dropped_fresh": mean_where(fresh, (~trusted).float()),
-        "dropped_replayed": mean_where(~fresh, (~trusted).float()),
-        "kl_fresh": mean_where(fresh, divergence),
-        "kl_replayed": mean_where(~fresh, divergence),
-        "ratio_fresh": mean_where(fresh, trace.ratios),
-        "ratio_replayed": mean_where(~fresh, trace.ratios),
-    }
-
-
-def mean_where(mask: torch.Tensor, figures: torch.Tensor) -> torch.Tensor:
-    """The mean of those that the mask picks, NaN if none; no indexing, for which a GPU would have to be waited for."""
-    return torch.where(mask, figures, 0.0).sum() / mask.sum()

@@ -1,8 +1,8 @@
-"""The terms of the loss, each a sum over the states that `mask [T, B]` picks. Targets carry no gradient."""
+"""The terms of the loss. Each is a sum over the states under `mask [T, B]`; targets get no gradient."""
 
 import torch
 
-from agents.distribution import entropy, kl_divergence, log_prob
+from agents.categorical import entropy, kl_divergence, log_prob
 
 
 def policy_gradient_loss(
@@ -18,19 +18,19 @@ def value_loss(values: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor) 
 
 
 def entropy_loss(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """−Σ H(π): `[T, B, A]` → scalar; small where the policy is undecided."""
+    """−Σ H(π): `[T, B, A]` → scalar; smaller for a more uniform policy."""
     return -(entropy(logits) * mask).sum()
 
 
 def policy_cloning_loss(logits: torch.Tensor, behaviour_logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Σ KL(μ ‖ π): `[T, B, A]`, `[T, B, A]` → scalar.
 
-    On replayed states it is CLEAR's (Rolnick et al. 2018, arXiv 1811.11682), on fresh ones the penalty of PPO
-    (Schulman et al. 2017, arXiv 1707.06347, section 4).
+    On replayed states it is the policy cloning of CLEAR (Rolnick et al. 2018, arXiv 1811.11682), on fresh ones the KL
+    penalty of PPO (Schulman et al. 2017, arXiv 1707.06347, section 4).
     """
     return (kl_divergence(behaviour_logits.detach(), logits) * mask).sum()
 
 
 def value_cloning_loss(values: torch.Tensor, stored_values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Σ (V − V_replay)² (CLEAR): `[T, B]`, `[T, B]` → scalar."""
+    """Σ (V − V_replay)², the value cloning of CLEAR: `[T, B]`, `[T, B]` → scalar."""
     return ((values - stored_values.detach()).square() * mask).sum()

@@ -1,4 +1,4 @@
-"""What the spaces of an environment mean for unrolls and networks."""
+"""The layout of unrolls for the spaces of an environment."""
 
 import gymnasium
 
@@ -8,7 +8,7 @@ from wrappers.environment_types import MakeEnvironment
 
 
 def make_unroll_layout(config: Config, make_environment: MakeEnvironment) -> UnrollLayout:
-    """The layout of an unroll, from the environment that is asked for."""
+    """The layout of the unrolls of `config.environment`; makes one environment to read its spaces."""
     environment = make_environment(config.environment, 0)
     observations, actions = environment.observation_space, environment.action_space
     environment.close()

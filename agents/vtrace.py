@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 import torch
 
-from agents.distribution import clipped_policy_logits, kl_divergence
+from agents.categorical import clipped_policy_logits, kl_divergence
 
 
 class VTrace(NamedTuple):
-    """All `[T, B]`, without gradient."""
+    """All `[T, B]`, without gradients."""
 
-    targets: torch.Tensor  # v_t, what V(x_t) should become
+    targets: torch.Tensor  # v_t, the targets of V(x_t)
     advantages: torch.Tensor  # ρ_t (r_t + γ_t v_{t+1} − V_t), the weight of ∇ log π(a_t)
-    ratios: torch.Tensor  # π(a_t) / μ(a_t), not clipped
+    ratios: torch.Tensor  # π(a_t) / μ(a_t), unclipped
 
 
 @torch.no_grad()
@@ -30,8 +30,8 @@ def vtrace(
 ) -> VTrace:
     """Targets and advantages of T steps.
 
-    `log_ratios` log π(a_t) − log μ(a_t), `discounts` γ·(1 − done_t), `rewards`, `values` V(x_t): all `[T, B]`;
-    `bootstrap_value` V(x_T): `[B]`; `trusted [T, B]` marks the states that take part, at the others the trace stops.
+    `log_ratios` log π(a_t) − log μ(a_t), `discounts` γ·(1 − done_t), `rewards`, `values` V(x_t): all `[T, B]`.
+    `bootstrap_value` V(x_T): `[B]`. `trusted [T, B]` is the mask of LASER: traces stop at states that are not trusted.
     """
     steps_and_batch = log_ratios.shape
     for name, tensor in (("discounts", discounts), ("rewards", rewards), ("values", values)):
@@ -68,6 +68,6 @@ def vtrace(
 def trusted_states(
     target_logits: torch.Tensor, behaviour_logits: torch.Tensor, rho_bar: float, threshold: float
 ) -> torch.Tensor:
-    """Where KL(π ‖ π̃) < threshold, with π̃ the policy that V-trace estimates: `[T, B, A]`, `[T, B, A]` → `[T, B]`."""
+    """The mask KL(π ‖ π̃) < threshold, π̃ as in `clipped_policy_logits`: `[T, B, A]`, `[T, B, A]` → `[T, B]`."""
     implied = clipped_policy_logits(target_logits, behaviour_logits, rho_bar)
     return kl_divergence(target_logits, implied) < threshold

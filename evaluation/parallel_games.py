@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
-from agents.distribution import most_likely
+from agents.categorical import most_likely
 from evaluation.score_statistics import summarise
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from agents.network import flat_weights, make_network, weight_count
+from agents.flat_weights import flat_weights, weight_count
+from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from evaluation.parallel_games import SEATS, GameResult, as_tested, figures_of
 from evaluation.player_pool import Players

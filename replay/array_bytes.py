@@ -1,4 +1,4 @@
-"""Arrays of numbers as bytes, the only kind of array that the file of the replays holds."""
+"""Numpy arrays as uint8 tensors and back: the replay file holds no other kind of array."""
 
 from typing import Any
 

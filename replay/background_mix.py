@@ -1,4 +1,4 @@
-"""Batches mixed ahead in the background, while the learner is busy with an earlier one."""
+"""Batches mixed ahead of time in a background thread, while the learner makes updates."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,60 +15,61 @@ CPU = torch.device("cpu")
 
 
 class BackgroundMix:
-    """A mix of which `ahead` batches are always drawn before they are needed.
+    """Keeps `ahead` batches ready, one more while the learner is between updates.
 
-    So every draw lags by that number of updates, whatever the time that anything takes. `look` copies what the ranking
-    of candidates needs of the learner, and returns the updates made so far; `upload` takes a batch to the learner's
-    `device`. Only one thread touches the replays at a time: whoever wants to waits for the preparation under way.
+    Every batch is drawn exactly `ahead` updates before its own update, however fast the threads are, so runs of one
+    seed are equal. `copy_learner` copies what the ranking needs from the learner, and returns the number of updates so
+    far. `upload` copies a batch to the learner's `device`. Only one thread uses the replays at a time: every method
+    that reads or changes them first waits for the running draw.
     """
 
     def __init__(
         self,
         mix: BatchMix,
         ahead: int,
-        look: Callable[[], int],
+        copy_learner: Callable[[], int],
         upload: Callable[[torch.Tensor], torch.Tensor | None],
         device: torch.device = CPU,
     ) -> None:
         self._mix = mix
         self._ahead = ahead
-        self._look = look
+        self._copy_learner = copy_learner
         self._upload = upload
-        # One is learned from, and one more than `ahead` may stand ready.
+        # The learner uses one buffer, and up to `ahead` + 1 batches are ready.
         self._buffers = deque(mix.buffer() for _ in range(ahead + 2))
-        self._prepared: deque[Future[Batch]] = deque()
-        self._background = ThreadPoolExecutor(1, initializer=_settle_thread, initargs=(device,))
+        self._batches: deque[Future[Batch]] = deque()
+        self._background = ThreadPoolExecutor(1, initializer=_set_up_thread, initargs=(device,))
 
     @property
     def replays(self) -> Sequence[Replay]:
-        return self._settled().replays
+        return self._idle_mix().replays
 
     @property
     def is_warming_up(self) -> bool:
-        return self._settled().is_warming_up
+        return self._idle_mix().is_warming_up
 
     def unrolls_accepted(self) -> int:
-        return 0 if self._full() else self._settled().unrolls_accepted()
+        return 0 if self._full() else self._idle_mix().unrolls_accepted()
 
     def unrolls_needed(self) -> int:
-        return 0 if self._full() else self._settled().unrolls_needed()
+        return 0 if self._full() else self._idle_mix().unrolls_needed()
 
     def add(self, row: Rows) -> None:
-        self._settled().add(row)
+        self._idle_mix().add(row)
 
     def ready(self) -> bool:
-        """Whether a batch may be learned from; begins to prepare all that the replays can give."""
-        while not self._full() and self._settled().ready():
-            self._prepared.append(self._background.submit(self._prepare, self._next_buffer(), self._look()))
+        """Whether `mix` may be called; starts as many draws as the replays allow."""
+        while not self._full() and self._idle_mix().ready():
+            self._batches.append(self._background.submit(self._draw, self._next_buffer(), self._copy_learner()))
         return self._full()
 
     def mix(self, updates: int) -> Batch:
-        """The batch that was begun first; it was drawn `ahead` updates ago."""
-        return self._prepared.popleft().result()
+        """The oldest batch; it was drawn `ahead` updates ago."""
+        return self._batches.popleft().result()
 
     def state_dict(self) -> dict[str, Any]:
-        state = self._settled().state_dict()
-        batches = [future.result() for future in self._prepared]
+        state = self._idle_mix().state_dict()
+        batches = [future.result() for future in self._batches]
         return {**state, "prepared": [{"rows": batch.rows, "draws": batch.draws} for batch in batches]}
 
     def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
@@ -79,7 +80,7 @@ class BackgroundMix:
             draws = tuple(ReplayDraw(Drawn(*drawn), age, seconds) for drawn, age, seconds in saved["draws"])
             future: Future[Batch] = Future()
             future.set_result(Batch(buffer, self._mix.fresh, draws, self._upload(buffer)))
-            self._prepared.append(future)
+            self._batches.append(future)
 
     def close(self) -> None:
         self._background.shutdown()
@@ -89,21 +90,21 @@ class BackgroundMix:
         return self._buffers[-1]
 
     def _full(self) -> bool:
-        return len(self._prepared) > self._ahead
+        return len(self._batches) > self._ahead
 
-    def _settled(self) -> BatchMix:
-        """The mix, when nothing goes on in it any more."""
-        if self._prepared:
-            self._prepared[-1].result()
+    def _idle_mix(self) -> BatchMix:
+        """The mix, after the draws that were started have ended."""
+        if self._batches:
+            self._batches[-1].result()
         return self._mix
 
-    def _prepare(self, buffer: torch.Tensor, updates: int) -> Batch:
+    def _draw(self, buffer: torch.Tensor, updates: int) -> Batch:
         batch = self._mix.mix_into(buffer, updates)
         return batch._replace(uploaded=self._upload(buffer))
 
 
-def _settle_thread(device: torch.device) -> None:
-    """Settings that torch keeps for each thread, as the learner's own has them."""
+def _set_up_thread(device: torch.device) -> None:
+    """The settings of the learner's thread that torch keeps per thread."""
     torch.set_flush_denormal(True)
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -1,4 +1,4 @@
-"""One whole unroll as compressed bytes, and back."""
+"""Compresses one unroll to bytes, and back."""
 
 from itertools import pairwise
 
@@ -11,10 +11,10 @@ HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
 
 
 class UnrollCodec:
-    """Writes each frame as its XOR with the one before it, then compresses the whole row with lz4.
+    """Replaces each frame by its XOR with the frame before it, then compresses the whole row with lz4.
 
-    lz4 looks back 64 KiB, which is nine frames of 84×84, so that it finds most of what repeats by itself. The XOR is
-    for what it cannot see: larger frames lie outside of that window, and there unrolls become up to four times smaller.
+    lz4 finds repetitions within 64 KiB, which is nine frames of 84×84. The XOR helps with larger frames, which lie
+    outside of that window: their unrolls become up to four times smaller.
     """
 
     def __init__(self, layout: UnrollLayout, level: int) -> None:
@@ -27,7 +27,7 @@ class UnrollCodec:
         self._level = level
 
     def encode(self, row: Rows) -> bytes:
-        """`row [nbytes]` → bytes; not by two threads at once."""
+        """`row [nbytes]` → bytes. Not thread-safe."""
         start, end, step = self._start, self._end, self._frame_nbytes
         self._scratch[:] = row
         np.bitwise_xor(row[start + step : end], row[start : end - step], out=self._scratch[start + step : end])
@@ -35,7 +35,7 @@ class UnrollCodec:
         return blob
 
     def decode(self, blob: bytes, out: Rows) -> None:
-        """The inverse, into `out [nbytes]`."""
+        """Bytes → `out [nbytes]`; the inverse of `encode`."""
         content = lz4.block.decompress(blob, uncompressed_size=self._nbytes)
         out[:] = np.frombuffer(content, np.uint8)
         frames = out[self._start : self._end].reshape(-1, self._frame_nbytes)

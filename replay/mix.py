@@ -1,4 +1,4 @@
-"""One batch, mixed from all replays in their exact shares."""
+"""Batches mixed from all replays: each replay gives its exact share."""
 
 import time
 from collections.abc import Sequence
@@ -13,60 +13,67 @@ from replay.unroll_layout import Rows, UnrollLayout
 
 
 class ReplayDraw(NamedTuple):
-    """What one replay gave to a batch."""
+    """Figures of one replay's part of a batch."""
 
     drawn: Drawn
-    age: float  # mean, in updates, of the policies that played it
-    seconds: float
+    age: float  # mean policy lag of the unrolls, in updates
+    seconds: float  # that the draw took
 
 
 class Batch(NamedTuple):
-    """Unrolls to learn from; valid until the next mix, which reuses the memory."""
+    """Unrolls for one update. Valid until the next call of `mix`, which may reuse the memory."""
 
     rows: torch.Tensor  # [B, nbytes] uint8
-    fresh: NDArray[np.bool_]  # [B], True where the unroll came from a queue
+    fresh: NDArray[np.bool_]  # [B], True for unrolls from a queue
     draws: tuple[ReplayDraw, ...] = ()  # one for each replay
-    uploaded: torch.Tensor | None = None  # the rows on the learner's device, where they are there already
+    uploaded: torch.Tensor | None = None  # a copy of the rows on the learner's device, if there is one
 
 
 class Mix(Protocol):
-    """All replays as the training loop knows them: unrolls go in, batches come out, here or in the background."""
+    """The interface of the replays for the training loop: unrolls go in, batches come out.
+
+    The loop adds at most `unrolls_accepted()` unrolls, and takes a batch whenever `ready()` is true. If no unroll is
+    accepted, a batch is ready: workers and learner never wait for each other.
+    """
 
     @property
-    def replays(self) -> Sequence[Replay]: ...
+    def replays(self) -> Sequence[Replay]:
+        """For reports."""
 
     @property
     def is_warming_up(self) -> bool:
-        """True while the replays that are no queues hold too little to learn from."""
+        """True until all replays other than queues hold enough unrolls for the first batch."""
 
     def unrolls_accepted(self) -> int:
-        """How many unrolls may be added now; 0 when an update has to come first."""
+        """How many unrolls may be added now; 0 if an update has to come first (backpressure)."""
 
     def unrolls_needed(self) -> int:
-        """How many unrolls the next batch still waits for: never more than there is room for."""
+        """How many more unrolls the next batch needs; never more than are accepted."""
 
     def add(self, row: Rows) -> None:
-        """Keep a copy of `row [nbytes]` in every replay that takes it."""
+        """Keep copies of an unroll, `row [nbytes]`, in all replays; during warm-up in all but the queues."""
 
     def ready(self) -> bool:
-        """Whether a batch may be learned from."""
+        """Whether `mix` may be called."""
 
     def mix(self, updates: int) -> Batch:
-        """One batch for an update that follows `updates` others."""
+        """The next batch; the learner has made `updates` so far."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """The state of all replays. Write it to the file before the next `add`."""
 
     def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
-        """Go on from there; without the queues where their unrolls have been learned from since."""
+        """Resume from a saved state; without `queues_too` except for the queues, whose unrolls were used since."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End what runs in the background."""
 
 
 class BatchMix:
-    """Passes every unroll on to every replay, and asks each for its share once all can give it.
+    """Adds every unroll to every replay, and mixes a batch on demand.
 
-    The queues open when the others hold enough, so that the first update is mixed as the last one is. Without any
-    queue, one update follows every `batch_size` new unrolls.
+    Queues accept unrolls after the warm-up of the other replays only, so that all updates have the same mixture. If
+    there is no queue, one update follows every `batch_size` new unrolls.
     """
 
     def __init__(self, replays: Sequence[Replay], layout: UnrollLayout, pin_memory: bool = False) -> None:
@@ -75,7 +82,7 @@ class BatchMix:
         self._pin_memory = pin_memory
         self._queues = [replay for replay in replays if replay.is_fresh]
         self._others = [replay for replay in replays if not replay.is_fresh]
-        self._new = 0  # unrolls since the last update; counts only where there is no queue
+        self._new = 0  # unrolls since the last batch; used only without a queue
         self.fresh = np.concatenate([np.full(replay.share, replay.is_fresh) for replay in replays])
         self._rows = self.buffer()
 
@@ -84,7 +91,7 @@ class BatchMix:
         return len(self.fresh)
 
     def buffer(self) -> torch.Tensor:
-        """Memory for one batch."""
+        """Memory for one batch, `[B, nbytes]`."""
         return torch.zeros((self.batch_size, self._layout.nbytes), dtype=torch.uint8, pin_memory=self._pin_memory)
 
     @property
@@ -117,14 +124,14 @@ class BatchMix:
         return self.mix_into(self._rows, updates)
 
     def mix_into(self, buffer: torch.Tensor, updates: int) -> Batch:
-        """The shares side by side in the order of the replays."""
+        """Like `mix`, but into `buffer [B, nbytes]`: the shares one after another, in the order of the replays."""
         rows, start, draws = buffer.numpy(), 0, []
         for replay in self.replays:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             part = rows[start : start + replay.share]
             drawn = replay.draw(part, updates)
             age = updates - float(self._layout.array(part, "weight_version").mean())
-            draws.append(ReplayDraw(drawn, age, time.perf_counter() - begun))
+            draws.append(ReplayDraw(drawn, age, time.perf_counter() - started))
             start += replay.share
         self._new = 0
         return Batch(buffer, self.fresh, tuple(draws))
@@ -139,4 +146,4 @@ class BatchMix:
                 replay.load_state_dict(replay_state)
 
     def close(self) -> None:
-        """Nothing goes on in the background."""
+        """Nothing runs in the background."""

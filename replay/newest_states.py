@@ -1,7 +1,7 @@
-"""Where the agents are now: the last state of each environment's newest unroll.
+"""The newest state of each environment: the last state of its newest unroll.
 
-An environment of which nothing has come for many rounds is no more: its worker is being replaced, or the run went on
-with fewer of them.
+An environment is forgotten after `ROUNDS_REMEMBERED` rounds without an unroll: its worker was replaced, or the run was
+resumed with fewer environments.
 """
 
 from typing import Any
@@ -12,50 +12,52 @@ from numpy.typing import NDArray
 
 from replay.unroll_layout import Rows, UnrollLayout
 
-ROUNDS_REMEMBERED = 10
+ROUNDS_REMEMBERED = 10  # in one round, each environment adds one unroll on average
 
 
 class NewestStates:
+    """Keeps a copy of one stack of frames per environment."""
+
     def __init__(self, layout: UnrollLayout) -> None:
         self._layout = layout
         self._stacks: dict[int, Rows] = {}  # environment → [S, C, H, W]
-        self._noted: dict[int, int] = {}  # environment → how many unrolls had been noted then
-        self._count = 0
+        self._last_seen: dict[int, int] = {}  # environment → `_count` after its newest unroll
+        self._count = 0  # unrolls observed so far
 
-    def note(self, row: Rows) -> None:
-        """Look at an unroll that has just arrived, `[nbytes]`."""
+    def observe(self, row: Rows) -> None:
+        """Take the last state of a new unroll, `[nbytes]`."""
         steps, stack = self._layout.unroll_length, self._layout.frame_stack
         starts = np.flatnonzero(self._layout.array(row, "dones")) + 1
         episode_start = int(starts[-1]) if len(starts) else -stack
-        shown = np.maximum(np.arange(steps - stack + 1, steps + 1), episode_start) + stack - 1
+        frames = np.maximum(np.arange(steps - stack + 1, steps + 1), episode_start) + stack - 1
         environment = int(self._layout.array(row, "environment_id"))
-        self._stacks[environment] = self._layout.array(row, "frames")[shown]
+        self._stacks[environment] = self._layout.array(row, "frames")[frames]
         self._count += 1
-        self._noted[environment] = self._count
+        self._last_seen[environment] = self._count
         if self._count % len(self._stacks) == 0:
             self._forget(self._count - ROUNDS_REMEMBERED * len(self._stacks))
 
     def stacks(self) -> NDArray[np.uint8]:
-        """All of them: `[E, S*C, H, W]`."""
+        """The newest states of all environments: `[E, S*C, H, W]`."""
         stacks = np.stack(list(self._stacks.values()))
         return stacks.reshape(len(stacks), -1, *self._layout.frame_shape[1:])
 
     def _forget(self, before: int) -> None:
-        """Those of which nothing has come since so many unrolls had."""
-        for environment in [environment for environment, noted in self._noted.items() if noted < before]:
-            del self._stacks[environment], self._noted[environment]
+        """Drop environments whose newest unroll came before `before` unrolls had been observed."""
+        for environment in [environment for environment, seen in self._last_seen.items() if seen < before]:
+            del self._stacks[environment], self._last_seen[environment]
 
     def state_dict(self) -> dict[str, Any]:
         stacks = np.stack(list(self._stacks.values())) if self._stacks else np.zeros((0, 1), dtype=np.uint8)
         return {
             "environments": list(self._stacks),
             "stacks": torch.from_numpy(stacks),
-            "noted": [self._noted[environment] for environment in self._stacks],
+            "noted": [self._last_seen[environment] for environment in self._stacks],
             "count": self._count,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         environments = state["environments"]
         self._stacks = dict(zip(environments, state["stacks"].numpy().copy(), strict=True))
-        self._count = state.get("count", 0)  # not in replays from before environments were forgotten
-        self._noted = dict(zip(environments, state.get("noted", [0] * len(environments)), strict=True))
+        self._count = state.get("count", 0)  # missing in replays of older runs, like "noted"
+        self._last_seen = dict(zip(environments, state.get("noted", [0] * len(environments)), strict=True))

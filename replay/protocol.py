@@ -1,4 +1,4 @@
-"""What every replay can do, whatever its way of choosing."""
+"""The interface of every replay."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -6,19 +6,19 @@ from replay.unroll_layout import Rows
 
 
 class Drawn(NamedTuple):
-    """What one draw tells of itself."""
+    """Figures of one draw, for the reports."""
 
-    times_drawn: float  # mean over the drawn unrolls, this time included
-    candidates: float = 1.0  # how many unrolls were looked at for each one drawn: λ, in whole unrolls
-    distance_drawn: float | None = None  # means; None where nothing was ranked
-    distance_candidates: float | None = None
+    times_drawn: float  # how often these unrolls were drawn, this draw included: mean
+    candidates: float = 1.0  # how many unrolls were compared for each drawn one: λ, in whole unrolls
+    distance_drawn: float | None = None  # mean of the drawn unrolls; None if nothing was ranked
+    distance_candidates: float | None = None  # mean of all candidates
 
 
 class Replay(Protocol):
-    """Keeps unrolls and gives its share of each batch.
+    """Holds unrolls and gives its share to each batch.
 
-    A queue is *fresh*: what it gives has never been learned from, and it takes new unrolls only while it has room.
-    All others are *replayed*: they always have room, and forget some older one.
+    A queue is *fresh*: the learner has never seen the unrolls that it gives, and a full queue accepts no more unrolls.
+    All other replays are *replayed*: when full, they replace an older unroll by the new one.
     """
 
     @property
@@ -29,7 +29,7 @@ class Replay(Protocol):
 
     @property
     def share(self) -> int:
-        """How many unrolls it gives to a batch."""
+        """How many unrolls it gives to each batch."""
 
     @property
     def capacity(self) -> int: ...
@@ -37,14 +37,15 @@ class Replay(Protocol):
     def __len__(self) -> int: ...
 
     def unrolls_needed(self) -> int:
-        """How many more unrolls it needs before it can give its share."""
+        """How many more unrolls it needs before the next draw; 0 if it can be drawn from now."""
 
     def add(self, row: Rows) -> None:
         """Keep a copy of `row [nbytes]`."""
 
     def draw(self, out: Rows, updates: int) -> Drawn:
-        """Write its share to `out [share, nbytes]`, no unroll twice; `updates` were made so far."""
+        """Write `share` different unrolls to `out [share, nbytes]`; the learner has made `updates` so far."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """Unrolls, counters and random generators. Write them to the file before the next `add`."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...

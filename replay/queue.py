@@ -1,4 +1,4 @@
-"""First in, first out: every unroll is learned from exactly once."""
+"""First in, first out: the learner sees every unroll exactly once."""
 
 from typing import Any
 
@@ -10,10 +10,9 @@ from replay.unroll_layout import Rows
 
 
 class QueueReplay:
-    """Unrolls in the order of their arrival; when full it waits, and so the workers wait, and nothing is dropped.
+    """Unrolls in the order of their arrival. Nothing is dropped: while the queue is full, the workers wait.
 
-    It holds at least its own share, whatever its capacity: a queue of capacity 1 with a share of 5 gathers five
-    unrolls, gives them to one batch, and gathers the next five.
+    Its capacity is at least its share: a queue of capacity 1 with a share of 5 collects five unrolls for each batch.
     """
 
     name = "queue"
@@ -23,10 +22,10 @@ class QueueReplay:
         self.share = share
         self._storage = RawStorage(max(capacity, share), nbytes)
         self._added = 0
-        self._given = 0
+        self._drawn = 0
 
     def __len__(self) -> int:
-        return self._added - self._given
+        return self._added - self._drawn
 
     @property
     def capacity(self) -> int:
@@ -37,20 +36,20 @@ class QueueReplay:
 
     def add(self, row: Rows) -> None:
         if len(self) == self.capacity:
-            raise RuntimeError("a full queue was given one more unroll")
+            raise RuntimeError("cannot add an unroll to a full queue")
         self._storage.put(self._added % self.capacity, row)
         self._added += 1
 
     def draw(self, out: Rows, updates: int) -> Drawn:
         if self.unrolls_needed():
             raise RuntimeError(f"the queue holds {len(self)} unrolls, fewer than its share of {self.share}")
-        self._storage.copy_to(np.arange(self._given, self._given + self.share) % self.capacity, out)
-        self._given += self.share
+        self._storage.copy_to(np.arange(self._drawn, self._drawn + self.share) % self.capacity, out)
+        self._drawn += self.share
         return Drawn(times_drawn=1.0)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"storage": self._storage.state_dict(), "added": self._added, "given": self._given}
+        return {"storage": self._storage.state_dict(), "added": self._added, "given": self._drawn}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._storage.load_state_dict(state["storage"])
-        self._added, self._given = state["added"], state["given"]
+        self._added, self._drawn = state["added"], state["given"]

@@ -1,4 +1,4 @@
-"""Several arrays behind one another in a row of bytes: each field's name, shape and dtype is declared once."""
+"""Several arrays one after another in a row of bytes: the name, shape and dtype of each field is declared once."""
 
 import hashlib
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Field(NamedTuple):
 
 
 class RowLayout:
-    """What a subclass declares, laid out; rows are arrays of bytes, and their fields are views of them."""
+    """Offsets of the fields that a subclass declares. Rows are arrays of bytes; fields are views of them."""
 
     @property
     def declared(self) -> Sequence[Declared]:
@@ -65,20 +65,20 @@ class RowLayout:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for two rows exactly when their bytes mean the same."""
+        """Two layouts have the same fingerprint if and only if their fields are the same."""
         return hashlib.sha256(repr(self.fields).encode()).hexdigest()[:16]
 
     def field(self, name: str) -> Field:
         return self._field_by_name[name]
 
     def array(self, rows: Rows, name: str) -> NDArray[Any]:
-        """A view of one field of rows `[..., nbytes]`: `[..., *shape]`; writing to it writes the rows."""
+        """A view of one field of rows `[..., nbytes]` → `[..., *shape]`. Writing to the view changes the rows."""
         field = self._field_by_name[name]
         flat = rows[..., field.offset : field.offset + field.nbytes].view(field.dtype)
         return flat.reshape((*rows.shape[:-1], *field.shape))
 
     def arrays(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """The views of all fields."""
+        """Views of all fields of rows `[..., nbytes]`, each `[..., *shape]`."""
         return {field.name: self.array(rows, field.name) for field in self.fields}
 
     def tensors(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Where replays keep their unrolls: rows at indices, raw or compressed. Which index is whose turn, replays know."""
+"""Where replays keep their unrolls: rows at indices, raw or compressed. Replays choose the indices."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -10,35 +10,35 @@ from numpy.typing import NDArray
 from replay.compression import UnrollCodec
 from replay.unroll_layout import Rows
 
-# What Python and the allocator take for one blob besides its content: the header of a bytes object (33), rounding and
-# header of malloc (16), a place in the list (8, and up to an eighth more for the list to grow into).
+# Bytes of memory for one blob besides its content: the header of a bytes object (33), rounding and header of malloc
+# (16), an entry of the list (8, and up to an eighth more that the list reserves).
 BLOB_OVERHEAD = 64
 
 
 class Storage(Protocol):
-    """Rows at the indices 0 to capacity - 1, which are filled in this order before any is replaced."""
+    """Rows at the indices 0 to capacity - 1. They are filled in this order before any row is replaced."""
 
     @property
     def capacity(self) -> int: ...
 
     @property
     def bytes_held(self) -> int:
-        """Memory that its rows take now."""
+        """Memory of the rows it holds now."""
 
     def put(self, index: int, row: Rows) -> None:
-        """Keep a copy of `row [nbytes]` at `index`, in place of what was there."""
+        """Keep a copy of `row [nbytes]` at `index`; replaces the row that was there."""
 
     def copy_to(self, indices: NDArray[np.int64], out: Rows) -> None:
         """Write the rows at `indices [n]` to `out [n, nbytes]`."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All rows, without a copy: write them out before the next `put`."""
+        """All rows, not copied: write them to the file before the next `put`."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class RawStorage:
-    """Rows as they are. Memory is reserved at once but touched only as it fills."""
+    """Uncompressed rows. The system provides the memory only as the storage fills."""
 
     def __init__(self, capacity: int, nbytes: int) -> None:
         self._rows: Rows = np.empty((capacity, nbytes), dtype=np.uint8)
@@ -75,7 +75,7 @@ class RawStorage:
 
 
 class CompressedStorage:
-    """Each row as compressed bytes of its own."""
+    """Each row is compressed on its own."""
 
     def __init__(self, capacity: int, codec: UnrollCodec) -> None:
         self._capacity = capacity
@@ -92,7 +92,7 @@ class CompressedStorage:
 
     def put(self, index: int, row: Rows) -> None:
         if not 0 <= index < self._capacity:
-            raise IndexError(f"there is no place {index} among {self._capacity}")
+            raise IndexError(f"index {index} is outside of the capacity of {self._capacity}")
         blob = self._codec.encode(row)
         if index == len(self._blobs):
             self._blobs.append(blob)
@@ -109,5 +109,7 @@ class CompressedStorage:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         blobs: Sequence[bytes | memoryview] = state["blobs"]
         if state["capacity"] != self._capacity or len(blobs) > self._capacity:
-            raise ValueError(f"{len(blobs)} rows of {state['capacity']} places do not fit {self._capacity} places")
+            raise ValueError(
+                f"{len(blobs)} saved rows of a capacity of {state['capacity']} do not fit {self._capacity} rows"
+            )
         self._blobs = [bytes(blob) for blob in blobs]

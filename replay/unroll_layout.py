@@ -1,8 +1,8 @@
-"""One unroll is one contiguous row of bytes; every field's name, shape and dtype is declared here and nowhere else.
+"""The fields of an unroll: names, shapes and dtypes. An unroll is one contiguous row of bytes.
 
 Shared-memory slots, replay storage and batches are all arrays of such rows, so moving an unroll is one copy of bytes.
-State t of an unroll (t = 0..T) is the stack of frames t..t+S-1: the first S frames are the stack of state 0 as the
-worker saw it, and each step adds one frame.
+State t of an unroll (t = 0..T) is the stack of frames t..t+S-1. The first S frames are the stack of state 0 as the
+worker saw it; each step adds one frame.
 """
 
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ class UnrollLayout(RowLayout):
         return [
             ("frames", (steps + self.frame_stack, *self.frame_shape), "uint8"),
             ("actions", (steps,), "int32"),
-            ("rewards", (steps,), "float32"),  # as the learner sees them: clipped
+            ("rewards", (steps,), "float32"),  # clipped
             ("dones", (steps,), "uint8"),  # state t+1 starts an episode: game over, time limit or a lost life
-            ("bootstraps", (steps,), "float32"),  # value of the final state where a time limit cut, 0 elsewhere
+            ("bootstraps", (steps,), "float32"),  # value of the final state at a time limit, 0 elsewhere
             ("behaviour_logits", (steps, self.action_count), "float32"),
-            ("values", (steps,), "float32"),  # as the acting policy saw them
-            ("features", (steps, self.feature_size), "float16"),  # projected, as the acting policy saw the state
+            ("values", (steps,), "float32"),  # V(x_t) by the acting policy
+            ("features", (steps, self.feature_size), "float16"),  # of the acting policy, projected
             ("game_returns", (steps,), "float32"),  # of the full game that ended here, unclipped
             ("game_lengths", (steps,), "int32"),  # in agent steps; 0 where no game ended
             ("first_lstm_state", (2, self.lstm_size), "float32"),  # h and c before state 0
@@ -50,10 +50,10 @@ class UnrollLayout(RowLayout):
 
 
 def stack_indices(dones: torch.Tensor, frame_stack: int) -> torch.Tensor:
-    """Which frames make up each state: `dones [B, T]` → `[B, T+1, S]`, oldest first.
+    """The frames of each state: `dones [B, T]` → `[B, T+1, S]`, oldest first.
 
-    State t shows frames t..t+S-1, but nothing from before the start of its episode: there the first frame of the
-    episode stands in, as the environment's own stack repeats it. State 0 is kept as the worker saw it.
+    State t consists of frames t..t+S-1. Frames from before the start of its episode are replaced by the first frame of
+    the episode, as in the stack of the environment. State 0 stays as the worker saw it.
     """
     if dones.dim() != 2:
         raise ValueError(f"dones must be [B, T], not {tuple(dones.shape)}")
@@ -71,7 +71,7 @@ def rebuild_stacks(
 ) -> torch.Tensor:
     """Stacks from single frames: `frames [B, T+S, C, H, W]`, `dones [B, T]` → `[T+1, B, S*C, H, W]`, time first.
 
-    With `states`, those of these states only. On a CPU they lie in memory pixel by pixel, as networks read them.
+    `states` selects some of the T+1 states. On a CPU the result is in channels-last memory order, which is fast there.
     """
     batch, frame_count = frames.shape[:2]
     wanted = stack_indices(dones, frame_count - dones.shape[1])[:, states]
@@ -81,15 +81,15 @@ def rebuild_stacks(
 
 
 def gather_frames(frames: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """The stacks of the frames `[N, C, H, W]` that rows `[T+1, B, S]` name: `[T+1, B, S*C, H, W]`."""
+    """Stacks by index: frames `[N, C, H, W]`, indices `rows [T+1, B, S]` → `[T+1, B, S*C, H, W]`."""
     return frames[rows].flatten(2, 3)
 
 
 def merge_frames(frames: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """The same on a CPU, turned while it is copied, by OpenCV: torch would take a twentieth of an update more."""
+    """The same on a CPU, in channels-last order. OpenCV is faster than torch here, by a twentieth of an update."""
     planes = frames.numpy()
     size, channels = frames.shape[2:], rows.shape[2] * frames.shape[1]
     stacks = torch.empty(*rows.shape[:2], *size, channels, dtype=torch.uint8)
-    for place, of_state in zip(stacks.flatten(0, 1).numpy(), rows.flatten(0, 1).tolist(), strict=True):
-        cv2.merge([plane for row in of_state for plane in planes[row]], place)
+    for stack, frames_of_state in zip(stacks.flatten(0, 1).numpy(), rows.flatten(0, 1).tolist(), strict=True):
+        cv2.merge([plane for row in frames_of_state for plane in planes[row]], stack)
     return stacks.permute(0, 1, 4, 2, 3)

@@ -1,33 +1,38 @@
-"""The replays of `--replay_parameters`, each with its storage, its random generator and its way to rank."""
+"""The replays of `--replay_parameters`: storage, selection rule and eviction rule of each, and their mix."""
 
 from collections.abc import Callable
 from copy import deepcopy
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from agents.learner import Learner
 from agents.network import ActorCritic
 from agents.ranking import Ranking
 from option_flags import Config, ReplayOptions
-from replay.attentive import AttentiveReplay
+from options.replay_options import ReplaySpec
 from replay.background_mix import BackgroundMix
 from replay.compression import UnrollCodec
-from replay.elite import EliteReplay
+from replay.eviction_rules import EvictionRule, MostDrifted, Oldest
 from replay.mix import BatchMix, Mix
+from replay.newest_states import NewestStates
 from replay.protocol import Replay
 from replay.queue import QueueReplay
-from replay.standard import StandardReplay
+from replay.replay_buffer import Observer, ReplayBuffer
+from replay.selection_rules import Nearest, SelectionRule, Uniform
 from replay.storage import CompressedStorage, RawStorage, Storage
-from replay.unroll_layout import UnrollLayout
+from replay.strategies import STRATEGIES, lowest
+from replay.unroll_layout import Rows, UnrollLayout
 from training.resume import Resume
 from workers.random_streams import stream_of
 
 
 def make_mix(config: Config, layout: UnrollLayout, resume: Resume, learner: Learner) -> Mix:
-    """The mix of all replays; with `--caching` one that works in the background."""
+    """The mix of all replays; with `--caching` it works in the background."""
     ahead = config.replay.batches_ahead
-    # In the background candidates are ranked by a copy, which no update changes on the way.
+    # A background thread ranks candidates by a copy of the network, because updates change the network meanwhile.
     network = deepcopy(learner.network) if ahead else learner.network
     seed = stream_of("replays", config.seed, resume.count)
     replays = make_replays(config.replay, layout, seed, network, resume.planned_updates)
@@ -37,16 +42,16 @@ def make_mix(config: Config, layout: UnrollLayout, resume: Resume, learner: Lear
     shares = zip(config.replay.replays, config.replay.shares, strict=True)
     ranks = any(entry.most_candidates(share) > share for entry, share in shares)
 
-    def look() -> int:
+    def copy_learner() -> int:
         if ranks:
             network.load_state_dict(learner.network.state_dict())
         return learner.updates
 
-    return BackgroundMix(mix, ahead, look, uploader(learner.device), learner.device)
+    return BackgroundMix(mix, ahead, copy_learner, uploader(learner.device), learner.device)
 
 
 def uploader(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor | None]:
-    """Takes batches to the device beside what goes on there; None where the learner computes in ordinary memory."""
+    """A function that copies a batch to a CUDA device while the device computes; for other devices it returns None."""
     if device.type != "cuda":
         return lambda rows: None
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -55,7 +60,8 @@ def uploader(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor | No
         with torch.cuda.stream(stream):
             uploaded = rows.to(device, non_blocking=True)
         stream.synchronize()
-        uploaded.record_stream(torch.cuda.default_stream(device))  # who learns from it there may be behind with that
+        # The memory is not reused before the default stream, which learns from it, has got that far.
+        uploaded.record_stream(torch.cuda.default_stream(device))
         return uploaded
 
     return upload
@@ -68,31 +74,61 @@ def make_replays(
     network: ActorCritic,
     planned_updates: int,
 ) -> list[Replay]:
-    """`network` is the one that candidates are ranked by; λ falls over `planned_updates`."""
+    """One replay for each entry. `network` ranks the candidates; λ falls over a part of `planned_updates`."""
     replays: list[Replay] = []
     children = seed.spawn(len(options.replays))
-    for entry, share, fill, child in zip(
+    for entry, share, warmup_unrolls, child in zip(
         options.replays, options.shares, options.warmup_unrolls, children, strict=True
     ):
         if entry.type == "queue":
             replays.append(QueueReplay(entry.capacity, share, layout.nbytes))
             continue
         storage, rng = make_storage(options, entry.capacity, layout), np.random.default_rng(child)
-        if entry.type == "standard":
-            replays.append(StandardReplay(storage, share, fill, rng))
-            continue
-        ranking = Ranking(network, layout, entry)
-        if entry.type == "attentive":
-            nearness = ranking.nearness
-            replays.append(AttentiveReplay(storage, share, fill, rng, entry, planned_updates, layout, nearness))
-        else:
-            drift = ranking.drift
-            replays.append(EliteReplay(storage, share, fill, rng, entry, planned_updates, layout.nbytes, drift))
+        selection, eviction, observers = replay_rules(
+            entry, share, layout, Ranking(network, layout, entry), planned_updates
+        )
+        replays.append(ReplayBuffer(entry.type, storage, selection, eviction, share, warmup_unrolls, rng, observers))
     return replays
 
 
+class ReplayRules(NamedTuple):
+    """What tells one type of replay from another."""
+
+    selection: SelectionRule
+    eviction: EvictionRule
+    observers: dict[str, Observer]
+
+
+def replay_rules(
+    entry: ReplaySpec, share: int, layout: UnrollLayout, ranking: Ranking, planned_updates: int
+) -> ReplayRules:
+    """The rules of a standard, attentive or elite replay that gives `share` unrolls to each batch."""
+    if entry.type == "standard":
+        return ReplayRules(Uniform(), Oldest(), {})
+
+    multiplier, annealing_updates = entry.lambda_batch_multiplier, entry.alfa_annealing_factor * planned_updates
+    sizes = entry.most_candidates(share), layout.nbytes
+    if entry.type == "attentive":
+        newest = NewestStates(layout)
+
+        def nearness(rows: Rows) -> NDArray[np.float64]:
+            return ranking.nearness(rows, newest.stacks())
+
+        return ReplayRules(
+            Nearest(nearness, lowest, multiplier, annealing_updates, *sizes), Oldest(), {"newest": newest}
+        )
+
+    strategy = STRATEGIES[entry.elite_sampling_strategy]
+    elite_insertion = entry.insert_strategy == "elite_insertion"
+    return ReplayRules(
+        Nearest(ranking.drift, strategy, multiplier, annealing_updates, *sizes),
+        MostDrifted(entry.elite_batch_size) if elite_insertion else Oldest(),
+        {},
+    )
+
+
 def make_storage(options: ReplayOptions, capacity: int, layout: UnrollLayout) -> Storage:
-    """Where a replay that is no queue keeps its unrolls."""
+    """The storage of a standard, attentive or elite replay."""
     if options.use_replay_compression:
         return CompressedStorage(capacity, UnrollCodec(layout, options.lz4_compression_level))
     return RawStorage(capacity, layout.nbytes)

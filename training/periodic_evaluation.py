@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from agents.network import flat_weights, weight_count
+from agents.flat_weights import flat_weights, weight_count
 from evaluation.film_processes import Filming
 from evaluation.logged_game import Showing
 from evaluation.parallel_games import GameResult, as_tested, figures_of

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from agents.network import ActorCritic, weight_count
+from agents.flat_weights import weight_count
+from agents.network import ActorCritic
 from machine.machine_setup import Machine
 from option_flags import Config
 from replay.unroll_layout import Rows, UnrollLayout

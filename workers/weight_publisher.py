@@ -4,7 +4,8 @@ from typing import Any, Protocol
 
 import torch
 
-from agents.network import ActorCritic, flat_weights, weight_count, write_flat_weights
+from agents.flat_weights import flat_weights, weight_count, write_flat_weights
+from agents.network import ActorCritic
 from workers.shared_weights import SharedWeights
 
 

@@ -1,4 +1,4 @@
-"""The mathematics written out from its definitions, number by number, for the tests to compare with."""
+"""Slow versions of the mathematics, as in the definitions, one number at a time."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ def product(factors: Array) -> float:
 
 
 class Steps(NamedTuple):
-    """What V-trace works on: `[T, B]` each, the last `[B]`."""
+    """The inputs of V-trace: `[T, B]` each, the last one `[B]`."""
 
     log_ratios: Array
     discounts: Array
@@ -43,7 +43,7 @@ class Steps(NamedTuple):
 def vtrace_targets(
     steps: Steps, rho_bar: float, c_bar: float, trace_lambda: float, trusted: NDArray[np.bool_]
 ) -> Array:
-    """v_s = V(x_s) + Σ_t (Π_{i<t} γ_i c_i) δ_t, each state's sum as in the paper; an untrusted state is a zero."""
+    """v_s = V(x_s) + Σ_t (Π_{i<t} γ_i c_i) δ_t as in the paper; c and δ are 0 at an untrusted state."""
     length, batch = steps.values.shape
     targets = np.zeros((length, batch))
     for b in range(batch):
@@ -69,7 +69,7 @@ def vtrace_advantages(steps: Steps, targets: Array, rho_bar: float) -> Array:
 
 
 def is_trusted(target_logits: Array, behaviour_logits: Array, rho_bar: float, threshold: float) -> bool:
-    """KL(π ‖ π̃) < threshold with π̃ ∝ min(ρ̄·μ, π), of one state."""
+    """KL(π ‖ π̃) < threshold with π̃ ∝ min(ρ̄·μ, π), for one state."""
     pi, mu = probabilities(target_logits), probabilities(behaviour_logits)
     implied = np.minimum(rho_bar * mu, pi)
     return kl(pi, implied / implied.sum()) < threshold

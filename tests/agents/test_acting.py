@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.distribution import sample
+from agents.categorical import sample
+from agents.flat_weights import flat_weights
 from agents.learner import Learner
-from agents.network import ActorCritic, flat_weights
+from agents.network import ActorCritic
+from agents.training_batch import make_training_batch
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -15,8 +17,8 @@ from replay.unroll_layout import UnrollLayout
 ENVIRONMENTS = 3
 
 
-def talkative_network(lstm_size: int, seed: int = 0) -> ActorCritic:
-    """A policy that differs between states, unlike a new one."""
+def varied_network(lstm_size: int, seed: int = 0) -> ActorCritic:
+    """A policy that differs between states; an initial one is almost uniform."""
     torch.manual_seed(seed)
     network = ActorCritic("impala_shallow", (2, 20, 20), 4, lstm_size, projected_size=7)
     torch.nn.init.normal_(network.policy_head.weight, std=5 if lstm_size else 1)
@@ -39,12 +41,12 @@ def random_state(lstm_size: int, environments: int = ENVIRONMENTS) -> ActorState
 
 @torch.inference_mode()
 @pytest.mark.parametrize("lstm_size", [0, 5])
-def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: int) -> None:
-    """Three unrolls in a row, played as a worker plays: episodes end in them, between them and on their first step."""
+def test_acting_matches_what_the_learner_computes_from_the_unrolls(lstm_size: int) -> None:
+    """Three unrolls in a row, as a worker plays them: episodes end within, between and at the start of unrolls."""
     layout = UnrollLayout(
         unroll_length=6, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, lstm_size=lstm_size, feature_size=7
     )
-    network = talkative_network(lstm_size)
+    network = varied_network(lstm_size)
     learner = Learner(
         copy.deepcopy(network),
         layout,
@@ -82,7 +84,7 @@ def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: 
                     state.restart(e)
                     stacks[e] = frame
         batch = Batch(torch.from_numpy(rows), np.ones(ENVIRONMENTS, bool))
-        output = learner.network(learner._prepare(batch).inputs)
+        output = learner.network(make_training_batch(batch, layout, 0.99, learner.device).inputs)
         stored = torch.from_numpy(fields["behaviour_logits"]).transpose(0, 1)
         torch.testing.assert_close(output.logits[:-1], stored, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(output.values[:-1], torch.from_numpy(fields["values"]).T, rtol=1e-5, atol=1e-5)
@@ -95,7 +97,7 @@ def test_acting_step_by_step_is_what_the_learner_sees_in_the_unrolls(lstm_size: 
         torch.testing.assert_close(output.values[-1], bootstrap, rtol=1e-5, atol=1e-5)
 
 
-def test_a_game_begins_with_an_empty_memory_and_no_action_before_it() -> None:
+def test_a_game_starts_with_a_zero_lstm_state_and_no_previous_action() -> None:
     state = ActorState.at_start(3, 5)
     assert state.lstm_state.shape == (3, 2, 5) and not state.lstm_state.any()
     assert state.previous_actions.tolist() == [-1, -1, -1]
@@ -103,7 +105,7 @@ def test_a_game_begins_with_an_empty_memory_and_no_action_before_it() -> None:
     assert state.previous_rewards.tolist() == [0, 0, 0]
 
 
-def test_a_restart_forgets_one_environment_and_no_other() -> None:
+def test_a_restart_resets_one_environment_only() -> None:
     state, before = random_state(5), random_state(5)
     state.restart(1)
     fresh = ActorState.at_start(1, 5)
@@ -115,8 +117,8 @@ def test_a_restart_forgets_one_environment_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("lstm_size", [0, 5])
-def test_a_decision_is_an_action_for_each_environment_and_what_led_to_it(lstm_size: int) -> None:
-    actor = Actor(talkative_network(lstm_size))
+def test_a_decision_has_actions_and_outputs_for_each_environment(lstm_size: int) -> None:
+    actor = Actor(varied_network(lstm_size))
     uniforms = torch.tensor([0.05, 0.5, 0.999], dtype=torch.float64)
     decision = actor.act(random_observations(), random_state(lstm_size), uniforms)
     assert decision.actions.shape == (3,) and decision.actions.dtype == torch.int64
@@ -127,8 +129,8 @@ def test_a_decision_is_an_action_for_each_environment_and_what_led_to_it(lstm_si
     assert not any(tensor.requires_grad for tensor in decision)
 
 
-def test_the_uniform_number_of_an_environment_chooses_its_action_and_nothing_else() -> None:
-    actor, state = Actor(talkative_network(5)), random_state(5)
+def test_a_uniform_number_decides_one_action_and_nothing_else() -> None:
+    actor, state = Actor(varied_network(5)), random_state(5)
     low = actor.act(random_observations(), state, torch.zeros(3))
     mixed = actor.act(random_observations(), state, torch.tensor([0.0, 1 - 2**-24, 0.0]))
     assert low.actions.tolist() == [0, 0, 0]
@@ -137,8 +139,8 @@ def test_the_uniform_number_of_an_environment_chooses_its_action_and_nothing_els
         assert torch.equal(getattr(low, name), getattr(mixed, name))
 
 
-def test_environments_are_decided_on_their_own() -> None:
-    actor, state = Actor(talkative_network(5)), random_state(5)
+def test_decisions_of_environments_are_independent() -> None:
+    actor, state = Actor(varied_network(5)), random_state(5)
     together = actor.act(random_observations(), state, torch.zeros(3))
     for e in range(3):
         own = ActorState(*(getattr(state, name)[e : e + 1] for name in vars(state)))
@@ -147,9 +149,9 @@ def test_environments_are_decided_on_their_own() -> None:
         torch.testing.assert_close(alone.lstm_state[0], together.lstm_state[e], rtol=1e-5, atol=1e-5)
 
 
-def test_acting_leaves_what_it_is_given_as_it_is() -> None:
-    """The value of a state that a time limit cut off is looked up with the state of the game still going on."""
-    actor, state, before = Actor(talkative_network(5)), random_state(5), random_state(5)
+def test_acting_changes_no_input() -> None:
+    """At a time limit, the state is used twice: for the value of the final state, and before for its action."""
+    actor, state, before = Actor(varied_network(5)), random_state(5), random_state(5)
     observations = random_observations()
     actor.act(observations, state, torch.zeros(3))
     assert torch.equal(observations, random_observations())
@@ -157,16 +159,16 @@ def test_acting_leaves_what_it_is_given_as_it_is() -> None:
         assert torch.equal(getattr(state, name), getattr(before, name))
 
 
-def test_memory_counts_only_where_there_is_an_lstm() -> None:
+def test_the_lstm_state_matters_only_with_an_lstm() -> None:
     for lstm_size in (0, 5):
-        actor = Actor(talkative_network(lstm_size))
+        actor = Actor(varied_network(lstm_size))
         remembered = actor.act(random_observations(), random_state(lstm_size), torch.zeros(3))
         forgotten = actor.act(random_observations(), ActorState.at_start(3, lstm_size), torch.zeros(3))
         assert torch.equal(remembered.logits, forgotten.logits) == (lstm_size == 0)
 
 
-def test_new_weights_make_another_policy() -> None:
-    old, new = talkative_network(5, seed=0), talkative_network(5, seed=1)
+def test_loaded_weights_change_the_policy() -> None:
+    old, new = varied_network(5, seed=0), varied_network(5, seed=1)
     flat = flat_weights(new)
     actor, expected = Actor(old), Actor(new)
     before = actor.act(random_observations(), random_state(5), torch.zeros(3)).logits

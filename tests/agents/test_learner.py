@@ -9,8 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
+from agents.flat_weights import flat_weights, load_flat_weights, weight_count
 from agents.learner import Learner
-from agents.network import ActorCritic, NetworkInput, flat_weights, load_flat_weights, make_network, weight_count
+from agents.network import ActorCritic, NetworkInput, make_network
+from agents.training_batch import make_training_batch
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -81,10 +83,14 @@ def make_learner(
 ) -> Learner:
     torch.manual_seed(0)
     network = make_network(NetworkOptions(network="impala_shallow"), layout, torch.float32)
-    torch.nn.init.normal_(network.policy_head.weight, std=0.2)  # a policy that says something
+    torch.nn.init.normal_(network.policy_head.weight, std=0.2)  # a policy that depends on the state
     torch.nn.init.normal_(network.policy_head.bias, std=0.2)
     optimizer = dataclasses.replace(optimizer or OptimizerOptions(), lr_warmup_updates=warmup)
     return Learner(network, layout, loss or LossOptions(), optimizer, schedule_updates, torch.device("cpu"))
+
+
+def inputs_of(batch: Batch, layout: UnrollLayout = LAYOUT) -> NetworkInput:
+    return make_training_batch(batch, layout, 0.99, torch.device("cpu")).inputs
 
 
 def reported(learner: Learner, batch: Batch) -> dict[str, float]:
@@ -100,11 +106,11 @@ def length_of(tensors: dict[str, torch.Tensor]) -> float:
     return math.sqrt(sum(float(tensor.double().square().sum()) for tensor in tensors.values()))
 
 
-# --- What the network sees, and what is made of its answers -----------------------------------------------------------
+# --- Inputs of the network, and the terms of the loss ---------------------------------------------------------------
 
 
 def slow_input(layout: UnrollLayout, batch: Batch) -> NetworkInput:
-    """The unrolls played again, state by state, as an environment with a frame stack would show them."""
+    """The inputs, state by state, as an environment with a frame stack would show them."""
     fields = layout.arrays(batch.rows.numpy())
     size, states, stack = len(batch.fresh), layout.unroll_length + 1, layout.frame_stack
     seen = np.zeros((states, size, stack, *layout.frame_shape), np.uint8)
@@ -177,10 +183,10 @@ def trusted_by_definition(options: LossOptions, fields: dict[str, Array], logits
 @pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["no_lstm", "lstm"])
 def test_the_network_sees_what_the_environment_showed(layout: UnrollLayout) -> None:
     batch = make_batch([True] * 8, layout)
-    unrolls = make_learner(layout=layout)._prepare(batch)
+    inputs = inputs_of(batch, layout)
     expected = slow_input(layout, batch)
     for name, tensor in expected._asdict().items():
-        assert torch.equal(getattr(unrolls.inputs, name), tensor), name
+        assert torch.equal(getattr(inputs, name), tensor), name
     assert 0 < expected.starts[1:].float().mean() < 1
 
 
@@ -200,7 +206,7 @@ def test_the_network_sees_what_the_environment_showed(layout: UnrollLayout) -> N
     ],
     ids=["all_terms", "sum_without_mask", "no_policy_cloning", "no_value_cloning", "defaults"],
 )
-def test_the_reported_terms_are_those_of_the_definitions(options: LossOptions, fresh: list[bool]) -> None:
+def test_the_reported_terms_match_their_definitions(options: LossOptions, fresh: list[bool]) -> None:
     batch = make_batch(fresh, LSTM_LAYOUT)
     learner = make_learner(options, layout=LSTM_LAYOUT)
     with torch.no_grad():
@@ -219,7 +225,7 @@ def test_the_reported_terms_are_those_of_the_definitions(options: LossOptions, f
     assert (0 < (~trusted).mean() < 1) == options.use_kl_mask
 
 
-def test_the_figures_beside_the_loss_tell_fresh_from_replayed() -> None:
+def test_diagnostics_are_separate_for_fresh_and_replayed_samples() -> None:
     fresh = [True, False, False, True]
     batch, learner = make_batch(fresh), make_learner()
     with torch.no_grad():
@@ -259,8 +265,8 @@ def test_a_sum_is_a_mean_times_the_number_of_states() -> None:
         assert mean[name] != 0
 
 
-def test_entropy_and_holding_push_only_where_they_belong() -> None:
-    """Without the other terms, a batch of both kinds has the gradient of its one kind, in twice as many states."""
+def test_entropy_and_cloning_losses_have_a_gradient_in_their_samples_only() -> None:
+    """With one term only, a mixed batch has half the gradient of its fresh, or of its replayed half."""
     nothing = LossOptions(
         policy_gradient_loss_weight=0,
         value_loss_weight=0,
@@ -286,7 +292,7 @@ def test_entropy_and_holding_push_only_where_they_belong() -> None:
         assert length_of(expected) > 1e-3
 
 
-def test_an_untrusted_state_gives_no_policy_and_no_value_loss() -> None:
+def test_an_untrusted_state_has_no_policy_and_no_value_loss() -> None:
     options = LossOptions(use_kl_mask=True, kl_div_threshold=1e-9, entropy_loss_weight=0, proximal_loss_weight=0)
     learner = make_learner(options)
     before = weights_of(learner)
@@ -298,7 +304,7 @@ def test_an_untrusted_state_gives_no_policy_and_no_value_loss() -> None:
         np.testing.assert_array_equal(weight, old)
 
 
-def test_a_time_limit_counts_like_the_value_of_what_was_cut_off() -> None:
+def test_a_time_limit_adds_the_value_of_the_final_state_to_the_reward() -> None:
     cut_off, rewarded = make_batch([True] * 4), make_batch([True] * 4)
     fields = LAYOUT.arrays(rewarded.rows.numpy())
     assert fields["bootstraps"].any()
@@ -311,8 +317,8 @@ def test_a_time_limit_counts_like_the_value_of_what_was_cut_off() -> None:
     assert reported(make_learner(), rewarded)["value_loss"] != pytest.approx(report["value_loss"], rel=1e-2)
 
 
-def test_what_comes_after_an_episode_changes_nothing_before_it() -> None:
-    """The unrolls end with the last step's done, so the last state takes no part at all."""
+def test_states_after_the_end_of_an_episode_have_no_effect() -> None:
+    """Each unroll ends with the end of an episode, so the last state is not used."""
     batch, other = make_batch([True] * 3), make_batch([True] * 3)
     for each in (batch, other):
         LAYOUT.arrays(each.rows.numpy())["dones"][:, -1] = 1
@@ -324,7 +330,7 @@ def test_what_comes_after_an_episode_changes_nothing_before_it() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
-def test_the_same_batch_again_and_again_is_learned(optimizer: str) -> None:
+def test_repeated_updates_fit_one_batch(optimizer: str) -> None:
     learner = make_learner(LossOptions(value_loss_weight=1.0), OptimizerOptions(optimizer=optimizer, lr=1e-3))
     batch = make_batch([True] * 4)
     value_losses = [reported(learner, batch)["value_loss"] for _ in range(40)]
@@ -332,7 +338,7 @@ def test_the_same_batch_again_and_again_is_learned(optimizer: str) -> None:
     assert learner.updates == 40
 
 
-def test_the_large_network_learns_too() -> None:
+def test_the_nature_network_learns() -> None:
     layout = UnrollLayout(unroll_length=2, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
     torch.manual_seed(0)
     network = ActorCritic("nature", (4, 84, 84), 6)
@@ -343,7 +349,7 @@ def test_the_large_network_learns_too() -> None:
     assert value_losses[-1] < value_losses[0]
 
 
-def test_gradients_are_no_longer_than_allowed_and_keep_their_direction() -> None:
+def test_gradients_are_clipped_by_norm() -> None:
     batch = make_batch([True] * 3)
     free = make_learner(optimizer=OptimizerOptions(gradient_clip_by_norm_threshold=0))
     length = reported(free, batch)["gradient_norm"]
@@ -367,7 +373,7 @@ def gradients_of(learner: Learner) -> list[Array]:
     return [gradient.double().numpy() for gradient in gradients(learner).values()]
 
 
-def test_rmsprop_steps_are_those_of_its_definition_with_the_rate_of_the_schedule() -> None:
+def test_rmsprop_steps_match_the_definition() -> None:
     alpha, eps, momentum = 0.8, 0.02, 0.5
     options = OptimizerOptions(
         lr=0.01, lr_end_value=0.001, rmsprop_alpha=alpha, rmsprop_eps=eps, rmsprop_momentum=momentum
@@ -377,7 +383,7 @@ def test_rmsprop_steps_are_those_of_its_definition_with_the_rate_of_the_schedule
     squares, moving = ([np.zeros_like(weight) for weight in expected] for _ in range(2))
     for step, scheduled in enumerate((0.01, 0.0055, 0.001, 0.001), 1):
         learner.update(batch)
-        rate = scheduled * (1 - alpha**step) ** 0.5  # what the mean of squares lacks, since it starts at 0
+        rate = scheduled * (1 - alpha**step) ** 0.5  # bias correction of the mean of squares
         for i, gradient in enumerate(gradients_of(learner)):
             squares[i] = alpha * squares[i] + (1 - alpha) * gradient**2
             moving[i] = momentum * moving[i] + gradient / (np.sqrt(squares[i]) + eps)
@@ -386,7 +392,7 @@ def test_rmsprop_steps_are_those_of_its_definition_with_the_rate_of_the_schedule
             np.testing.assert_allclose(weight, slow, rtol=1e-4, atol=1e-6)
 
 
-def test_adam_steps_are_those_of_its_definition_with_the_rate_of_the_schedule() -> None:
+def test_adam_steps_match_the_definition() -> None:
     beta1, beta2, eps = 0.7, 0.9, 0.01
     options = OptimizerOptions(optimizer="adam", lr=0.01, adam_beta1=beta1, adam_beta2=beta2, adam_eps=eps)
     learner, batch = make_learner(optimizer=options, schedule_updates=4), make_batch([True] * 3)
@@ -407,7 +413,7 @@ def test_adam_steps_are_those_of_its_definition_with_the_rate_of_the_schedule() 
     ("power", "rates"),
     [(1.0, {0: 1.0, 1: 0.775, 2: 0.55, 4: 0.1, 9: 0.1}), (2.0, {0: 1.0, 2: 0.325, 3: 0.15625, 4: 0.1, 5: 0.1})],
 )
-def test_the_learning_rate_falls_along_a_polynomial_and_then_stays(power: float, rates: dict[int, float]) -> None:
+def test_the_learning_rate_decays_polynomially_and_then_stays(power: float, rates: dict[int, float]) -> None:
     options = OptimizerOptions(lr=1.0, lr_end_value=0.1, lr_power=power)
     learner = make_learner(optimizer=options, schedule_updates=4)
     for updates, rate in rates.items():
@@ -425,7 +431,7 @@ def test_the_learning_rate_falls_along_a_polynomial_and_then_stays(power: float,
         (300, 9, [9 / 9, 8 / 9, 7 / 9, 6 / 9, 5 / 9, 4 / 9]),
     ],
 )
-def test_the_learning_rate_rises_to_its_schedule_first(warmup: int, schedule: int, expected: list[float]) -> None:
+def test_the_learning_rate_is_warmed_up(warmup: int, schedule: int, expected: list[float]) -> None:
     learner = make_learner(optimizer=OptimizerOptions(lr=1.0), schedule_updates=schedule, warmup=warmup)
     rates = []
     for _ in range(6):
@@ -434,11 +440,11 @@ def test_the_learning_rate_rises_to_its_schedule_first(warmup: int, schedule: in
     assert rates == pytest.approx(expected)
 
 
-def test_a_rate_of_zero_moves_nothing() -> None:
-    """And so the same batch has the same gradient again: nothing of it is left over from the update before."""
+def test_a_learning_rate_of_zero_changes_no_weight() -> None:
+    """The second update reports the same gradient: no gradient is left over from the first."""
     learner, batch = make_learner(schedule_updates=3), make_batch([True])
     learner.updates = 3
-    learner.network.watch(learner._prepare(batch).inputs.observations[0], 1.0)
+    learner.network.update_background_mean(inputs_of(batch).observations[0], 1.0)
     before = flat_weights(learner.network)
     reports = [reported(learner, batch) for _ in range(2)]
     assert reports[0]["learning_rate"] == 0
@@ -446,9 +452,9 @@ def test_a_rate_of_zero_moves_nothing() -> None:
     assert reports[1] == pytest.approx(reports[0], rel=1e-6, nan_ok=True)
 
 
-def test_the_background_is_the_mean_of_what_was_seen_and_later_of_the_last_thousand_updates() -> None:
+def test_the_background_is_a_mean_and_later_a_moving_average() -> None:
     learner, batches = make_learner(), [make_batch([True, False], seed=seed) for seed in range(3)]
-    firsts = [learner._prepare(batch).inputs.observations[0].float() for batch in batches]
+    firsts = [inputs_of(batch).observations[0].float() for batch in batches]
     for batch in batches:
         learner.update(batch)
     torch.testing.assert_close(learner.network.background, torch.cat(firsts).mean(0))
@@ -457,7 +463,7 @@ def test_the_background_is_the_mean_of_what_was_seen_and_later_of_the_last_thous
     torch.testing.assert_close(learner.network.background, before + (firsts[0].mean(0) - before) / 1000)
 
 
-def test_an_update_reads_the_batch_and_writes_only_the_network() -> None:
+def test_an_update_does_not_change_the_batch() -> None:
     batch, learner = make_batch([True, False], LSTM_LAYOUT), make_learner(ALL_TERMS, layout=LSTM_LAYOUT)
     rows, before = batch.rows.clone(), flat_weights(learner.network)
     report = learner.update(batch)
@@ -466,7 +472,7 @@ def test_an_update_reads_the_batch_and_writes_only_the_network() -> None:
     assert not any(value.requires_grad or value.dim() for value in report.values())
 
 
-def test_equal_beginnings_have_equal_ends() -> None:
+def test_equal_seeds_and_batches_give_equal_weights() -> None:
     ends = []
     for _ in range(2):
         learner = make_learner(ALL_TERMS)
@@ -480,7 +486,7 @@ def test_equal_beginnings_have_equal_ends() -> None:
     ("before", "after"),
     [({}, {"rmsprop_momentum": 0.9}), ({"rmsprop_momentum": 0.9}, {}), ({}, {"optimizer": "adam"}), ({}, {"lr": 1e-2})],
 )
-def test_an_optimizer_goes_on_with_other_options(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_an_optimizer_is_resumed_with_other_options(before: dict[str, Any], after: dict[str, Any]) -> None:
     first, second = make_learner(None, OptimizerOptions(**before)), make_learner(None, OptimizerOptions(**after))
     batch = make_batch([True] * 2)
     first.update(batch)
@@ -493,7 +499,7 @@ def test_an_optimizer_goes_on_with_other_options(before: dict[str, Any], after: 
     )
 
 
-def test_a_batch_of_one_state_is_learned_from() -> None:
+def test_a_batch_of_one_state_works() -> None:
     layout = dataclasses.replace(LAYOUT, unroll_length=1)
     learner = make_learner(layout=layout)
     assert math.isfinite(reported(learner, make_batch([True], layout))["total_loss"])
@@ -504,8 +510,8 @@ def test_a_batch_of_one_state_is_learned_from() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["nature", "impala_shallow", "conv3", "impala_deep"])
-def test_an_actor_decides_exactly_as_the_learner_would(name: str, dtype: torch.dtype) -> None:
-    """Rounding the weights once in the actor and at every step under autocast come to the same bits."""
+def test_an_actor_computes_the_same_bits_as_the_learner(name: str, dtype: torch.dtype) -> None:
+    """The actor rounds its weights to bfloat16 once, autocast rounds them at every step."""
     torch.manual_seed(0)
     network = ActorCritic(name, (4, 36, 36), 6, compute_dtype=dtype)
     torch.nn.init.normal_(network.policy_head.weight)
@@ -533,8 +539,8 @@ def test_an_actor_decides_exactly_as_the_learner_would(name: str, dtype: torch.d
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["feed-forward", "LSTM"])
-def test_an_update_leaves_nothing_on_the_cpu(monkeypatch: pytest.MonkeyPatch, layout: UnrollLayout) -> None:
-    """On a device that computes nothing, but refuses as a GPU does what is not on it."""
+def test_an_update_uses_no_cpu_tensors(monkeypatch: pytest.MonkeyPatch, layout: UnrollLayout) -> None:
+    """The device `meta` computes nothing, but refuses CPU tensors as a GPU does."""
     elsewhere, real = torch.device("meta"), torch.autocast
     monkeypatch.setattr(torch, "autocast", lambda _, *others, **named: real("cpu", *others, **named))
     options = NetworkOptions(network="impala_shallow", use_lstm=bool(layout.lstm_size), lstm_size=6)
@@ -549,7 +555,7 @@ def test_an_update_leaves_nothing_on_the_cpu(monkeypatch: pytest.MonkeyPatch, la
 
 
 @pytest.mark.parametrize("damage", [math.nan, math.inf, -math.inf])
-def test_weights_that_are_no_numbers_are_noticed(damage: float) -> None:
+def test_weights_that_are_not_finite_are_detected(damage: float) -> None:
     learner = make_learner()
     assert learner.is_finite()
     with torch.no_grad():

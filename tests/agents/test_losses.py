@@ -23,7 +23,7 @@ class Given(NamedTuple):
 
 
 def given_states(seed: int = 0) -> Given:
-    """Random states, all with a gradient where one could flow; about half of them in the mask."""
+    """Random states; every float input requires a gradient, and about half of the states are in the mask."""
     rng = np.random.default_rng(seed)
 
     def learned(*shape: int) -> torch.Tensor:
@@ -92,12 +92,12 @@ def test_a_loss_is_the_sum_over_the_states_of_the_mask(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_an_empty_mask_is_no_loss(name: str) -> None:
+def test_an_empty_mask_gives_a_loss_of_zero(name: str) -> None:
     assert LOSSES[name][0](given_states()._replace(mask=torch.zeros(T, B, dtype=torch.bool))).item() == 0
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_gradients_go_to_what_is_learned_and_only_where_the_mask_is(name: str) -> None:
+def test_only_the_learned_input_gets_a_gradient_and_only_under_the_mask(name: str) -> None:
     loss, _, learned = LOSSES[name]
     given = given_states()
     loss(given).backward()  # type: ignore[no-untyped-call]
@@ -119,7 +119,7 @@ def finite_differences(f: Callable[[Array], float], x: Array) -> Array:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_gradients_are_the_slopes_of_the_slow_versions(name: str) -> None:
+def test_gradients_match_finite_differences_of_the_slow_versions(name: str) -> None:
     loss, slow, learned = LOSSES[name]
     given = given_states(1)
     loss(given).backward()  # type: ignore[no-untyped-call]
@@ -133,7 +133,7 @@ def test_gradients_are_the_slopes_of_the_slow_versions(name: str) -> None:
     np.testing.assert_allclose(tensor.grad, finite_differences(at, tensor.detach().numpy()), rtol=1e-5, atol=1e-7)
 
 
-def test_the_policy_gradient_is_minus_the_advantage_times_the_gradient_of_the_log_probability() -> None:
+def test_the_policy_gradient_matches_its_definition() -> None:
     given = given_states(2)
     LOSSES["policy_gradient"][0](given).backward()  # type: ignore[no-untyped-call]
     assert given.logits.grad is not None
@@ -147,8 +147,8 @@ def test_the_policy_gradient_is_minus_the_advantage_times_the_gradient_of_the_lo
         np.testing.assert_allclose(given.logits.grad[place], -weight * gradient, rtol=1e-5, atol=1e-7)
 
 
-def test_cloning_asks_the_new_policy_to_cover_the_old_one() -> None:
-    """KL(μ ‖ π) is huge where π leaves out what μ did, and small where π does more than μ did."""
+def test_policy_cloning_penalises_actions_that_the_new_policy_dropped() -> None:
+    """KL(μ ‖ π) is large if π never takes an action of μ, and small if π takes more actions than μ."""
     narrow, wide = torch.tensor([[[0.0, -30.0]]]), torch.zeros(1, 1, 2)
     mask = torch.ones(1, 1, dtype=torch.bool)
     assert losses.policy_cloning_loss(narrow, wide, mask).item() == pytest.approx(15 - np.log(2), rel=1e-5)

@@ -5,17 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from agents.network import (
-    ActorCritic,
-    NetworkInput,
-    ResidualSection,
-    flat_weights,
-    load_flat_weights,
-    make_network,
-    make_torso,
-    weight_count,
-    write_flat_weights,
-)
+from agents.flat_weights import flat_weights, load_flat_weights, weight_count, write_flat_weights
+from agents.network import ActorCritic, NetworkInput, make_network
+from agents.torsos import ResidualSection, make_torso
 from option_flags import NetworkOptions
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
@@ -28,7 +20,7 @@ ACTIONS = 4
 def random_input(
     steps: int, batch: int, shape: tuple[int, int, int], lstm_size: int = 0, starts: tuple[int, ...] = (), seed: int = 0
 ) -> NetworkInput:
-    """Random states; every environment starts an episode at the given steps."""
+    """Random states; in every environment, episodes start at the steps `starts`."""
     generator = torch.Generator().manual_seed(seed)
     inputs = NetworkInput(
         observations=torch.randint(0, 256, (steps, batch, *shape), dtype=torch.uint8, generator=generator),
@@ -57,7 +49,7 @@ def cut(inputs: NetworkInput, first: int, last: int, lstm_state: torch.Tensor) -
 def small_network(lstm_size: int = 0, compute_dtype: torch.dtype = torch.float32, seed: int = 0) -> ActorCritic:
     torch.manual_seed(seed)
     network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, lstm_size, compute_dtype, projected_size=3)
-    with torch.no_grad():  # a policy that says something, biases too
+    with torch.no_grad():  # a policy that depends on the state and on biases
         for parameter in (*network.policy_head.parameters(), *network.value_head.parameters()):
             parameter.normal_(0, 0.5)
     return network
@@ -65,14 +57,12 @@ def small_network(lstm_size: int = 0, compute_dtype: torch.dtype = torch.float32
 
 @pytest.mark.parametrize("lstm_size", [0, 5])
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2)])
-def test_a_step_that_is_there_for_its_value_only_changes_no_gradient(
-    lstm_size: int, dtype: torch.dtype, close: float
-) -> None:
+def test_a_bootstrap_step_changes_no_gradient(lstm_size: int, dtype: torch.dtype, close: float) -> None:
     network, inputs = small_network(lstm_size, dtype), random_input(4, 3, (2, 20, 20), lstm_size, starts=(2,))
     found = []
-    for bootstraps in (False, True):
+    for last_is_bootstrap in (False, True):
         network.zero_grad()
-        output = network(inputs, bootstraps)
+        output = network(inputs, last_is_bootstrap)
         torch.autograd.backward(output.logits[:-1].square().sum() + output.values[:-1].square().sum())
         found.append([*(part.detach() for part in output), *(parameter.grad for parameter in network.parameters())])
         assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in network.parameters())
@@ -80,14 +70,13 @@ def test_a_step_that_is_there_for_its_value_only_changes_no_gradient(
         torch.testing.assert_close(
             saved, whole, rtol=close, atol=close * float(whole.abs().max()) if whole.numel() else 0
         )
-    features = network(inputs, bootstraps=True).features
+    features = network(inputs, last_is_bootstrap=True).features
     (reached,) = torch.autograd.grad(features[-1].sum(), next(network.torso.parameters()))
     assert not reached.any(), "a gradient went through the last step's torso"
 
 
 @pytest.mark.parametrize("name", FEATURES)
-@pytest.mark.parametrize("lstm_size", [0, 5])
-@pytest.mark.parametrize("channels", [1, 4, 12])
+@pytest.mark.parametrize(("lstm_size", "channels"), [(0, 1), (5, 12)])
 def test_every_network_gives_a_policy_and_a_value_for_each_state(name: str, lstm_size: int, channels: int) -> None:
     shape = (channels, 36, 44)
     network = ActorCritic(name, shape, ACTIONS, lstm_size)
@@ -111,8 +100,8 @@ def test_every_network_gives_a_policy_and_a_value_for_each_state(name: str, lstm
         ("impala_deep", [(16, 3, 1)] * 5 + [(32, 3, 1)] * 10, 11 * 11 * 32),
     ],
 )
-def test_the_layers_are_those_of_the_papers(name: str, convolutions: list[tuple[int, int, int]], flat: int) -> None:
-    """Counted on the path of a picture through the torso, not in the list of modules."""
+def test_the_layers_are_as_in_the_papers(name: str, convolutions: list[tuple[int, int, int]], flat: int) -> None:
+    """Recorded while a picture passes the torso, not from the list of modules."""
     torso, size = make_torso(name, (4, 84, 84))
     passed: list[Any] = []
     for module in torso.modules():
@@ -126,8 +115,8 @@ def test_the_layers_are_those_of_the_papers(name: str, convolutions: list[tuple[
     assert (hidden.in_features, hidden.out_features) == (flat, FEATURES[name])
 
 
-def test_the_deep_network_adds_each_block_to_what_went_into_it() -> None:
-    """With blocks that give 0, a section is its convolution and its pooling alone."""
+def test_the_deep_network_adds_each_block_to_its_input() -> None:
+    """With blocks whose output is 0, a section is only its convolution and its pooling."""
     torso: Any = make_torso("impala_deep", (4, 36, 36))[0]
     sections = list(torso[0])[:3]
     for section in sections:
@@ -143,14 +132,14 @@ def test_the_deep_network_adds_each_block_to_what_went_into_it() -> None:
 
 
 def assert_orthogonal(weight: torch.Tensor, gain: float) -> None:
-    """The rows, or the columns where there are fewer of those, stand at right angles and have the length `gain`."""
+    """The rows (or the columns, if they are fewer) are orthogonal and have the length `gain`."""
     matrix = weight.detach().double().flatten(1)
     gram = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
     torch.testing.assert_close(gram, gain**2 * torch.eye(len(gram), dtype=torch.float64), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", FEATURES)
-def test_weights_begin_orthogonal_and_biases_at_zero(name: str) -> None:
+def test_initial_weights_are_orthogonal_and_biases_zero(name: str) -> None:
     network = ActorCritic(name, (1, 36, 36), ACTIONS, lstm_size=6)
     layers = [module for module in network.torso.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     sections = [module for module in network.torso.modules() if isinstance(module, ResidualSection)]
@@ -170,21 +159,21 @@ def test_weights_begin_orthogonal_and_biases_at_zero(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FEATURES)
-def test_what_is_always_there_is_not_seen(name: str) -> None:
+def test_the_background_is_subtracted(name: str) -> None:
     """A picture on another background has the same features."""
     torch.manual_seed(0)
     network = ActorCritic(name, (4, 36, 36), ACTIONS)
     picture, scenery = torch.randint(0, 100, (2, 5, 4, 36, 36), dtype=torch.uint8)
     plain = network.features(picture)
-    network.watch(scenery[:1], 1.0)
+    network.update_background_mean(scenery[:1], 1.0)
     torch.testing.assert_close(network.features(picture + scenery[0]), plain, rtol=1e-3, atol=1e-4)
     assert not torch.allclose(network.features(picture), plain, rtol=1e-2)
-    network.watch(torch.zeros_like(scenery), 0.25)
+    network.update_background_mean(torch.zeros_like(scenery), 0.25)
     torch.testing.assert_close(network.background, 0.75 * scenery[0])
 
 
 @pytest.mark.parametrize("name", FEATURES)
-def test_the_first_policy_is_close_to_uniform_but_not_blind(name: str) -> None:
+def test_the_first_policy_is_close_to_uniform_but_depends_on_the_state(name: str) -> None:
     torch.manual_seed(0)
     network = ActorCritic(name, (4, 36, 36), ACTIONS)
     policy = network(random_input(1, 32, (4, 36, 36))).logits.softmax(-1)
@@ -208,7 +197,7 @@ def test_pixels_reach_the_torso_between_0_and_1(dtype: torch.dtype) -> None:
     assert torch.equal(gray, before)
 
 
-def test_features_are_the_torso_of_scaled_pixels_each_state_on_its_own() -> None:
+def test_features_are_the_torso_of_scaled_pixels_of_each_state() -> None:
     network = small_network()
     states = random_input(1, 6, (2, 20, 20)).observations[0]
     features = network.features(states)
@@ -218,7 +207,7 @@ def test_features_are_the_torso_of_scaled_pixels_each_state_on_its_own() -> None
     torch.testing.assert_close(network.features(states.flip(0)), features.flip(0), rtol=1e-5, atol=1e-6)
 
 
-def test_steps_and_environments_keep_their_places() -> None:
+def test_steps_and_environments_keep_their_indices() -> None:
     network = small_network()
     inputs = random_input(3, 4, (2, 20, 20))
     output = network(inputs)
@@ -228,7 +217,7 @@ def test_steps_and_environments_keep_their_places() -> None:
         torch.testing.assert_close(output.values[t, b], network.value_head(features)[0, 0], rtol=1e-4, atol=1e-5)
 
 
-def test_without_memory_only_the_picture_counts() -> None:
+def test_without_an_lstm_the_output_depends_on_the_observation_only() -> None:
     network = small_network()
     inputs = random_input(3, 2, (2, 20, 20))
     other = random_input(3, 2, (2, 20, 20), starts=(1,), seed=1)._replace(observations=inputs.observations)
@@ -239,8 +228,8 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-def test_the_memory_is_an_lstm_of_features_previous_action_and_reward() -> None:
-    """Gate by gate in numpy; an episode start empties the memory, and no action comes before it."""
+def test_the_lstm_takes_features_previous_action_and_reward() -> None:
+    """Gate by gate in numpy. An episode start resets the state, and has no previous action."""
     size, steps, batch = 3, 6, 2
     network = small_network(size)
     assert network.lstm is not None
@@ -268,7 +257,7 @@ def test_the_memory_is_an_lstm_of_features_previous_action_and_reward() -> None:
         np.testing.assert_allclose(output.lstm_state[b].detach(), [h, c], rtol=1e-4, atol=1e-5)
 
 
-def test_steps_at_once_are_steps_one_by_one_with_the_memory_carried() -> None:
+def test_an_unroll_at_once_equals_its_steps_one_by_one() -> None:
     network = small_network(lstm_size=8)
     inputs = random_input(7, 3, (2, 20, 20), 8, starts=(3,))
     at_once = network(inputs)
@@ -281,7 +270,7 @@ def test_steps_at_once_are_steps_one_by_one_with_the_memory_carried() -> None:
     torch.testing.assert_close(state, at_once.lstm_state, rtol=1e-5, atol=1e-5)
 
 
-def test_an_episode_start_forgets_everything_before_it() -> None:
+def test_an_episode_start_resets_the_lstm_state() -> None:
     network = small_network(lstm_size=8)
     inputs = random_input(6, 2, (2, 20, 20), 8, starts=(3,))
     other = random_input(6, 2, (2, 20, 20), 8, starts=(3,), seed=1)
@@ -294,7 +283,7 @@ def test_an_episode_start_forgets_everything_before_it() -> None:
     assert (network(other).logits[3] - output.logits[3]).abs().max() > 1e-2
 
 
-def test_the_state_that_goes_in_stays_as_it_is() -> None:
+def test_the_given_lstm_state_is_not_changed() -> None:
     network = small_network(lstm_size=8)
     inputs = random_input(3, 2, (2, 20, 20), 8, starts=(0,))
     before = inputs.lstm_state.clone()
@@ -303,14 +292,14 @@ def test_the_state_that_goes_in_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", FEATURES)
-def test_every_weight_takes_part(name: str) -> None:
+def test_every_weight_gets_a_gradient(name: str) -> None:
     network = ActorCritic(name, (2, 36, 36), ACTIONS, lstm_size=4)
     output = network(random_input(2, 3, (2, 36, 36), 4))
     (output.logits.square().sum() + output.values.square().sum()).backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
 
 
-def test_bfloat16_is_used_in_the_torso_and_nowhere_else() -> None:
+def test_only_the_torso_computes_in_bfloat16() -> None:
     network, exact = small_network(4, torch.bfloat16), small_network(4)
     inputs = random_input(3, 4, (2, 20, 20), 4)
     output, expected = network(inputs), exact(inputs)
@@ -324,7 +313,7 @@ def test_bfloat16_is_used_in_the_torso_and_nowhere_else() -> None:
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_flat_weights_come_back_into_another_network(channels_last: bool) -> None:
+def test_flat_weights_make_two_networks_equal(channels_last: bool) -> None:
     network, other = small_network(4, seed=0), small_network(4, seed=1)
     if channels_last:
         other = other.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -346,7 +335,7 @@ def test_flat_weights_come_back_into_another_network(channels_last: bool) -> Non
 
 
 @pytest.mark.parametrize("compute_dtype", [torch.float32, torch.bfloat16])
-def test_a_projection_keeps_distances_in_fewer_numbers_and_is_never_trained(compute_dtype: torch.dtype) -> None:
+def test_the_projection_preserves_distances_and_is_not_trained(compute_dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, 0, compute_dtype, projected_size=100)
     features = torch.randn(30, 256).abs()
@@ -360,12 +349,12 @@ def test_a_projection_keeps_distances_in_fewer_numbers_and_is_never_trained(comp
     assert "projection" in network.state_dict()
 
 
-def test_without_a_projection_there_is_nothing_to_store() -> None:
+def test_without_a_projection_there_are_no_features_to_store() -> None:
     network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS)
     assert network.project(torch.ones(3, 256)).shape == (3, 0)
 
 
-def test_flat_weights_belong_to_the_caller() -> None:
+def test_flat_weights_are_a_copy() -> None:
     network = small_network()
     flat = flat_weights(network)
     before = flat.clone()
@@ -377,7 +366,7 @@ def test_flat_weights_belong_to_the_caller() -> None:
     assert torch.equal(flat_weights(network), before)
 
 
-def test_flat_weights_are_rounded_only_where_the_network_is() -> None:
+def test_loaded_weights_are_rounded_only_in_bfloat16_layers() -> None:
     network, other = small_network(4, seed=0), small_network(4, seed=1)
     other.torso.bfloat16()
     load_flat_weights(other, flat_weights(network))
@@ -393,19 +382,19 @@ def test_flat_weights_of_another_size_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "smallest"), [("nature", 36), ("impala_shallow", 20), ("conv3", 21)])
-def test_pictures_that_are_too_small_are_told_so(name: str, smallest: int) -> None:
+def test_too_small_pictures_are_refused(name: str, smallest: int) -> None:
     make_torso(name, (1, smallest, smallest))
     for height, width in ((smallest - 1, 84), (84, smallest - 1), (1, 1)):
         with pytest.raises(UsageError, match=f"--frame_scale_resolution={height},{width} is too small .*{name}"):
             make_torso(name, (1, height, width))
 
 
-def test_a_network_that_does_not_exist_is_refused() -> None:
+def test_an_unknown_network_is_refused() -> None:
     with pytest.raises(ValueError, match="no network named deepest"):
         make_torso("deepest", (4, 84, 84))
 
 
-def test_an_unroll_says_what_its_network_looks_like() -> None:
+def test_the_layout_of_unrolls_decides_the_sizes_of_the_network() -> None:
     layout = UnrollLayout(
         unroll_length=2, frame_stack=3, frame_shape=(3, 20, 24), action_count=7, lstm_size=5, feature_size=6
     )
@@ -418,8 +407,8 @@ def test_an_unroll_says_what_its_network_looks_like() -> None:
 
 
 @pytest.mark.parametrize(("saved_size", "own_size"), [(6, 0), (0, 6), (6, 6), (6, 4)])
-def test_a_saved_policy_is_loaded_whatever_its_features_were_compared_by(saved_size: int, own_size: int) -> None:
-    """A test ranks nothing, and a run may go on with other replays."""
+def test_a_checkpoint_with_another_projection_is_loaded(saved_size: int, own_size: int) -> None:
+    """A test ranks nothing, and a run may be resumed with other replays."""
     saved = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, projected_size=saved_size)
     own = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, projected_size=own_size)
     before = own.projection.clone()

@@ -1,4 +1,4 @@
-"""Distances of whole unrolls, held against one state after another and the definitions."""
+"""Distances of unrolls, compared with slow versions that take one state at a time."""
 
 import copy
 from typing import Any
@@ -47,7 +47,7 @@ def unrolls(count: int, seed: int = 0) -> Rows:
 
 
 def stacks_of(row: Rows) -> list[Rows]:
-    """The states of one unroll as the environment showed them, the last not among them."""
+    """The states of one unroll as the environment showed them, without the last one."""
     fields = LAYOUT.arrays(row)
     frames = [frame[0] for frame in fields["frames"]]
     seen = [frames[0], frames[1]]
@@ -59,21 +59,21 @@ def stacks_of(row: Rows) -> list[Rows]:
 
 
 def seen_alone(network: ActorCritic, state: Rows, by_policy: bool) -> Array:
-    """One state as the network sees it: a policy's logits, or its features as unrolls carry them."""
+    """One state embedded by the network: its logits, or its projected features."""
     with torch.no_grad():
         features = network.features(torch.from_numpy(state)[None])
         seen = network.policy_head(features) if by_policy else network.project(features)
     return np.asarray(seen[0].double().numpy())
 
 
-def slow_distance(distance: dict[str, Any], present: Array, other: Array) -> float:
+def slow_distance(distance: dict[str, Any], current: Array, other: Array) -> float:
     """Of two vectors, or of two policies from their logits."""
     if distance["dist_function"] == "kl_div":
-        return kl(probabilities(present), probabilities(other))
+        return kl(probabilities(current), probabilities(other))
     if distance["dist_function"] == "cos_dist":
-        return 1 - float(present @ other) / float(np.sqrt(present @ present) * np.sqrt(other @ other))
+        return 1 - float(current @ other) / float(np.sqrt(current @ current) * np.sqrt(other @ other))
     p = distance.get("p", 2.0)
-    return float(sum(abs(float(x - y)) ** p for x, y in zip(present, other, strict=True)) ** (1 / p))
+    return float(sum(abs(float(x - y)) ** p for x, y in zip(current, other, strict=True)) ** (1 / p))
 
 
 def ranking_of(network: ActorCritic, distance: dict[str, Any], ranked_states: int = STEPS) -> Ranking:
@@ -100,13 +100,18 @@ def slow_nearness(network: ActorCritic, distance: dict[str, Any], row: Rows, new
     return min(means)
 
 
-# All states, too few to be all, and one; which ones those are is written out.
-SUBSETS = [(STEPS, list(range(STEPS))), (STEPS + 5, list(range(STEPS))), (3, [1, 3, 5]), (2, [1, 5]), (1, [3])]
+SUBSETS = [(STEPS + 5, list(range(STEPS))), (3, [1, 3, 5]), (2, [1, 5]), (1, [3])]  # ranked_states, and which these are
+every_distance_or_subset = pytest.mark.parametrize(
+    ("distance", "ranked_states", "states"),
+    [
+        *((distance, STEPS, list(range(STEPS))) for distance in DISTANCES),
+        *((DISTANCES[0], count, states) for count, states in SUBSETS),
+    ],
+)
 
 
-@every_distance
-@pytest.mark.parametrize(("ranked_states", "states"), SUBSETS)
-def test_drift_is_the_mean_over_states_of_how_far_the_present_view_is(
+@every_distance_or_subset
+def test_drift_is_the_mean_distance_from_what_the_acting_policy_stored(
     distance: dict[str, Any], ranked_states: int, states: list[int]
 ) -> None:
     network, rows = network_of(), unrolls(5)
@@ -117,35 +122,33 @@ def test_drift_is_the_mean_over_states_of_how_far_the_present_view_is(
     assert np.ptp(drift) > 1e-3
 
 
-@every_distance
-@pytest.mark.parametrize(("ranked_states", "states"), SUBSETS)
-@pytest.mark.parametrize("environments", [1, 4])
-def test_nearness_is_the_distance_from_the_nearest_of_the_newest_states(
-    distance: dict[str, Any], ranked_states: int, states: list[int], environments: int
+@every_distance_or_subset
+def test_nearness_is_the_mean_distance_from_the_nearest_newest_state(
+    distance: dict[str, Any], ranked_states: int, states: list[int]
 ) -> None:
     network, rows = network_of(), unrolls(5)
-    newest = np.random.default_rng(3).integers(0, 256, (environments, 2, 20, 20), dtype=np.uint8)
-    nearness = ranking_of(network, distance, ranked_states).nearness(rows, newest)
-    assert nearness.shape == (5,) and nearness.dtype == np.float64
-    expected = [slow_nearness(network, distance, row, newest, states) for row in rows]
-    np.testing.assert_allclose(nearness, expected, rtol=5e-3, atol=1e-5)
-    assert np.ptp(nearness) > 1e-5
+    for environments in (1, 4):
+        newest = np.random.default_rng(3).integers(0, 256, (environments, 2, 20, 20), dtype=np.uint8)
+        nearness = ranking_of(network, distance, ranked_states).nearness(rows, newest)
+        assert nearness.shape == (5,) and nearness.dtype == np.float64
+        expected = [slow_nearness(network, distance, row, newest, states) for row in rows]
+        np.testing.assert_allclose(nearness, expected, rtol=5e-3, atol=1e-5)
+        assert np.ptp(nearness) > 1e-5
 
 
-@every_distance
-def test_many_newest_states_are_compared_with_some_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, distance: dict[str, Any]
-) -> None:
-    network, rows = network_of(), unrolls(5)
-    newest = np.random.default_rng(3).integers(0, 256, (7, 2, 20, 20), dtype=np.uint8)
-    at_once = ranking_of(network, distance).nearness(rows, newest)
-    monkeypatch.setattr("agents.ranking.AT_ONCE", 3)
-    np.testing.assert_array_equal(ranking_of(network, distance).nearness(rows, newest), at_once)
+def test_the_nearest_of_many_newest_states_is_found() -> None:
+    """Of more states than are compared at once."""
+    rows, ranking = unrolls(5), ranking_of(network_of(), DISTANCES[0])
+    newest = np.random.default_rng(3).integers(0, 256, (100, 2, 20, 20), dtype=np.uint8)
+    first, second = ranking.nearness(rows, newest[:50]), ranking.nearness(rows, newest[50:])
+    assert 0 < (first < second).sum() < 5
+    for states in (newest, newest[::-1].copy()):
+        np.testing.assert_allclose(ranking.nearness(rows, states), np.minimum(first, second), rtol=1e-3, atol=1e-6)
 
 
 @every_distance
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_the_present_network_has_stored_has_not_drifted(distance: dict[str, Any], dtype: torch.dtype) -> None:
+def test_unrolls_of_the_current_network_have_no_drift(distance: dict[str, Any], dtype: torch.dtype) -> None:
     network, rows = network_of(dtype=dtype), unrolls(4)
     fields = LAYOUT.arrays(rows)
     for u, row in enumerate(rows):
@@ -162,7 +165,7 @@ def test_what_the_present_network_has_stored_has_not_drifted(distance: dict[str,
 
 
 @every_distance
-def test_an_unroll_that_shows_the_newest_state_only_is_nearest(distance: dict[str, Any]) -> None:
+def test_an_unroll_of_the_newest_state_only_is_nearest(distance: dict[str, Any]) -> None:
     network, rows = network_of(), unrolls(3)
     frame = np.random.default_rng(5).integers(0, 256, (1, 20, 20), dtype=np.uint8)
     LAYOUT.array(rows, "frames")[1] = frame
@@ -171,8 +174,7 @@ def test_an_unroll_that_shows_the_newest_state_only_is_nearest(distance: dict[st
     assert nearness.argmin() == 1
 
 
-def test_the_network_ranked_by_is_the_present_one() -> None:
-    """It is asked anew each time, changes nothing, and leaves no gradient."""
+def test_ranking_uses_the_current_weights_and_changes_nothing() -> None:
     network, rows = network_of(), unrolls(3)
     ranking, before = ranking_of(network, DISTANCES[0]), rows.copy()
     first = ranking.drift(rows)
@@ -196,14 +198,12 @@ def test_evenly_spaced_states_lie_in_the_middles_of_equal_parts(count: int, step
         assert state <= middle < state + 1
 
 
-@every_distance
-def test_a_device_that_would_rather_compute_more_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, distance: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("distance", [DISTANCES[0], DISTANCES[-1]])
+def test_padding_for_the_device_changes_nothing(monkeypatch: pytest.MonkeyPatch, distance: dict[str, Any]) -> None:
     network, rows = network_of(), unrolls(5)
     newest = np.random.default_rng(3).integers(0, 256, (2, 2, 20, 20), dtype=np.uint8)
     ranking = ranking_of(network, distance)
-    asked = ranking.drift(rows), ranking.nearness(rows, newest)
+    unpadded = ranking.drift(rows), ranking.nearness(rows, newest)
     monkeypatch.setattr("agents.ranking.size_computed", lambda count, device: count + 3)
-    for few, more in zip(asked, (ranking.drift(rows), ranking.nearness(rows, newest)), strict=True):
+    for few, more in zip(unpadded, (ranking.drift(rows), ranking.nearness(rows, newest)), strict=True):
         np.testing.assert_allclose(more, few, rtol=1e-4, atol=1e-6)

@@ -27,8 +27,10 @@ from agents.spaces import make_unroll_layout
 from machine.device import choose_precision
 from option_flags import Config
 from options.replay_options import ReplaySpec
+from replay.eviction_rules import Oldest
 from replay.newest_states import NewestStates
-from replay.standard import StandardReplay
+from replay.replay_buffer import ReplayBuffer
+from replay.selection_rules import Uniform
 from replay.unroll_layout import Rows, UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.metrics import read_metrics
@@ -54,7 +56,7 @@ def saved_rows(checkpoint: Checkpoint, config: Config, layout: UnrollLayout) -> 
     state = read_tensor_file(newest)["mix"]["replays"][entry]
     size = min(state["added"], config.replay.replays[entry].capacity)
     storage = make_storage(config.replay, config.replay.replays[entry].capacity, layout)
-    replay = StandardReplay(storage, size, size, np.random.default_rng(0))
+    replay = ReplayBuffer("elite", storage, Uniform(), Oldest(), size, size, np.random.default_rng(0), {})
     replay.load_state_dict(state)
     rows = np.zeros((size, layout.nbytes), dtype=np.uint8)
     replay.draw(rows, updates=0)
@@ -69,7 +71,7 @@ def saved_rows(checkpoint: Checkpoint, config: Config, layout: UnrollLayout) -> 
 def distances(network: ActorCritic, layout: UnrollLayout, entry: ReplaySpec, rows: Rows) -> NDArray[np.float64]:
     ranking, newest = Ranking(network, layout, entry), NewestStates(layout)
     for row in rows:
-        newest.note(row)
+        newest.observe(row)
     pieces = [rows[start : start + PIECE] for start in range(0, len(rows), PIECE)]
     if entry.type == "elite":
         return np.concatenate([ranking.drift(piece) for piece in pieces])

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 import torch
 
+from agents.flat_weights import weight_count
 from agents.learner import Learner
-from agents.network import weight_count
 from replay.mix import BatchMix
 from tests.benchmarks.recorded_worker import RecordedWorker
 from tests.benchmarks.recording import record_untrained

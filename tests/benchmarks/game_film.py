@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from agents.acting import Actor
-from agents.network import flat_weights, make_network
+from agents.flat_weights import flat_weights
+from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from evaluation.film import FRAMES_PER_SECOND, Picture
 from evaluation.logged_game import Showing

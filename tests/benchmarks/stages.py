@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
+from agents.flat_weights import weight_count
 from agents.learner import Learner
-from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network, weight_count
+from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network
 from agents.spaces import make_unroll_layout
 from machine.device import choose_device, choose_precision, prepare_torch
 from option_flags import Config
@@ -205,7 +206,7 @@ def bare_learning(bench: Bench) -> Callable[[], object]:
     )
 
     def learn() -> None:
-        output = network(inputs, bootstraps=True)
+        output = network(inputs, last_is_bootstrap=True)
         loss = output.logits.square().mean() + output.values.square().mean()
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)

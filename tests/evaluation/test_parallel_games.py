@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.network import ActorCritic, flat_weights, make_network, weight_count
+from agents.flat_weights import flat_weights, weight_count
+from agents.network import ActorCritic, make_network
 from agents.spaces import make_unroll_layout
 from evaluation.parallel_games import SEATS, GameResult, Games, as_tested, game_streams
 from evaluation.player_pool import Players

@@ -1,4 +1,4 @@
-"""Replays of every type over numbered rows, ranked by made-up distances in place of a network's."""
+"""Replays of every type, with numbered rows as unrolls and given distances instead of a network's."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.ranking import Ranking
 from options.replay_options import ReplaySpec
-from replay.attentive import AttentiveReplay
 from replay.compression import UnrollCodec
-from replay.elite import EliteReplay
 from replay.protocol import Replay
 from replay.queue import QueueReplay
-from replay.standard import StandardReplay
+from replay.replay_buffer import ReplayBuffer
 from replay.storage import CompressedStorage, RawStorage, Storage
 from replay.unroll_layout import Rows
 from tests.replay.numbered_rows import LAYOUT, NBYTES, numbers
+from training.make_mix import replay_rules
 
 MakeStorage = Callable[[int], Storage]  # capacity → a storage of numbered rows
 ToDistances = Callable[[list[int]], Sequence[float]]  # numbers of the candidates → their distances
@@ -35,16 +35,30 @@ EVERY_KIND: list[dict[str, Any]] = [
     {"type": "standard"},
     {"type": "attentive"},
     *(
-        {"type": "elite", "elite_sampling_strategy": strategy, "insert_strategy": insert, "elite_batch_size": 3}
+        {"type": "elite", "elite_sampling_strategy": strategy}
         for strategy in ("lowest", "stratified", "lowest_least_sampled", "stratified_least_sampled")
-        for insert in ("oldest", "elite_insertion")
     ),
+    {"type": "elite", "insert_strategy": "elite_insertion", "elite_batch_size": 3},
 ]
 
 
 def scattered(of: list[int]) -> list[float]:
-    """As good as random, and for each row always the same."""
+    """Pseudo-random, and always the same for the same row."""
     return [number * 2654435761 % 2**32 / 2**32 for number in of]
+
+
+class GivenDistances(Ranking):
+    """Ranks by a function of the rows' numbers instead of a network."""
+
+    def __init__(self, distances: ToDistances) -> None:
+        self._of = distances
+
+    def drift(self, rows: Rows) -> NDArray[np.float64]:
+        return np.array(self._of(numbers(rows)), np.float64)
+
+    def nearness(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
+        assert newest.shape[1:] == (LAYOUT.frame_stack, *LAYOUT.frame_shape[1:])
+        return self.drift(rows)
 
 
 def make_replay(
@@ -52,25 +66,15 @@ def make_replay(
     share: int,
     rng: np.random.Generator,
     *,
-    fill: int | None = None,
+    warmup_unrolls: int | None = None,
     planned_updates: int = 10,
     distances: ToDistances = scattered,
     make_storage: MakeStorage = raw,
 ) -> Replay:
-    def nearness(rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
-        assert newest.shape[1:] == (LAYOUT.frame_stack, *LAYOUT.frame_shape[1:])
-        return drift(rows)
-
-    def drift(rows: Rows) -> NDArray[np.float64]:
-        return np.array(distances(numbers(rows)), np.float64)
-
+    """A replay with the rules of its type; without `warmup_unrolls` it needs as many unrolls as its share."""
     if options.type == "queue":
         return QueueReplay(options.capacity, share, NBYTES)
-    storage, fill = make_storage(options.capacity), share if fill is None else fill
-    match options.type:
-        case "standard":
-            return StandardReplay(storage, share, fill, rng)
-        case "attentive":
-            return AttentiveReplay(storage, share, fill, rng, options, planned_updates, LAYOUT, nearness)
-        case _:
-            return EliteReplay(storage, share, fill, rng, options, planned_updates, NBYTES, drift)
+    selection, eviction, observers = replay_rules(options, share, LAYOUT, GivenDistances(distances), planned_updates)
+    storage = make_storage(options.capacity)
+    warmup_unrolls = share if warmup_unrolls is None else warmup_unrolls
+    return ReplayBuffer(options.type, storage, selection, eviction, share, warmup_unrolls, rng, observers)

@@ -1,4 +1,4 @@
-"""Batches mixed in the background are those that would have been mixed at once, some updates earlier."""
+"""Batches mixed in the background are equal to those mixed on demand some updates earlier."""
 
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -21,15 +21,15 @@ from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_fi
 
 pytestmark = pytest.mark.timeout(60)
 
-Told = tuple[list[int], list[float]]  # the numbers in a batch, and all that its draws say of it but the time
+Content = tuple[list[int], list[float]]  # the numbers of the unrolls, and the figures of the draws without times
 
 
 class Clock:
-    """The learner's updates, as the mix looks them up."""
+    """Counts the learner's updates."""
 
     updates = 0
 
-    def look(self) -> int:
+    def now(self) -> int:
         return self.updates
 
 
@@ -38,7 +38,7 @@ def no_upload(rows: torch.Tensor) -> torch.Tensor | None:
 
 
 def plain_mix(seed: int = 0, queue: bool = True, gate: Event | None = None) -> BatchMix:
-    """A queue and three more, of which two rank; where there is a gate, a ranking waits until it is opened."""
+    """A queue and three other replays, two of which rank. With a gate, rankings wait until it is open."""
 
     def distances(of: list[int]) -> Sequence[float]:
         if gate is not None:
@@ -54,49 +54,51 @@ def plain_mix(seed: int = 0, queue: bool = True, gate: Event | None = None) -> B
     ]
     seeds = np.random.SeedSequence(seed).spawn(len(specs))
     replays: list[Replay] = [
-        make_replay(layout, share, np.random.default_rng(child), fill=5, planned_updates=12, distances=distances)
-        for (layout, share), child in zip(specs, seeds, strict=True)
+        make_replay(
+            spec, share, np.random.default_rng(child), warmup_unrolls=5, planned_updates=12, distances=distances
+        )
+        for (spec, share), child in zip(specs, seeds, strict=True)
     ]
     return BatchMix(replays, LAYOUT)
 
 
-def told(batch: Batch) -> Told:
+def content_of(batch: Batch) -> Content:
     figures = [float(-1 if figure is None else figure) for draw in batch.draws for figure in (*draw.drawn, draw.age)]
     return numbers(batch.rows.numpy()), figures
 
 
 @pytest.fixture
-def prepared() -> Iterator[list[BackgroundMix]]:
-    """Whatever is put in is closed in the end."""
+def opened() -> Iterator[list[BackgroundMix]]:
+    """Mixes to close after the test."""
     mixes: list[BackgroundMix] = []
     yield mixes
     for mix in mixes:
         mix.close()
 
 
-def play(mix: BackgroundMix, clock: Clock, updates: int, first: int = 0) -> tuple[list[Told], int]:
-    """The training loop in lockstep: no unroll is taken before it is needed."""
-    told_of: list[Told] = []
+def play(mix: BackgroundMix, clock: Clock, updates: int, first: int = 0) -> tuple[list[Content], int]:
+    """The training loop in lockstep: it takes no unroll before the mix needs it."""
+    contents: list[Content] = []
     number = first
-    while len(told_of) < updates:
+    while len(contents) < updates:
         mix.ready()
         for _ in range(mix.unrolls_needed()):
             mix.add(row(number))
             number += 1
         if mix.ready():
-            told_of.append(told(mix.mix(clock.updates)))
+            contents.append(content_of(mix.mix(clock.updates)))
             clock.updates += 1
-    return told_of, number
+    return contents, number
 
 
 @pytest.mark.parametrize("queue", [True, False])
 @pytest.mark.parametrize("ahead", [1, 2, 5])
-def test_each_draw_is_made_some_updates_early_and_is_else_the_plain_one(
-    prepared: list[BackgroundMix], ahead: int, queue: bool
+def test_each_batch_equals_the_one_drawn_some_updates_earlier(
+    opened: list[BackgroundMix], ahead: int, queue: bool
 ) -> None:
     clock = Clock()
-    mix = BackgroundMix(plain_mix(queue=queue), ahead, clock.look, no_upload)
-    prepared.append(mix)
+    mix = BackgroundMix(plain_mix(queue=queue), ahead, clock.now, no_upload)
+    opened.append(mix)
     batches, number = play(mix, clock, 20)
     plain, expected, added = plain_mix(queue=queue), [], 0
     for update in range(20):
@@ -104,19 +106,19 @@ def test_each_draw_is_made_some_updates_early_and_is_else_the_plain_one(
             for _ in range(plain.unrolls_needed()):
                 plain.add(row(added))
                 added += 1
-        expected.append(told(plain.mix(max(0, update - ahead))))
+        expected.append(content_of(plain.mix(max(0, update - ahead))))
     assert batches == expected
     assert number >= added
 
 
 @pytest.mark.parametrize("ahead", [1, 3])
-def test_a_slow_background_changes_nothing(prepared: list[BackgroundMix], ahead: int) -> None:
-    """It is held until the learner asks for what it prepares, or until more unrolls come."""
+def test_a_slow_background_changes_nothing(opened: list[BackgroundMix], ahead: int) -> None:
+    """Its draws wait until the learner takes a batch or more unrolls are added."""
     clocks, gate = (Clock(), Clock()), Event()
     gate.set()
-    slow = BackgroundMix(plain_mix(gate=gate), ahead, clocks[0].look, no_upload)
-    quick = BackgroundMix(plain_mix(), ahead, clocks[1].look, no_upload)
-    prepared += [slow, quick]
+    slow = BackgroundMix(plain_mix(gate=gate), ahead, clocks[0].now, no_upload)
+    quick = BackgroundMix(plain_mix(), ahead, clocks[1].now, no_upload)
+    opened += [slow, quick]
     _, number = play(slow, clocks[0], 4)
     play(quick, clocks[1], 4)
     for _ in range(8):
@@ -128,8 +130,8 @@ def test_a_slow_background_changes_nothing(prepared: list[BackgroundMix], ahead:
             quick.add(row(number))
             number += 1
         gate.clear()
-        assert slow.ready() and quick.ready(), "it need not wait for what has only just begun"
-        batches = [told(mix.mix(clock.updates)) for mix, clock in zip((slow, quick), clocks, strict=True)]
+        assert slow.ready() and quick.ready(), "`ready` must not wait for a draw that has just started"
+        batches = [content_of(mix.mix(clock.updates)) for mix, clock in zip((slow, quick), clocks, strict=True)]
         assert batches[0] == batches[1]
         for clock in clocks:
             clock.updates += 1
@@ -138,30 +140,30 @@ def test_a_slow_background_changes_nothing(prepared: list[BackgroundMix], ahead:
 
 @settings(deadline=None, max_examples=40)
 @given(ahead=st.integers(1, 4), queue=st.booleans(), seed=st.integers(0, 10**6))
-def test_room_missing_and_ready_never_stand_still(ahead: int, queue: bool, seed: int) -> None:
-    """Workers of random speed, and a learner that comes when it can: either there is room or a batch."""
+def test_there_is_no_deadlock(ahead: int, queue: bool, seed: int) -> None:
+    """With workers of random speed, the mix always needs unrolls or has a batch."""
     clock, rng, number = Clock(), np.random.default_rng(seed), 0
-    mix = BackgroundMix(plain_mix(seed, queue), ahead, clock.look, no_upload)
+    mix = BackgroundMix(plain_mix(seed, queue), ahead, clock.now, no_upload)
     try:
         while clock.updates < 12:
             ready = mix.ready()
             assert 0 <= mix.unrolls_needed() <= mix.unrolls_accepted()
-            assert ready or mix.unrolls_needed() > 0, "the workers wait for the learner and the learner for the workers"
+            assert ready or mix.unrolls_needed() > 0, "workers and learner wait for each other"
             for _ in range(int(rng.integers(0 if ready else 1, mix.unrolls_accepted() + 1))):
                 mix.add(row(number))
                 number += 1
             if mix.ready():
-                unrolls, _ = told(mix.mix(clock.updates))
+                unrolls, _ = content_of(mix.mix(clock.updates))
                 assert len(unrolls) == len(mix.replays) * 2 - 1
                 clock.updates += 1
     finally:
         mix.close()
 
 
-def test_a_batch_stays_as_it_is_until_the_next_one_is_mixed(prepared: list[BackgroundMix]) -> None:
+def test_a_batch_does_not_change_before_the_next_one(opened: list[BackgroundMix]) -> None:
     clock = Clock()
-    mix = BackgroundMix(plain_mix(), 2, clock.look, no_upload)
-    prepared.append(mix)
+    mix = BackgroundMix(plain_mix(), 2, clock.now, no_upload)
+    opened.append(mix)
     _, number = play(mix, clock, 3)
     for _ in range(12):
         while not mix.ready():
@@ -171,7 +173,7 @@ def test_a_batch_stays_as_it_is_until_the_next_one_is_mixed(prepared: list[Backg
         batch = mix.mix(clock.updates)
         before = batch.rows.clone()
         clock.updates += 1
-        for _ in range(3):  # all that may go on in the background while it is learned from
+        for _ in range(3):  # all that can happen in the background during an update
             mix.ready()
             for _ in range(mix.unrolls_needed()):
                 mix.add(row(number))
@@ -180,25 +182,25 @@ def test_a_batch_stays_as_it_is_until_the_next_one_is_mixed(prepared: list[Backg
         assert torch.equal(batch.rows, before)
 
 
-def test_an_error_in_the_background_reaches_the_learner(prepared: list[BackgroundMix]) -> None:
+def test_an_error_in_the_background_reaches_the_learner(opened: list[BackgroundMix]) -> None:
     clock, uploads = Clock(), count(1)
 
     def upload(rows: torch.Tensor) -> torch.Tensor | None:
-        if next(uploads) == 4:  # counted here: the learner's clock may go on before the background looks at it
+        if next(uploads) == 4:  # the clock may be ahead of the background thread
             raise RuntimeError("out of memory")
         return rows + 0
 
-    mix = BackgroundMix(plain_mix(), 1, clock.look, upload)
-    prepared.append(mix)
+    mix = BackgroundMix(plain_mix(), 1, clock.now, upload)
+    opened.append(mix)
     play(mix, clock, 2)
     with pytest.raises(RuntimeError, match="out of memory"):
         play(mix, clock, 2)
 
 
-def test_what_was_uploaded_comes_with_the_batch(prepared: list[BackgroundMix]) -> None:
+def test_the_uploaded_copy_is_part_of_the_batch(opened: list[BackgroundMix]) -> None:
     clock, number = Clock(), 0
-    mix = BackgroundMix(plain_mix(), 1, clock.look, lambda rows: rows.clone())
-    prepared.append(mix)
+    mix = BackgroundMix(plain_mix(), 1, clock.now, lambda rows: rows.clone())
+    opened.append(mix)
     while not mix.ready():
         for _ in range(mix.unrolls_needed()):
             mix.add(row(number))
@@ -210,30 +212,28 @@ def test_what_was_uploaded_comes_with_the_batch(prepared: list[BackgroundMix]) -
 
 @pytest.mark.parametrize("ahead", [1, 3])
 @pytest.mark.parametrize("updates", [0, 1, 9])
-def test_prepared_batches_are_saved_too(
-    prepared: list[BackgroundMix], tmp_path: Path, ahead: int, updates: int
-) -> None:
+def test_ready_batches_are_saved(opened: list[BackgroundMix], tmp_path: Path, ahead: int, updates: int) -> None:
     clocks = Clock(), Clock()
-    saved = BackgroundMix(plain_mix(seed=1), ahead, clocks[0].look, no_upload)
-    loaded = BackgroundMix(plain_mix(seed=2), ahead, clocks[1].look, no_upload)
-    prepared += [saved, loaded]
+    saved = BackgroundMix(plain_mix(seed=1), ahead, clocks[0].now, no_upload)
+    loaded = BackgroundMix(plain_mix(seed=2), ahead, clocks[1].now, no_upload)
+    opened += [saved, loaded]
     _, number = play(saved, clocks[0], updates)
-    for _ in range(2):  # there may be one batch more under way, and unrolls that wait for the next
+    for _ in range(2):  # another draw may run, with unrolls for the one after it
         saved.ready()
         for _ in range(saved.unrolls_needed() // 2):
             saved.add(row(number))
             number += 1
     loaded.load_state_dict(through_a_tensor_file(saved.state_dict(), tmp_path / "replays.bin"))
     clocks[1].updates = clocks[0].updates
-    assert [mix.unrolls_accepted() for mix in prepared] == [saved.unrolls_accepted()] * 2
+    assert [mix.unrolls_accepted() for mix in opened] == [saved.unrolls_accepted()] * 2
     expected, _ = play(saved, clocks[0], 12, number)
     assert play(loaded, clocks[1], 12, number)[0] == expected
 
 
-def test_prepared_batches_are_left_out_with_the_queues(prepared: list[BackgroundMix]) -> None:
+def test_ready_batches_are_not_loaded_without_the_queues(opened: list[BackgroundMix]) -> None:
     clock = Clock()
-    saved, loaded = (BackgroundMix(plain_mix(), 2, clock.look, no_upload) for _ in range(2))
-    prepared += [saved, loaded]
+    saved, loaded = (BackgroundMix(plain_mix(), 2, clock.now, no_upload) for _ in range(2))
+    opened += [saved, loaded]
     _, number = play(saved, clock, 4)
     loaded.load_state_dict(saved.state_dict(), queues_too=False)
     assert loaded.state_dict()["prepared"] == []
@@ -241,10 +241,10 @@ def test_prepared_batches_are_left_out_with_the_queues(prepared: list[Background
     play(loaded, clock, 4, number)
 
 
-def test_batches_prepared_by_a_longer_buffer_still_fit_a_shorter_one(prepared: list[BackgroundMix]) -> None:
+def test_batches_of_a_longer_buffer_are_loaded_into_a_shorter_one(opened: list[BackgroundMix]) -> None:
     clock = Clock()
-    saved, loaded = (BackgroundMix(plain_mix(), ahead, clock.look, no_upload) for ahead in (4, 1))
-    prepared += [saved, loaded]
+    saved, loaded = (BackgroundMix(plain_mix(), ahead, clock.now, no_upload) for ahead in (4, 1))
+    opened += [saved, loaded]
     _, number = play(saved, clock, 6)
     loaded.load_state_dict(saved.state_dict())
     play(loaded, clock, 6, number)

@@ -24,7 +24,7 @@ def noise(layout: UnrollLayout, seed: int) -> Rows:
 
 
 def game_like(layout: UnrollLayout, seed: int) -> Rows:
-    """A still background with a spot that moves; noise in all other fields."""
+    """A constant background with a moving spot; noise in all other fields."""
     rng = np.random.default_rng(seed)
     row = noise(layout, seed)
     frames = layout.array(row, "frames")
@@ -36,7 +36,7 @@ def game_like(layout: UnrollLayout, seed: int) -> Rows:
 
 
 def back(codec: UnrollCodec, row: Rows) -> Rows:
-    """Through the codec, to a place between two others, which must stay as they are."""
+    """Encoded and decoded, into the middle of three rows; the others must not change."""
     out = np.full((3, len(row)), 0xE7, np.uint8)
     codec.decode(codec.encode(row), out[1])
     assert (out[[0, 2]] == 0xE7).all()
@@ -46,7 +46,7 @@ def back(codec: UnrollCodec, row: Rows) -> Rows:
 
 @settings(deadline=None)
 @given(SPECS, LEVELS, st.integers(0, 1000), st.booleans())
-def test_every_row_comes_back_as_it_was(layout: UnrollLayout, level: int, seed: int, game: bool) -> None:
+def test_decoding_inverts_encoding(layout: UnrollLayout, level: int, seed: int, game: bool) -> None:
     codec = UnrollCodec(layout, level)
     for row in ((game_like if game else noise)(layout, seed + more) for more in range(2)):
         before = row.copy()
@@ -54,7 +54,7 @@ def test_every_row_comes_back_as_it_was(layout: UnrollLayout, level: int, seed: 
         np.testing.assert_array_equal(row, before)
 
 
-def test_a_blob_does_not_depend_on_what_was_compressed_before() -> None:
+def test_a_blob_does_not_depend_on_earlier_rows() -> None:
     first, second = game_like(ATARI, 1), game_like(ATARI, 2)
     codec = UnrollCodec(ATARI, 0)
     alone = codec.encode(second)
@@ -63,8 +63,8 @@ def test_a_blob_does_not_depend_on_what_was_compressed_before() -> None:
     np.testing.assert_array_equal(back(codec, first), first)
 
 
-def test_every_level_reads_what_any_other_wrote() -> None:
-    """A run may go on at another level."""
+def test_every_level_decodes_the_blobs_of_every_other() -> None:
+    """A run may be resumed with another level."""
     row = game_like(ATARI, 3)
     for level in (0, 1, 12):
         out = np.zeros_like(row)
@@ -74,7 +74,7 @@ def test_every_level_reads_what_any_other_wrote() -> None:
 
 @pytest.mark.parametrize("frame_shape", [(1, 84, 84), (3, 210, 160)])
 def test_frames_that_repeat_are_stored_once(frame_shape: tuple[int, ...]) -> None:
-    """Also where one frame alone is larger than the window of lz4; here the background is noise, kept at full size."""
+    """Also if one frame is larger than the window of lz4. The background is noise, which does not compress."""
     layout = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=frame_shape, action_count=6)
     row = game_like(layout, 4)
     rest = layout.nbytes - layout.field("frames").nbytes

@@ -1,6 +1,7 @@
-"""What every replay promises, whatever its type, its strategy, its storage and the distances it ranks by."""
+"""What every replay guarantees, for every type, strategy, storage and distance."""
 
 import math
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from options.replay_options import ReplaySpec
+from replay.array_bytes import array_to_bytes
 from replay.protocol import Replay
-from replay.ranked import RankedReplay
-from tests.replay.any_replay import EVERY_KIND, STORAGES, MakeStorage, ToDistances, make_replay, scattered
+from replay.storage import Storage
+from tests.replay.any_replay import EVERY_KIND, STORAGES, MakeStorage, ToDistances, make_replay, raw, scattered
 from tests.replay.numbered_rows import LAYOUT, counts, draw, drawn, numbers, row, through_a_file, through_a_tensor_file
 
 NAMES = ["-".join(str(value) for value in kind.values()) for kind in EVERY_KIND]
@@ -28,8 +30,9 @@ DISTANCES: dict[str, ToDistances] = {
 every_kind = pytest.mark.parametrize("kind", EVERY_KIND, ids=NAMES)
 every_storage = pytest.mark.parametrize("make_storage", STORAGES)
 with_distances = pytest.mark.parametrize("distances", DISTANCES.values(), ids=DISTANCES)
+attentive_and_elite = pytest.mark.parametrize("kind", EVERY_KIND[2:4], ids=NAMES[2:4])
 ranked_kinds = pytest.mark.parametrize("kind", EVERY_KIND[2:], ids=NAMES[2:])
-elite_kinds = pytest.mark.parametrize("kind", EVERY_KIND[3:], ids=NAMES[3:])
+INSERTING = EVERY_KIND[-1]
 
 
 def spec_of(kind: dict[str, Any], capacity: int, multiplier: float = 1.0) -> ReplaySpec:
@@ -45,7 +48,7 @@ def replay_of(
 
 
 def add(replay: Replay, first: int, count: int) -> int:
-    """Add as many, or as many as a queue has room for; return the number that comes next."""
+    """Add `count` unrolls, to a queue at most as many as it accepts; return the next number."""
     if replay.is_fresh:
         count = min(count, replay.capacity - len(replay))
     for number in range(first, first + count):
@@ -57,10 +60,10 @@ def add(replay: Replay, first: int, count: int) -> int:
 @every_storage
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
-def test_exact_counts_no_double_and_no_torn_row(
+def test_a_draw_gives_exactly_its_share_of_different_unrolls(
     kind: dict[str, Any], make_storage: MakeStorage, data: st.DataObject
 ) -> None:
-    """Rings that wrap round many times, of capacity 1 too, and draws of any part of what they hold, and of all."""
+    """Capacities from 1, replaced many times over, and shares up to the whole capacity."""
     capacity = data.draw(st.integers(1, 8))
     share = data.draw(st.integers(1, capacity))
     multiplier = data.draw(st.sampled_from([1.0, 1.5, 6.0, 1000.0]))
@@ -76,49 +79,49 @@ def test_exact_counts_no_double_and_no_torn_row(
         assert replay.unrolls_needed() == max(0, share - len(replay))
         if replay.unrolls_needed():
             continue
-        unrolls, told = draw(replay, updates)
+        unrolls, figures = draw(replay, updates)
         assert len(set(unrolls)) == len(unrolls) == share
         assert max(unrolls) < added
         if kind.get("insert_strategy") != "elite_insertion" and not replay.is_fresh:
             assert min(unrolls) >= added - capacity
-        assert told.times_drawn >= 1
-        assert 1 <= told.candidates * share <= max(share, len(replay) if not replay.is_fresh else share)
+        assert figures.times_drawn >= 1
+        assert 1 <= figures.candidates * share <= max(share, len(replay) if not replay.is_fresh else share)
 
 
 @ranked_kinds
 @with_distances
-@pytest.mark.parametrize("multiplier", [1.0, 1.5, 6.0, 1000.0])
-@pytest.mark.parametrize("degenerate", ["random", "all_equal", "one_never", "huge"])
-def test_every_draw_is_whole_whatever_the_distances_and_counters(
-    kind: dict[str, Any], distances: ToDistances, multiplier: float, degenerate: str
-) -> None:
+def test_a_draw_gives_its_share_for_all_distances_and_counters(kind: dict[str, Any], distances: ToDistances) -> None:
     capacity, share = 11, 3
-    replay = replay_of(kind, capacity, share, multiplier, distances=distances)
-    assert isinstance(replay, RankedReplay)
-    add(replay, 0, 25)
-    times = {
-        "random": np.random.default_rng(0).integers(0, 3, capacity),
-        "all_equal": np.full(capacity, 7),
-        "one_never": (np.arange(capacity) > 0).astype(np.int64) * 1000,
-        "huge": np.full(capacity, 2**62),
-    }
-    replay._times_drawn[:] = times[degenerate]
+    counters = (
+        np.random.default_rng(0).integers(0, 3, capacity),
+        np.full(capacity, 7),
+        (np.arange(capacity) > 0).astype(np.int64) * 1000,
+        np.full(capacity, 2**62),
+    )
+    for times_drawn, multiplier in product(counters, (1.5, 1000.0)):
+        replay = replay_of(kind, capacity, share, multiplier, distances=distances)
+        add(replay, 0, 25)
+        replay.load_state_dict({**replay.state_dict(), "times_drawn": array_to_bytes(times_drawn)})
+        assert_draws_are_complete(replay, multiplier)
+
+
+def assert_draws_are_complete(replay: Replay, multiplier: float) -> None:
+    capacity, share = replay.capacity, replay.share
     for updates in range(4):
-        unrolls, told = draw(replay, updates)
+        unrolls, figures = draw(replay, updates)
         assert len(set(unrolls)) == share
         planned = max(1.0, multiplier - (multiplier - 1) * updates / PLANNED)
-        assert told.candidates * share == pytest.approx(min(capacity, max(share, math.floor(planned * share))))
+        assert figures.candidates * share == pytest.approx(min(capacity, max(share, math.floor(planned * share))))
         add(replay, 25 + 2 * updates, 2)
 
 
-@ranked_kinds
-@pytest.mark.parametrize("alfa", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("multiplier", [1.0, 1.3, 2.0, 6.0])
-def test_the_multiplier_falls_as_designed(kind: dict[str, Any], alfa: float, multiplier: float) -> None:
-    asked: list[int] = []
+@attentive_and_elite
+@pytest.mark.parametrize(("alfa", "multiplier"), [(0.5, 6.0), (1.0, 1.0), (1.0, 1.3), (2.0, 2.0)])
+def test_the_multiplier_falls_linearly_to_1(kind: dict[str, Any], alfa: float, multiplier: float) -> None:
+    ranked: list[int] = []
 
     def distances(of: list[int]) -> list[float]:
-        asked.append(len(of))
+        ranked.append(len(of))
         return scattered(of)
 
     share = 7
@@ -128,17 +131,17 @@ def test_the_multiplier_falls_as_designed(kind: dict[str, Any], alfa: float, mul
     replay = make_replay(options, share, np.random.default_rng(0), planned_updates=PLANNED, distances=distances)
     add(replay, 0, 100)
     for updates in range(int(2.5 * PLANNED)):
-        asked.clear()
-        _, told = draw(replay, updates)
+        ranked.clear()
+        _, figures = draw(replay, updates)
         factor = max(1.0, multiplier - (multiplier - 1) * updates / (alfa * PLANNED))
         count = max(share, math.floor(factor * share))
-        assert asked == ([count] if count > share else []), "at m = n nothing is ranked"
-        assert told.candidates * share == pytest.approx(count)
-        assert (told.distance_drawn is None) == (told.distance_candidates is None) == (not asked)
+        assert ranked == ([count] if count > share else []), "nothing is ranked without a choice"
+        assert figures.candidates * share == pytest.approx(count)
+        assert (figures.distance_drawn is None) == (figures.distance_candidates is None) == (not ranked)
 
 
 @ranked_kinds
-def test_a_draw_tells_the_distances_it_went_by(kind: dict[str, Any]) -> None:
+def test_a_draw_reports_the_distances_of_its_candidates(kind: dict[str, Any]) -> None:
     seen: list[float] = []
 
     def distances(of: list[int]) -> list[float]:
@@ -148,14 +151,14 @@ def test_a_draw_tells_the_distances_it_went_by(kind: dict[str, Any]) -> None:
     replay = replay_of(kind, 40, 4, 5.0, distances=distances)
     add(replay, 0, 60)
     for _ in range(5):
-        unrolls, told = draw(replay)
+        unrolls, figures = draw(replay)
         assert len(seen) == 20
-        assert told.distance_candidates == pytest.approx(np.mean(seen))
-        assert told.distance_drawn == pytest.approx(np.mean(scattered(unrolls)))
+        assert figures.distance_candidates == pytest.approx(np.mean(seen))
+        assert figures.distance_drawn == pytest.approx(np.mean(scattered(unrolls)))
 
 
-@pytest.mark.parametrize("kind", [EVERY_KIND[2], EVERY_KIND[3]], ids=["attentive", "elite-lowest"])
-def test_the_nearest_of_all_are_drawn_where_all_are_candidates(kind: dict[str, Any]) -> None:
+@attentive_and_elite
+def test_the_nearest_are_drawn_if_all_unrolls_are_candidates(kind: dict[str, Any]) -> None:
     replay = replay_of(kind, 30, 5, 1000.0)
     added = add(replay, 0, 45)
     for _ in range(3):
@@ -165,27 +168,25 @@ def test_the_nearest_of_all_are_drawn_where_all_are_candidates(kind: dict[str, A
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND[1:], ids=NAMES[1:])
-@pytest.mark.parametrize("multiplier", [1.0, 3.0])
-def test_it_counts_how_often_each_unroll_was_drawn(kind: dict[str, Any], multiplier: float) -> None:
-    replay = replay_of(kind, 6, 2, multiplier)
+def test_it_counts_how_often_each_unroll_was_drawn(kind: dict[str, Any]) -> None:
+    replay = replay_of(kind, 6, 2, 3.0)
     add(replay, 0, 6)
     times = dict.fromkeys(range(6), 0)
     for _ in range(20):
-        unrolls, told = draw(replay)
+        unrolls, figures = draw(replay)
         for number in unrolls:
             times[number] += 1
-        assert told.times_drawn == np.mean([times[number] for number in unrolls])
+        assert figures.times_drawn == np.mean([times[number] for number in unrolls])
     assert counts(replay).tolist() == list(times.values())
     replay.add(row(6))
     assert sorted(counts(replay))[0] == 0, "a new unroll was never drawn"
 
 
-@pytest.mark.parametrize("kind", [k for k in EVERY_KIND if k.get("elite_sampling_strategy") == "lowest_least_sampled"])
-def test_least_sampled_first_gives_everyone_a_turn(kind: dict[str, Any]) -> None:
-    replay = replay_of(kind, 12, 3, 1000.0)
+def test_lowest_least_sampled_draws_all_unrolls_equally_often() -> None:
+    replay = replay_of({"type": "elite", "elite_sampling_strategy": "lowest_least_sampled"}, 12, 3, 1000.0)
     add(replay, 0, 12)
     for turn in range(1, 4):
-        # λ falls so slowly here that all are candidates each time.
+        # λ stays so large that all unrolls are candidates.
         assert sorted(number for _ in range(4) for number in drawn(replay)) == list(range(12))
         assert (counts(replay) == turn).all()
 
@@ -194,10 +195,10 @@ def test_least_sampled_first_gives_everyone_a_turn(kind: dict[str, Any]) -> None
 @every_storage
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
-def test_a_restored_replay_goes_on_like_the_saved_one(
+def test_a_loaded_replay_continues_like_the_saved_one(
     kind: dict[str, Any], make_storage: MakeStorage, data: st.DataObject
 ) -> None:
-    """By either kind of file; the restored one was made with other seeds, and held other rows."""
+    """With both kinds of file. The loaded replay was made with another seed and held other unrolls."""
     capacity = data.draw(st.integers(1, 9))
     share = data.draw(st.integers(1, capacity))
     multiplier = data.draw(st.sampled_from([1.0, 1.5, 6.0]))
@@ -213,7 +214,7 @@ def test_a_restored_replay_goes_on_like_the_saved_one(
             added = add(replay, before, count)
         if not saved.unrolls_needed():
             draws = [draw(replay, updates) for replay in replays]
-            assert all(one == draws[0] for one in draws)
+            assert all(other == draws[0] for other in draws)
             updates += 1
 
     for _ in range(data.draw(st.integers(0, 4))):
@@ -250,7 +251,7 @@ def test_saving_changes_nothing(kind: dict[str, Any]) -> None:
 
 
 @every_kind
-def test_one_seed_draws_alike_and_another_does_not(kind: dict[str, Any]) -> None:
+def test_draws_depend_on_the_seed_only(kind: dict[str, Any]) -> None:
     same, again, other = (replay_of(kind, 40, 8, 1.5, seed) for seed in (1, 1, 2))
     for replay in (same, again, other):
         add(replay, 0, 40)
@@ -261,76 +262,88 @@ def test_one_seed_draws_alike_and_another_does_not(kind: dict[str, Any]) -> None
 
 # --- Elite insertion --------------------------------------------------------------------------------------------------
 
-INSERTING = [kind for kind in EVERY_KIND if kind.get("insert_strategy") == "elite_insertion"]
-
 
 def no_ranking(of: list[int]) -> list[float]:
     raise AssertionError("ranked while adding")
 
 
-@pytest.mark.parametrize("looked_at", [1, 3, 8, 20])
-@settings(deadline=None, max_examples=30)
-@given(seed=st.integers(0, 10**6), ties=st.booleans())
-def test_a_new_unroll_replaces_the_most_drifted_of_some(looked_at: int, seed: int, ties: bool) -> None:
-    """Held against a slow account that makes the same random choices: of those drawn, by what is remembered of them."""
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), ties=st.booleans(), count=st.sampled_from([1, 3, 8, 20]))
+def test_elite_insertion_replaces_the_most_drifted_of_some(seed: int, ties: bool, count: int) -> None:
+    """Compared with a slow version that makes the same random choices."""
     capacity, share = 8, 2
 
     def distances(of: list[int]) -> list[float]:
         return [number % 3 if ties else scattered([number])[0] for number in of]
 
-    kind = {**INSERTING[0], "elite_batch_size": looked_at}
-    replay = replay_of(kind, capacity, share, 3.0, seed, distances=distances)
+    storage = raw(capacity)
+    kind = {**INSERTING, "elite_batch_size": count}
+    replay = replay_of(kind, capacity, share, 3.0, seed, distances=distances, make_storage=lambda _: storage)
     twin = np.random.default_rng(seed)
-    held = list(range(capacity))  # by place in the storage
-    remembered = dict.fromkeys(held, 0.0)
+    held = list(range(capacity))  # by index in the storage
+    drifts = dict.fromkeys(held, 0.0)
     add(replay, 0, capacity)
     for number in range(capacity, capacity + 40):
-        candidates = [held[place] for place in twin.choice(capacity, 6, replace=False)]
-        remembered |= dict(zip(candidates, distances(candidates), strict=True))
+        candidates = [held[index] for index in twin.choice(capacity, 6, replace=False)]
+        drifts |= dict(zip(candidates, distances(candidates), strict=True))
         drawn(replay)
-        among = [held[place] for place in twin.choice(capacity, min(looked_at, capacity), replace=False)]
-        replaced = max(among, key=lambda old: (remembered[old], -old))  # of equals, the oldest
+        some = [held[index] for index in twin.choice(capacity, min(count, capacity), replace=False)]
+        replaced = max(some, key=lambda old: (drifts[old], -old))  # of equals, the oldest
         held[held.index(replaced)] = number
-        remembered[number] = 0.0
+        drifts[number] = 0.0
         replay.add(row(number))
-        assert stored(replay) == held
+        assert stored(storage, capacity) == held
 
 
-def stored(replay: Replay) -> list[int]:
-    rows = np.zeros((len(replay), LAYOUT.nbytes), np.uint8)
-    replay._storage.copy_to(np.arange(len(replay)), rows)  # type: ignore[attr-defined]
+def stored(storage: Storage, count: int) -> list[int]:
+    rows = np.zeros((count, LAYOUT.nbytes), np.uint8)
+    storage.copy_to(np.arange(count), rows)
     return numbers(rows)
 
 
-@pytest.mark.parametrize("kind", INSERTING, ids=lambda kind: kind["elite_sampling_strategy"])
-def test_adding_never_ranks(kind: dict[str, Any]) -> None:
-    replay = replay_of(kind, 5, 2, 6.0, distances=no_ranking)
+def test_adding_never_ranks() -> None:
+    replay = replay_of(INSERTING, 5, 2, 6.0, distances=no_ranking)
     add(replay, 0, 40)
     assert len(replay) == 5
     with pytest.raises(AssertionError, match="ranked while adding"):
         drawn(replay)
 
 
-@pytest.mark.parametrize("kind", INSERTING, ids=lambda kind: kind["elite_sampling_strategy"])
-def test_what_has_no_distance_is_given_up_first(kind: dict[str, Any]) -> None:
-    """NaN is farther than any other distance, also where it is remembered."""
+def test_elite_insertion_replaces_an_unroll_whose_distance_is_nan_first() -> None:
+    storage = raw(6)
     replay = replay_of(
-        {**kind, "elite_batch_size": 6}, 6, 1, 1000.0, distances=lambda of: [math.nan, *range(len(of) - 1)]
+        {**INSERTING, "elite_batch_size": 6},
+        6,
+        1,
+        1000.0,
+        distances=lambda of: [math.nan, *range(len(of) - 1)],
+        make_storage=lambda _: storage,
     )
     add(replay, 0, 6)
     order = np.random.default_rng(0).choice(6, 6, replace=False)
     drawn(replay)
     replay.add(row(6))
-    assert order[0] not in stored(replay)
+    assert order[0] not in stored(storage, 6)
 
 
-@every_kind
-def test_without_elite_insertion_the_oldest_make_room(kind: dict[str, Any]) -> None:
-    if kind["type"] == "queue" or kind in INSERTING:
-        return
-    replay = replay_of(kind, 5, 2, 2.0)
+@pytest.mark.parametrize("kind", EVERY_KIND[1:-1], ids=NAMES[1:-1])
+def test_without_elite_insertion_the_oldest_unroll_is_replaced(kind: dict[str, Any]) -> None:
+    storage = raw(5)
+    replay = replay_of(kind, 5, 2, 2.0, make_storage=lambda _: storage)
     for number in range(17):
         replay.add(row(number))
         if number >= 2:
             drawn(replay)
-        assert sorted(stored(replay)) == list(range(max(0, number - 4), number + 1))
+        assert sorted(stored(storage, len(replay))) == list(range(max(0, number - 4), number + 1))
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND[1:], ids=NAMES[1:])
+def test_replays_of_older_runs_are_loaded(kind: dict[str, Any]) -> None:
+    """Older runs saved the last distances of elite replays only."""
+    saved, loaded = (replay_of(kind, 9, 4, 2.0, seed) for seed in (1, 2))
+    add(saved, 0, 12)
+    state = saved.state_dict()
+    if kind["type"] != "elite":
+        del state["remembered"]
+    loaded.load_state_dict(state)
+    assert draw(loaded) == draw(saved)

@@ -20,7 +20,7 @@ from tests.replay.numbered_rows import through_a_file
 def test_the_last_state_of_each_environments_newest_unroll(
     steps: int, stack: int, channels: int, environments: list[int], chance: float, seed: int
 ) -> None:
-    """Episodes end anywhere, on the last step too."""
+    """Episodes end at random steps, also at the last one."""
     layout = UnrollLayout(steps, stack, (channels, 2, 3), 2)
     rng = np.random.default_rng(seed)
     newest, expected = NewestStates(layout), {}
@@ -31,8 +31,8 @@ def test_the_last_state_of_each_environments_newest_unroll(
         fields["dones"][:] = rng.random(steps) < chance
         frames, dones = (torch.from_numpy(fields[name].copy())[None] for name in ("frames", "dones"))
         expected[environment] = rebuild_stacks(frames, dones)[-1, 0].numpy()
-        newest.note(row)
-        row[:] = 0  # its memory is another one's by then
+        newest.observe(row)
+        row[:] = 0  # as when its memory is reused
     for states in (newest, restored(newest, layout)):
         np.testing.assert_array_equal(states.stacks(), np.stack(list(expected.values())))
 
@@ -43,13 +43,13 @@ def restored(newest: NewestStates, layout: UnrollLayout) -> NewestStates:
     return other
 
 
-def test_nothing_seen_yet_can_be_saved_too() -> None:
+def test_newest_states_can_be_saved_before_the_first_unroll() -> None:
     layout = UnrollLayout(2, 2, (1, 2, 3), 2)
     assert restored(NewestStates(layout), layout).state_dict()["environments"] == []
 
 
-def test_environments_of_which_nothing_comes_any_more_are_forgotten() -> None:
-    """A run went on with two of four environments: the others do not say for ever where the agents are."""
+def test_environments_without_new_unrolls_are_forgotten() -> None:
+    """As in a run that was resumed with two of its four environments."""
     layout = UnrollLayout(2, 1, (1, 2, 3), 2)
     newest = NewestStates(layout)
 
@@ -57,7 +57,7 @@ def test_environments_of_which_nothing_comes_any_more_are_forgotten() -> None:
         for environment in environments * rounds:
             row = np.zeros(layout.nbytes, np.uint8)
             layout.array(row, "environment_id")[...] = environment
-            newest.note(row)
+            newest.observe(row)
 
     play([0, 1, 2, 3], rounds=30)
     assert len(newest.stacks()) == 4

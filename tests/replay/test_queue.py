@@ -15,8 +15,8 @@ def queue_with(capacity: int, share: int, count: int) -> QueueReplay:
 
 @settings(deadline=None)
 @given(capacity=st.integers(1, 9), share=st.integers(1, 6), drains=st.lists(st.integers(0, 12), max_size=15))
-def test_unrolls_leave_in_the_order_of_arrival_each_exactly_once(capacity: int, share: int, drains: list[int]) -> None:
-    """Adding as many as are there and fit, drawing whenever there are enough; the ring wraps round many times."""
+def test_each_unroll_is_drawn_once_in_order_of_arrival(capacity: int, share: int, drains: list[int]) -> None:
+    """Random numbers of unrolls arrive; a draw follows whenever there are enough."""
     queue = QueueReplay(capacity, share, NBYTES)
     assert queue.capacity == max(capacity, share)
     added, left = 0, list[int]()
@@ -34,7 +34,7 @@ def test_unrolls_leave_in_the_order_of_arrival_each_exactly_once(capacity: int, 
     assert len(queue) < share
 
 
-def test_a_share_above_the_capacity_is_gathered_over_several_drains() -> None:
+def test_a_queue_collects_its_share_even_if_its_capacity_is_smaller() -> None:
     queue = QueueReplay(1, 5, NBYTES)
     for number in range(10):
         assert queue.unrolls_needed() == 5 - number % 5
@@ -44,14 +44,14 @@ def test_a_share_above_the_capacity_is_gathered_over_several_drains() -> None:
     assert len(queue) == 0
 
 
-def test_a_full_queue_refuses_one_more_and_keeps_what_it_has() -> None:
+def test_a_full_queue_refuses_another_unroll() -> None:
     queue = queue_with(capacity=3, share=1, count=3)
     with pytest.raises(RuntimeError, match="full queue"):
         queue.add(row(3))
     assert [drawn(queue) for _ in range(3)] == [[0], [1], [2]]
 
 
-def test_a_queue_with_too_little_gives_nothing() -> None:
+def test_a_queue_with_too_few_unrolls_refuses_a_draw() -> None:
     queue = queue_with(capacity=4, share=3, count=2)
     with pytest.raises(RuntimeError, match="fewer than its share"):
         drawn(queue)
@@ -61,9 +61,7 @@ def test_a_queue_with_too_little_gives_nothing() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(capacity=st.integers(1, 7), share=st.integers(1, 4), rounds=st.integers(0, 5), extra=st.integers(0, 3))
-def test_a_loaded_queue_gives_what_the_saved_one_would_have_given(
-    capacity: int, share: int, rounds: int, extra: int
-) -> None:
+def test_a_loaded_queue_continues_like_the_saved_one(capacity: int, share: int, rounds: int, extra: int) -> None:
     saved = QueueReplay(capacity, share, NBYTES)
     for start in range(0, rounds * share, share):
         for number in range(start, start + share):

@@ -1,4 +1,4 @@
-"""Every kind of storage keeps the same promises."""
+"""Both storages behave alike."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ every_storage = pytest.mark.parametrize("make", STORAGES)
 
 
 def filled(make: MakeStorage, capacity: int, puts: int) -> Storage:
-    """Put in as a ring does it."""
+    """Rows put as into a ring."""
     storage = make(capacity)
     for number in range(puts):
         storage.put(number % capacity, row(number))
@@ -29,20 +29,20 @@ def content(storage: Storage, count: int) -> list[int]:
 
 
 def newest(capacity: int, puts: int) -> list[int]:
-    """What a ring holds, index by index."""
+    """The numbers in a ring, by index."""
     return sorted(range(max(0, puts - capacity), puts), key=lambda number: number % capacity)
 
 
 @every_storage
 @settings(deadline=None)
 @given(data=st.data())
-def test_each_index_holds_what_was_put_there_last(make: MakeStorage, data: st.DataObject) -> None:
+def test_each_index_holds_the_last_row_put_there(make: MakeStorage, data: st.DataObject) -> None:
     capacity = data.draw(st.integers(1, 6))
     storage = make(capacity)
     assert storage.capacity == capacity
     held: list[int] = []
     for number in range(data.draw(st.integers(1, 20))):
-        # Indices come into use from 0 on; any one in use may be written again.
+        # New indices are used in order; an index in use may be replaced at any time.
         index = data.draw(st.integers(0, min(len(held), capacity - 1)))
         storage.put(index, row(number))
         held[index : index + 1] = [number]
@@ -53,7 +53,7 @@ def test_each_index_holds_what_was_put_there_last(make: MakeStorage, data: st.Da
 
 
 @every_storage
-def test_rows_are_copied_out_in_the_order_asked_for_and_none_but_the_target_is_written(make: MakeStorage) -> None:
+def test_rows_are_copied_in_the_given_order_to_the_target_only(make: MakeStorage) -> None:
     storage = filled(make, 4, 4)
     out = np.full((5, NBYTES), 0xAA, np.uint8)
     storage.copy_to(np.array([3, 0, 3]), out[1:4])
@@ -62,7 +62,7 @@ def test_rows_are_copied_out_in_the_order_asked_for_and_none_but_the_target_is_w
 
 
 @every_storage
-def test_the_storage_keeps_and_gives_copies(make: MakeStorage) -> None:
+def test_rows_are_copied_in_and_out(make: MakeStorage) -> None:
     storage = make(2)
     given_row = row(7)
     storage.put(0, given_row)
@@ -75,7 +75,7 @@ def test_the_storage_keeps_and_gives_copies(make: MakeStorage) -> None:
 
 
 @every_storage
-def test_fewer_indices_than_places_are_an_error(make: MakeStorage) -> None:
+def test_fewer_indices_than_target_rows_are_an_error(make: MakeStorage) -> None:
     with pytest.raises(ValueError):
         filled(make, 3, 3).copy_to(np.array([0]), np.zeros((2, NBYTES), np.uint8))
 
@@ -83,17 +83,17 @@ def test_fewer_indices_than_places_are_an_error(make: MakeStorage) -> None:
 @every_storage
 @settings(deadline=None, max_examples=40)
 @given(capacity=st.integers(1, 5), before=st.integers(0, 7), puts=st.integers(0, 12), more=st.integers(0, 12))
-def test_a_loaded_storage_goes_on_like_the_saved_one(
+def test_a_loaded_storage_continues_like_the_saved_one(
     make: MakeStorage, capacity: int, before: int, puts: int, more: int
 ) -> None:
-    """Whatever it held before."""
+    """The loaded storage held other rows before."""
     saved, loaded = filled(make, capacity, puts), filled(make, capacity, before)
     loaded.load_state_dict(through_a_file(saved.state_dict()))
     assert content(loaded, min(capacity, puts)) == newest(capacity, puts)
     for number in range(puts, puts + more):
         saved.put(number % capacity, row(number))
         loaded.put(number % capacity, row(number))
-    # Saved once more, it says the same, and nothing of what it held before the first load.
+    # Saved again, it holds the same rows, and none from before the first load.
     again = make(capacity)
     again.load_state_dict(through_a_file(loaded.state_dict()))
     for storage in (saved, loaded, again):
@@ -102,14 +102,14 @@ def test_a_loaded_storage_goes_on_like_the_saved_one(
 
 @every_storage
 @pytest.mark.parametrize("puts", [0, 2, 8])
-def test_it_goes_through_the_file_of_the_replays(make: MakeStorage, tmp_path: Path, puts: int) -> None:
+def test_a_storage_is_saved_in_the_replay_file(make: MakeStorage, tmp_path: Path, puts: int) -> None:
     loaded = make(3)
     loaded.load_state_dict(through_a_tensor_file(filled(make, 3, puts).state_dict(), tmp_path / "replays.bin"))
     assert content(loaded, min(3, puts)) == newest(3, puts)
 
 
 @every_storage
-def test_loading_keeps_none_of_the_saved_memory(make: MakeStorage) -> None:
+def test_a_loaded_storage_shares_no_memory_with_the_saved_one(make: MakeStorage) -> None:
     saved, loaded = filled(make, 3, 2), make(3)
     loaded.load_state_dict(saved.state_dict())
     saved.put(0, row(9))
@@ -118,20 +118,22 @@ def test_loading_keeps_none_of_the_saved_memory(make: MakeStorage) -> None:
 
 
 @every_storage
-def test_more_rows_than_fit_are_refused_and_change_nothing(make: MakeStorage) -> None:
+def test_too_many_saved_rows_are_refused_and_change_nothing(make: MakeStorage) -> None:
     storage = filled(make, 2, 2)
     with pytest.raises(ValueError, match="do not fit"):
         storage.load_state_dict(filled(make, 3, 7).state_dict())
     assert content(storage, 2) == [0, 1]
 
 
-def test_raw_rows_are_saved_without_a_copy_and_only_those_in_use() -> None:
+def test_the_state_of_raw_rows_is_a_view_of_the_rows_in_use() -> None:
+    """A copy could exceed the memory."""
     saved = RawStorage(3, NBYTES)
     saved.put(0, row(0))
     saved.put(1, row(1))
-    state = saved.state_dict()
-    assert np.shares_memory(state["rows"].numpy(), saved._rows)
-    assert len(state["rows"]) == 2
+    rows = saved.state_dict()["rows"].numpy()
+    assert len(rows) == 2
+    saved.put(1, row(2))
+    assert numbers(rows) == [0, 2]
 
 
 def test_raw_rows_of_another_size_are_refused() -> None:

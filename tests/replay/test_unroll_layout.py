@@ -31,7 +31,7 @@ LAYOUT = UnrollLayout(
 
 @settings(deadline=None)
 @given(SPECS)
-def test_fields_are_aligned_and_lie_behind_one_another(layout: UnrollLayout) -> None:
+def test_fields_are_aligned_and_do_not_overlap(layout: UnrollLayout) -> None:
     end = 0
     for field in layout.fields:
         assert field.offset >= end
@@ -42,7 +42,7 @@ def test_fields_are_aligned_and_lie_behind_one_another(layout: UnrollLayout) -> 
 
 
 def magic(layout: UnrollLayout, unrolls: int) -> dict[str, NDArray[Any]]:
-    """Random numbers for each field, in its shape and dtype; some need more than 32 bits where there are 64."""
+    """Random numbers for each field, in its shape and dtype; 64-bit fields get numbers above 32 bits."""
     rng = np.random.default_rng(1)
     high = {"uint8": 256, "int32": 2**31, "int64": 2**62, "float16": 2**11, "float32": 2**24}
     return {f.name: rng.integers(0, high[f.dtype], (unrolls, *f.shape)).astype(f.dtype) for f in layout.fields}
@@ -50,7 +50,7 @@ def magic(layout: UnrollLayout, unrolls: int) -> dict[str, NDArray[Any]]:
 
 @settings(deadline=None, max_examples=40)
 @given(SPECS, st.integers(1, 3))
-def test_arrays_and_tensors_show_the_same_values_and_write_nothing_else(layout: UnrollLayout, unrolls: int) -> None:
+def test_arrays_and_tensors_are_equal_and_write_only_their_fields(layout: UnrollLayout, unrolls: int) -> None:
     untouched = 0xE7
     rows: Rows = np.full((unrolls, layout.nbytes), untouched, np.uint8)
     expected = magic(layout, unrolls)
@@ -68,7 +68,7 @@ def test_arrays_and_tensors_show_the_same_values_and_write_nothing_else(layout: 
     assert (rows[:, ~used] == untouched).all()
 
 
-def test_an_unroll_holds_what_the_design_says() -> None:
+def test_the_fields_of_an_unroll() -> None:
     shapes = {field.name: (field.shape, field.dtype) for field in LAYOUT.fields}
     assert shapes == {
         "frames": ((5, 3, 2, 2), "uint8"),
@@ -115,7 +115,7 @@ def test_rows_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
         LAYOUT.tensors(torch.zeros(shape, dtype=torch.uint8))
 
 
-def test_unrolls_that_mean_something_else_have_another_fingerprint() -> None:
+def test_different_layouts_have_different_fingerprints() -> None:
     others = [
         dataclasses.replace(LAYOUT, **change)
         for change in (
@@ -137,15 +137,15 @@ def test_unrolls_that_mean_something_else_have_another_fingerprint() -> None:
 
 
 def slow_index(dones: NDArray[np.bool_], t: int, age: int, stack: int) -> int:
-    """Where the frame stands that is `age` steps older than state t, in one unroll."""
+    """The index of the frame that is `age` steps older than state t."""
     starts = [s for s in range(1, t + 1) if dones[s - 1]]
-    oldest = starts[-1] if starts else -(stack - 1)  # before state 0, the stack that the worker saw
+    oldest = starts[-1] if starts else -(stack - 1)  # the stack of state 0, as the worker saw it
     return max(t - age, oldest) + stack - 1
 
 
 @settings(deadline=None)
 @given(st.data())
-def test_stacks_go_back_to_the_start_of_the_episode_and_no_further(data: st.DataObject) -> None:
+def test_stacks_contain_frames_of_their_episode_only(data: st.DataObject) -> None:
     batch, steps, stack = (data.draw(st.integers(1, high)) for high in (3, 8, 5))
     channels = data.draw(st.sampled_from([1, 3]))
     flags = data.draw(st.lists(st.booleans(), min_size=batch * steps, max_size=batch * steps))
@@ -166,7 +166,7 @@ def test_stacks_go_back_to_the_start_of_the_episode_and_no_further(data: st.Data
 
 
 @pytest.mark.parametrize("states", [[0], [4], [1, 3], [3, 0, 3], list(range(5))])
-def test_some_of_the_stacks_are_those_of_all(states: list[int]) -> None:
+def test_selected_stacks_equal_those_of_all_states(states: list[int]) -> None:
     rng = np.random.default_rng(0)
     frames = torch.from_numpy(rng.integers(0, 256, (6, 4 + 3, 1, 2, 3), dtype=np.uint8))
     dones = torch.from_numpy(rng.random((6, 4)) < 0.4)
@@ -174,7 +174,7 @@ def test_some_of_the_stacks_are_those_of_all(states: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("stack", "channels"), [(1, 1), (4, 1), (2, 3), (1, 3)])
-def test_merged_frames_are_those_that_a_gpu_gathers(stack: int, channels: int) -> None:
+def test_merged_frames_equal_gathered_ones(stack: int, channels: int) -> None:
     rng = np.random.default_rng(0)
     frames = torch.from_numpy(rng.integers(0, 256, (9, channels, 5, 4), dtype=np.uint8))
     rows = torch.from_numpy(rng.integers(0, 9, (3, 2, stack)))
@@ -189,7 +189,7 @@ def test_dones_without_a_batch_are_refused() -> None:
 
 
 class Noise(gymnasium.Env[NDArray[np.uint8], int]):
-    """Random frames; a step ends the episode where the plan says so."""
+    """Random frames; `plan` lists the steps that end an episode."""
 
     def __init__(self, plan: list[bool], frame_shape: tuple[int, ...]) -> None:
         self.observation_space = Box(0, 255, frame_shape, np.uint8)
@@ -215,7 +215,7 @@ class Noise(gymnasium.Env[NDArray[np.uint8], int]):
     stack=st.integers(1, 5),
     frame_shape=st.sampled_from([(2, 3), (2, 3, 3)]),
 )
-def test_an_unroll_cut_out_anywhere_gives_the_stacks_of_the_environment(
+def test_stacks_of_an_unroll_equal_the_observations_of_the_environment(
     plan: list[bool], lengths: list[int], stack: int, frame_shape: tuple[int, ...]
 ) -> None:
     environment = FrameStack(Noise(plan, frame_shape), stack)

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from agents.acting import Actor
-from agents.network import ActorCritic, flat_weights, make_network, weight_count
+from agents.flat_weights import flat_weights, weight_count
+from agents.network import ActorCritic, make_network
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config

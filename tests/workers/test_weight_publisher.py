@@ -2,7 +2,8 @@
 
 import torch
 
-from agents.network import ActorCritic, flat_weights, load_flat_weights, weight_count
+from agents.flat_weights import flat_weights, load_flat_weights, weight_count
+from agents.network import ActorCritic
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
 from workers.weight_publisher import WeightPublisher, make_publisher
 

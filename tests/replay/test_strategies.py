@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replay.selection_rules import STRATEGIES, Strategy
+from replay.strategies import STRATEGIES, Strategy
 
 HUGE = 2**63 - 1
 
@@ -23,7 +23,7 @@ Candidates = list[Candidate]
 
 
 def nearness(candidate: Candidate) -> tuple[bool, float, int]:
-    """What the nearer of two has less of; the older, where they are equally near."""
+    """The sort key of nearness; the older of two equally near candidates comes first."""
     unknown = math.isnan(candidate.distance)
     return unknown, 0.0 if unknown else candidate.distance, candidate.order
 
@@ -77,7 +77,7 @@ def take(strategy: Strategy, candidates: Candidates, n: int) -> list[int]:
     return [int(index) for index in indices]
 
 
-# Each list is drawn from one of these, so that ties come about by chance, often, and everywhere.
+# Each list is drawn from one of these, so that ties are frequent.
 DISTANCES = [
     st.floats(allow_nan=True, allow_infinity=True),
     st.sampled_from([0.0, 1.0, 2.0]),
@@ -105,14 +105,14 @@ def problems(draw: st.DrawFn) -> tuple[Candidates, int]:
 @settings(deadline=None)
 @given(problem=problems())
 @example(problem=(make([math.nan, -math.nan, math.inf], [0, 0, 0], [2, 1, 3]), 2))
-def test_strategies_take_what_their_definitions_take(name: str, problem: tuple[Candidates, int]) -> None:
+def test_strategies_match_their_definitions(name: str, problem: tuple[Candidates, int]) -> None:
     candidates, n = problem
     taken = take(STRATEGIES[name], candidates, n)
     assert len(taken) == len(set(taken)) == n
     assert taken == [candidate.number for candidate in SLOW[name](candidates, n)]
 
 
-def test_four_strategies_have_a_definition() -> None:
+def test_every_strategy_has_a_slow_version() -> None:
     assert set(STRATEGIES) == set(SLOW)
 
 
@@ -131,23 +131,23 @@ EIGHT = make([0.4, 0.6, 0.2, 0.8, 0.5, 0.1, 0.7, 0.3], [1, 0, 3, 2, 2, 4, 0, 0],
         ("stratified_least_sampled", 3, [2, 7, 1]),
     ],
 )
-def test_an_example_worked_out_by_hand(name: str, n: int, expected: list[int]) -> None:
+def test_an_example_calculated_by_hand(name: str, n: int, expected: list[int]) -> None:
     assert take(STRATEGIES[name], EIGHT, n) == expected
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_all_candidates_are_taken_where_all_are_wanted(name: str) -> None:
+def test_all_candidates_are_selected_if_n_is_m(name: str) -> None:
     assert sorted(take(STRATEGIES[name], EIGHT, 8)) == list(range(8))
 
 
 @pytest.mark.parametrize("name", ["lowest", "lowest_least_sampled"])
-def test_the_oldest_are_taken_where_nothing_tells_candidates_apart(name: str) -> None:
+def test_the_oldest_of_equal_candidates_are_selected(name: str) -> None:
     for distance in (0.0, math.inf, math.nan):
         assert take(STRATEGIES[name], make([distance] * 4, [9] * 4, [8, 3, 9, 1]), 2) == [3, 1]
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_what_does_not_fit_is_refused(name: str) -> None:
+def test_wrong_shapes_and_counts_are_refused(name: str) -> None:
     strategy, three, four, no_count = STRATEGIES[name], np.zeros(3), np.arange(4), np.arange(3)
     with pytest.raises(ValueError, match=r"distances must be \[m\], not \(3, 1\)"):
         strategy(three[:, None], no_count[:, None], no_count[:, None], 1)

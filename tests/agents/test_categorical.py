@@ -4,7 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distribution import clipped_policy_logits, entropy, kl_divergence, log_prob, sample
+from agents.categorical import clipped_policy_logits, entropy, kl_divergence, log_prob, sample
+from agents.categorical import probabilities as fast_probabilities
 from tests.agents import slow_versions
 from tests.agents.slow_versions import probabilities
 
@@ -18,13 +19,14 @@ ALMOST_ONE = float(np.nextafter(1.0, 0.0))
     seed=st.integers(0, 2**31),
     double=st.booleans(),
 )
-def test_figures_of_a_policy_are_those_of_its_definition(actions: int, spread: float, seed: int, double: bool) -> None:
+def test_entropy_and_kl_match_their_definitions(actions: int, spread: float, seed: int, double: bool) -> None:
     rng = np.random.default_rng(seed)
     dtype = np.float64 if double else np.float32
     p_logits, q_logits = rng.normal(0, spread, (2, 3, 2, actions)).astype(dtype)
     chosen = rng.integers(0, actions, (3, 2))
     p, q = torch.from_numpy(p_logits), torch.from_numpy(q_logits)
     results = {
+        "probability": fast_probabilities(p).amax(-1),
         "log_prob": log_prob(p, torch.from_numpy(chosen).int()),
         "entropy": entropy(p),
         "kl": kl_divergence(p, q),
@@ -36,6 +38,7 @@ def test_figures_of_a_policy_are_those_of_its_definition(actions: int, spread: f
         pi = probabilities(p_logits[place].astype(np.float64))
         mu = probabilities(q_logits[place].astype(np.float64))
         expected = {
+            "probability": float(pi.max()),
             "log_prob": float(np.log(pi[chosen[place]])),
             "entropy": slow_versions.entropy(pi),
             "kl": slow_versions.kl(pi, mu),
@@ -51,7 +54,7 @@ def test_a_constant_added_to_the_logits_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("rho_bar", [0.5, 1.0, 3.0])
-def test_the_policy_that_vtrace_estimates(rho_bar: float) -> None:
+def test_clipped_policy_logits_match_the_definition(rho_bar: float) -> None:
     rng = np.random.default_rng(0)
     target, behaviour = rng.normal(0, 1.5, (2, 20, 5))
     implied = clipped_policy_logits(torch.from_numpy(target), torch.from_numpy(behaviour), rho_bar)
@@ -60,7 +63,7 @@ def test_the_policy_that_vtrace_estimates(rho_bar: float) -> None:
         np.testing.assert_allclose(implied[row].softmax(-1), smaller / smaller.sum(), rtol=1e-6)
 
 
-def test_an_action_begins_exactly_where_the_sum_before_it_ends() -> None:
+def test_sampling_at_the_edges_between_actions() -> None:
     """Four actions of probability 1/4: their sums are exact in binary."""
     edges = [0.25, 0.5, 0.75]
     below = [float(np.nextafter(edge, 0.0)) for edge in edges]
@@ -70,7 +73,7 @@ def test_an_action_begins_exactly_where_the_sum_before_it_ends() -> None:
 
 @settings(deadline=None)
 @given(actions=st.integers(1, 18), seed=st.integers(0, 2**31))
-def test_sampling_inverts_the_distribution_function(actions: int, seed: int) -> None:
+def test_sampling_inverts_the_cumulative_distribution(actions: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     logits, uniforms = rng.normal(0, 3, (3, 7, actions)), rng.random((3, 7))
     drawn = sample(torch.from_numpy(logits), torch.from_numpy(uniforms))
@@ -85,18 +88,18 @@ def test_sampling_inverts_the_distribution_function(actions: int, seed: int) -> 
         assert drawn[place] == action
 
 
-def test_actions_come_as_often_as_their_probability_says() -> None:
+def test_actions_are_as_frequent_as_their_probabilities() -> None:
     draws = 30_000
     logits = torch.tensor([0.3, -1.0, 2.0, 0.0, -2.5, 1.0])
     uniforms = torch.rand(draws, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     counts = sample(logits.expand(draws, 6), uniforms).bincount(minlength=6).numpy()
     expected = draws * probabilities(logits.double().numpy())
-    # 5 degrees of freedom: fair draws lie above 40 less than once in a million.
+    # 5 degrees of freedom: the sum of fair draws is above 40 less than once in a million.
     assert ((counts - expected) ** 2 / expected).sum() < 40
 
 
 @pytest.mark.parametrize("actions", [1, 2, 6, 18])
-def test_the_largest_uniform_numbers_choose_an_action_that_exists(actions: int) -> None:
+def test_the_largest_uniform_numbers_give_a_valid_action(actions: int) -> None:
     logits = torch.randn(5000, actions, generator=torch.Generator().manual_seed(0)) * 3
     for largest in (torch.full((5000,), ALMOST_ONE, dtype=torch.float64), torch.full((5000,), 1 - 2**-24)):
         drawn = sample(logits, largest)
@@ -106,7 +109,7 @@ def test_the_largest_uniform_numbers_choose_an_action_that_exists(actions: int) 
 
 @pytest.mark.parametrize("certain", [0, 1, 3])
 @pytest.mark.parametrize("size", [1e4, 1e30])
-def test_extreme_logits_stay_finite_and_choose_only_what_is_possible(certain: int, size: float) -> None:
+def test_extreme_logits_give_finite_results(certain: int, size: float) -> None:
     logits = torch.full((3, 4), -size)
     logits[:, certain] = size
     uniforms = torch.tensor([0.0, 0.5, ALMOST_ONE], dtype=torch.float64)

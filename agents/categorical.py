@@ -1,16 +1,24 @@
-"""The policy's distribution over actions, from logits `[..., A]`; the only place that knows it is categorical."""
+"""The categorical distribution over actions, by its logits `[..., A]`.
+
+No other module assumes that policies are categorical.
+"""
 
 import torch
 from torch.nn.functional import log_softmax, softmax
 
 
+def probabilities(logits: torch.Tensor) -> torch.Tensor:
+    """π: `[..., A]` → `[..., A]`."""
+    return softmax(logits, dim=-1)
+
+
 def log_prob(logits: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-    """log π(a): `[..., A]`, integer `[...]` → `[...]`."""
+    """log π(a) of the given actions: `[..., A]`, integer `[...]` → `[...]`."""
     return log_softmax(logits, dim=-1).gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
 
 
 def entropy(logits: torch.Tensor) -> torch.Tensor:
-    """`[..., A]` → `[...]`."""
+    """H(π): `[..., A]` → `[...]`."""
     log_p = log_softmax(logits, dim=-1)
     return -(log_p.exp() * log_p).sum(-1)
 
@@ -28,12 +36,12 @@ def clipped_policy_logits(target_logits: torch.Tensor, behaviour_logits: torch.T
 
 
 def sample(logits: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Actions by inversion, one uniform number in [0, 1) each: `[..., A]`, `[...]` → int64 `[...]`."""
+    """Actions by inversion sampling: `[..., A]`, one number in [0, 1) each `[...]` → int64 `[...]`."""
     cumulative = softmax(logits.double(), dim=-1).cumsum(-1)
-    # The last step is left out: rounding may keep the sum a hair below a uniform number.
+    # Without the last sum, which is 1 up to rounding: it could lie below a uniform number.
     return (uniforms.double().unsqueeze(-1) >= cumulative[..., :-1]).sum(-1)
 
 
 def most_likely(logits: torch.Tensor) -> torch.Tensor:
-    """The action of the highest probability, of equal ones the first: `[..., A]` → int64 `[...]`."""
+    """The most probable action, of equally probable ones the first: `[..., A]` → int64 `[...]`."""
     return logits.argmax(-1)

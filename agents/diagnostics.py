@@ -1,0 +1,40 @@
+"""Figures that show whether learning is healthy; they take no part in it."""
+
+import torch
+
+from agents.categorical import entropy, kl_divergence, probabilities
+from agents.vtrace import VTrace
+
+
+@torch.no_grad()
+def diagnose(
+    logits: torch.Tensor,
+    behaviour_logits: torch.Tensor,
+    values: torch.Tensor,
+    trace: VTrace,
+    trusted: torch.Tensor,
+    fresh: torch.Tensor,
+) -> dict[str, torch.Tensor]:
+    """Scalars of one update, from `[T, B, …]` tensors and `fresh [B]`.
+
+    Figures of fresh samples are NaN if the batch has none; the same for replayed samples.
+    """
+    divergence = kl_divergence(behaviour_logits, logits)
+    fresh = fresh.expand_as(values)
+    return {
+        "entropy": entropy(logits).mean(),
+        # How much the policy differs between states; near 0, it ignores the observations.
+        "policy_spread": probabilities(logits).flatten(0, 1).std(0, correction=0).mean(),
+        "value_mean": values.mean(),
+        "dropped_fresh": mean_where(fresh, (~trusted).float()),
+        "dropped_replayed": mean_where(~fresh, (~trusted).float()),
+        "kl_fresh": mean_where(fresh, divergence),
+        "kl_replayed": mean_where(~fresh, divergence),
+        "ratio_fresh": mean_where(fresh, trace.ratios),
+        "ratio_replayed": mean_where(~fresh, trace.ratios),
+    }
+
+
+def mean_where(mask: torch.Tensor, figures: torch.Tensor) -> torch.Tensor:
+    """The mean of the figures under the mask, NaN if there are none. Indexing would have to wait for the GPU."""
+    return torch.where(mask, figures, 0.0).sum() / mask.sum()

@@ -1,0 +1,54 @@
+"""A batch of unrolls as tensors for the losses: `[T, B, …]`, time first, on the learner's device."""
+
+from typing import NamedTuple
+
+import torch
+
+from agents.network import NetworkInput
+from replay.mix import Batch
+from replay.unroll_layout import UnrollLayout, rebuild_stacks
+
+
+class TrainingBatch(NamedTuple):
+    """T steps of B unrolls."""
+
+    inputs: NetworkInput  # of T+1 steps
+    actions: torch.Tensor  # [T, B] int32
+    rewards: torch.Tensor  # [T, B], at a time limit plus γ times the value of the final state
+    discounts: torch.Tensor  # [T, B], γ·(1 − done)
+    behaviour_logits: torch.Tensor  # [T, B, A]
+    stored_values: torch.Tensor  # [T, B], V(x_t) by the acting policy
+    fresh: torch.Tensor  # [B] bool, True for unrolls from a queue
+    any_fresh: bool
+    any_replayed: bool
+    entropy_on: torch.Tensor  # [B] bool, the unrolls of the entropy loss: the fresh ones, or all if none is fresh
+
+
+def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device: torch.device) -> TrainingBatch:
+    """The tensors of a batch on `device`; `gamma` is the discount of one step."""
+    rows = batch.rows if batch.uploaded is None else batch.uploaded
+    fields = layout.tensors(rows.to(device))
+    dones = fields["dones"].bool()
+    keep = (~dones).float()
+    previous_actions = torch.where(dones, -1, fields["actions"])
+    any_fresh = bool(batch.fresh.any())
+    fresh = torch.from_numpy(batch.fresh).to(device, non_blocking=True)
+    return TrainingBatch(
+        inputs=NetworkInput(
+            observations=rebuild_stacks(fields["frames"], dones),
+            previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).T,
+            previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), fields["rewards"] * keep], 1).T,
+            # The inputs that the worker stored for state 0 are already those of an episode start, if it is one.
+            starts=torch.cat([torch.zeros_like(dones[:, :1]), dones], 1).T,
+            lstm_state=fields["first_lstm_state"],
+        ),
+        actions=fields["actions"].T,
+        rewards=(fields["rewards"] + gamma * fields["bootstraps"]).T,
+        discounts=(gamma * keep).T,
+        behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
+        stored_values=fields["values"].T,
+        fresh=fresh,
+        any_fresh=any_fresh,
+        any_replayed=not batch.fresh.all(),
+        entropy_on=fresh if any_fresh else ~fresh,
+    )
