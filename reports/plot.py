@@ -1,4 +1,4 @@
-"""Draws runs together: `python -m reports.plot results/A results/B`."""
+"""Draws the curves of several runs: `python -m reports.plot results/A results/B`."""
 
 import argparse
 import difflib
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    words = CommandLine("python -m reports.plot", "Draw the curves of several runs together.")
+    words = CommandLine("python -m reports.plot", "Draw the curves of several runs in one picture.")
     words.add_argument(
         "runs", nargs="+", metavar="RUN", help="the folder of a run; runs that it was resumed from are included"
     )
