@@ -45,10 +45,10 @@ def as_gif(pictures: Sequence[Image.Image], rate: int) -> bytes:
     """An endless GIF at `rate` frames a second; one palette for all frames, so that unchanged pixels take no bytes."""
     samples = pictures[:: -(-len(pictures) // PALETTE_SAMPLES)]
     width, height = pictures[0].size
-    together = Image.new("RGB", (width, height * len(samples)))
+    stacked = Image.new("RGB", (width, height * len(samples)))
     for place, sample in enumerate(samples):
-        together.paste(sample, (0, height * place))
-    palette = together.quantize(COLOURS)
+        stacked.paste(sample, (0, height * place))
+    palette = stacked.quantize(COLOURS)
     few = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     buffer = BytesIO()
     few[0].save(buffer, "GIF", save_all=True, append_images=few[1:], duration=1000 // rate, loop=0)

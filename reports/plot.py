@@ -1,4 +1,4 @@
-"""Draws runs together: `python -m reports.plot results/A results/B`."""
+"""Draws the curves of several runs: `python -m reports.plot results/A results/B`."""
 
 import difflib
 import textwrap

@@ -96,11 +96,11 @@ def thinned(curve: Curve, most: int = POINTS_DRAWN) -> Curve:
 
 def limit_to_quantiles(axes: Axes, values: Sequence[Series]) -> None:
     """Set the y limits by quantiles, so that a few extreme values do not flatten the rest."""
-    together = np.concatenate(values)
-    low, high = np.quantile(together, [0.01, 0.99])
+    joined = np.concatenate(values)
+    low, high = np.quantile(joined, [0.01, 0.99])
     margin = 0.12 * (high - low)
     if margin > 0:
-        axes.set_ylim(max(low - margin, min(together.min(), low) - margin), high + margin)
+        axes.set_ylim(max(low - margin, min(joined.min(), low) - margin), high + margin)
 
 
 def as_bytes(figure: Figure, kind: str = "png") -> bytes:

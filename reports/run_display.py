@@ -1,4 +1,4 @@
-"""Where a training stands: as a live display, and as one line."""
+"""The state of a training, as a live display and as one line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,25 +35,25 @@ class ReplayFill(NamedTuple):
     name: str
     fill: int
     capacity: int
-    share: int  # of each batch
-    needed: int = 0  # the fill at which learning starts; 0 for a replay that does not hold it up
+    share: int  # unrolls in each batch
+    needed: int = 0  # fill at which learning starts; 0 for a replay that learning does not wait for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Where a run stands. None stands for a number that does not exist yet."""
+    """The state of a run. None stands for a number that does not exist yet."""
 
     agent_steps: int
     max_steps: int
     frames: int
-    skipped_frames: int  # of a step today; earlier runs of the lineage may have skipped others
+    skipped_frames: int  # of a step in this run; the runs that it was resumed from may have others
     updates: int
     planned_updates: int
     seconds: float
     steps_per_second: float
     episodes: int
     return_mean: float | None
-    return_window: int  # games that it is the mean of, at most
+    return_window: int  # most games in the mean
     return_last: float | None
     return_max: float | None
     policy_loss: float | None
@@ -73,7 +73,7 @@ class Status:
     cpu_workers: float
     workers_in_games: float | None  # part of the workers' time
     gpu_utilization: float | None  # percent
-    starting: bool  # no unroll has come yet
+    starting: bool  # no unroll was received yet
 
     @property
     def done(self) -> float:
@@ -90,7 +90,7 @@ class Status:
 
     @property
     def filled(self) -> float:
-        """How far the replay that learning waits for longest has come."""
+        """The part of its warm-up that the least filled replay has reached; learning waits for that replay."""
         return min((min(1.0, replay.fill / replay.needed) for replay in self.replays if replay.needed), default=1.0)
 
     @property

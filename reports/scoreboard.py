@@ -1,4 +1,4 @@
-"""Where a test stands while it plays, and its results at the end."""
+"""The state of a running test, and its results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MOST_COLUMNS = 3  # one for each card
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestStatus:
-    """Where a test stands; `returns` and `agent_steps` are of the games that have ended."""
+    """The state of a test; `returns` and `agent_steps` are of the games that have ended."""
 
     games: int
     seconds: float
