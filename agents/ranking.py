@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from agents.distances import cosine_distance, ln_norm
 from agents.distribution import kl_divergence
 from agents.network import ActorCritic
-from machine.device import size_computed
+from machine.device import padded_size
 from options.replay_options import ReplaySpec
 from replay.unroll_layout import Rows, UnrollLayout, rebuild_stacks
 
@@ -49,7 +49,7 @@ class Ranking:
     def _on_device(self, rows: Rows) -> dict[str, torch.Tensor]:
         """The fields of the unrolls, and of empty ones behind them where the device would rather compute more."""
         device = self._network.projection.device
-        empty = size_computed(len(rows), device) - len(rows)
+        empty = padded_size(len(rows), device) - len(rows)
         here = torch.from_numpy(rows).to(device)
         return self._layout.tensors(torch.nn.functional.pad(here, (0, 0, 0, empty)) if empty else here)
 

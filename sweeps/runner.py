@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from machine.stop_signals import ONE_WISH_SECONDS, StopSignals
+from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
 from options.rules import UsageError
 from run_files.run_folder import write_json
 from sweeps.files import agent_steps, last_lines, resumable, try_lock
@@ -19,7 +19,7 @@ from sweeps.plan import Sweep, SweepRun
 
 STATE_FILE = "sweep.json"
 POLL_SECONDS = 0.2
-SECONDS_BETWEEN_WISHES = 2 * ONE_WISH_SECONDS  # or a run would take two for one
+SECONDS_BETWEEN_WISHES = 2 * SAME_SIGNAL_SECONDS  # or a run would take two for one
 # What may be another with the second command than with the first: it changes nothing that was learned so far.
 CHANGEABLE = {"environment_max_steps", "console", "console_period"}
 
@@ -153,7 +153,7 @@ class SweepRunner:
         self._state.set(run.name, "running")
 
     def _pass_signals_on(self) -> None:
-        wishes, now = self._stop.requested + self._stop.hurried, time.monotonic()
+        wishes, now = self._stop.requested + self._stop.stop_now, time.monotonic()
         if wishes > self._signals_sent and now > self._signalled_at + SECONDS_BETWEEN_WISHES:
             self._signals_sent, self._signalled_at = self._signals_sent + 1, now
             again = "; CTRL+C again hurries them" if self._signals_sent == 1 else ""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from machine.stop_signals import ONE_WISH_SECONDS
+from machine.stop_signals import SAME_SIGNAL_SECONDS
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file
@@ -157,7 +157,7 @@ def interrupt_twice(run: Run, rng: random.Random) -> Ending:
     run.signal_group(signal.SIGINT)
     pause = rng.choice([0.0, rng.uniform(0, 0.2), rng.uniform(0, 2)])
     time.sleep(pause)
-    only_replays_left = REPLAYS_BEGUN in run.output and pause > ONE_WISH_SECONDS
+    only_replays_left = REPLAYS_BEGUN in run.output and pause > SAME_SIGNAL_SECONDS
     if run.members():
         run.signal_group(signal.SIGINT)
     return Ending(0, HURRIED_SECONDS if only_replays_left else GONE_SECONDS)

@@ -109,7 +109,7 @@ class Saver:
     def _in_flight(self) -> dict[str, Any] | None:
         """The environments and the unrolls not yet taken; None where a worker does not come to rest."""
         try:
-            in_flight = self.pool.in_flight(time.monotonic() + ROUND_PATIENCE, lambda: self.stop.hurried)
+            in_flight = self.pool.snapshot(time.monotonic() + ROUND_PATIENCE, lambda: self.stop.stop_now)
         except WorkersFailedError:  # the checkpoint matters more; who waits for the workers next will hear of it
             in_flight = None
         if in_flight is None:
@@ -128,7 +128,7 @@ class Saver:
             "saving the replays; CTRL+C again leaves them out" if self.stop.requested else "saving the replays"
         )
         try:
-            size = write_tensor_file(path, state, lambda: self.stop.hurried)
+            size = write_tensor_file(path, state, lambda: self.stop.stop_now)
         except GivenUpError:
             self.announce("the replays are left out; the checkpoint is whole without them")
             return

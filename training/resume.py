@@ -117,7 +117,7 @@ class Resume:
     def put_back(self, pool: WorkerPool) -> None:
         """What lay between the workers and the learner, where the games go on exactly."""
         if self._in_flight is not None:
-            pool.put_back(self._in_flight)
+            pool.restore(self._in_flight)
 
     def _look_at_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}

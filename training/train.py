@@ -30,7 +30,6 @@ from training.resume import Resume
 from training.run_setup import make_run_folder
 from workers.make_pool import make_pool
 from workers.shared_weights import SharedWeights
-from workers.slots import Slots
 from workers.weight_publisher import make_publisher
 from workers.worker_clock import WorkerTimes
 from wrappers.environment_types import MakeWatchedEnvironment
@@ -44,7 +43,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
     if parent is not None:
         check_resumable(config, parent)
     check_sinks(config.report)
-    config, seed = settle_seed(config)
+    config, _ = settle_seed(config)
     machine = prepare_machine(config)
     slot_count, environments = machine.slots_per_worker, config.workers.envs_per_worker
     layout = make_unroll_layout(config, make_environment)
@@ -74,17 +73,14 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         resume.restore(learner, mix, progress)
         publisher.post(learner.updates)
         publisher.deliver(wait=True)
-        slots = Slots(machine.worker_count, slot_count, environments, layout.nbytes)
         times = WorkerTimes(machine.worker_count + 1)  # the last for an inference server
         pool = cleanup.enter_context(
             closing(
                 make_pool(
                     config,
                     make_environment,
-                    seed,
                     layout,
                     machine,
-                    slots,
                     weights,
                     times,
                     resume.count,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import multi_train
-from machine.stop_signals import ONE_WISH_SECONDS, StopSignals
+from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
 from options.command_line import given_flags
 from options.rules import UsageError
 from run_files.checkpoint import checkpoint_name
@@ -378,14 +378,14 @@ def test_two_wishes_at_once_reach_a_run_as_two(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("time.monotonic", lambda: now)
     monkeypatch.setattr(Job, "signal", lambda job, number: signals.append((number, now)))
     stop = StopSignals()
-    stop.requested = stop.hurried = True
+    stop.requested = stop.stop_now = True
     sweep = plan_sweep({"runs": {"a": {}}}, {})
     runner = SweepRunner(sweep, tmp_path, SweepState(tmp_path, sweep), 1, FAKE, stop, lambda text: None)
     runner._active["a"] = sweep.runs[0], Job(tmp_path, FAKE)
     for now in (100.0, 100.2, 100.4, 101.2, 101.4, 110.0):  # noqa: B007
         runner._pass_signals_on()
     assert signals == [(signal.SIGTERM, 100.0), (signal.SIGTERM, 101.2)]
-    assert signals[1][1] - signals[0][1] > ONE_WISH_SECONDS
+    assert signals[1][1] - signals[0][1] > SAME_SIGNAL_SECONDS
 
 
 def test_a_real_run_is_cut_and_gone_on_with(tmp_path: Path) -> None:
