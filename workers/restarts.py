@@ -18,7 +18,7 @@ KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack o
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """What the learner knows about one worker, or about the inference server."""
+    """The state of one worker process, or of the inference server."""
 
     index: int  # -1 for the inference server
     name: str

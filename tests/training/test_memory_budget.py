@@ -109,6 +109,7 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(
 
 def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
+    monkeypatch.setattr("machine.process_memory.usable_memory", lambda: GIB)
     assert check_processes(4, games_each=15) == 800 << 20
     with pytest.raises(UsageError) as refused:
         check_processes(5, games_each=15)
