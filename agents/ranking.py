@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from agents.categorical import kl_divergence
 from agents.distances import cosine_distance, ln_norm
 from agents.network import ActorCritic
-from machine.device import size_computed
+from machine.device import padded_size
 from options.replay_options import ReplaySpec
 from replay.unroll_layout import Rows, UnrollLayout, rebuild_stacks
 
@@ -51,7 +51,7 @@ class Ranking:
     def _on_device(self, rows: Rows) -> dict[str, torch.Tensor]:
         """The fields of the unrolls on the network's device, padded with empty unrolls to a size that is fast there."""
         device = self._network.projection.device
-        empty = size_computed(len(rows), device) - len(rows)
+        empty = padded_size(len(rows), device) - len(rows)
         here = torch.from_numpy(rows).to(device)
         return self._layout.tensors(torch.nn.functional.pad(here, (0, 0, 0, empty)) if empty else here)
 

@@ -11,7 +11,7 @@ from evaluation.logged_game import Recorder, Showing
 from run_files.run_folder import remove_abandoned
 from workers.child_process import end_process, start_process
 from workers.failures import WorkersFailedError
-from workers.messages import WorkerError, receive_result, send_showing
+from workers.messages import Kind, WorkerError, receive, send
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Filming:
             self._folder.mkdir(exist_ok=True)
             film = _Film(path, *start_process(Recorder(path=path, low_priority=low_priority), f"recorder-{name}"))
             self._films.append(film)
-            send_showing(film.connection, showing)
+            send(film.connection, Kind.GAME, payload=showing)
         except OSError as error:
             self._announce(f"{path} could not be made: {error.strerror}")
 
@@ -50,7 +50,7 @@ class Filming:
         for film in [film for film in self._films if film.connection in ready]:
             self._films.remove(film)
             try:
-                outcome = receive_result(film.connection)
+                outcome = receive(film.connection).payload
             except WorkerError as error:
                 raise WorkersFailedError(f"{film.path} could not be made:\n{error}".rstrip()) from None
             except (EOFError, OSError):

@@ -11,11 +11,11 @@ import numpy as np
 
 from evaluation.film import FRAMES_PER_SECOND, Film, Picture, Scene
 from evaluation.parallel_games import GameResult, game_streams
-from machine.system_settings import give_way, settle_on_one_core
+from machine.system_settings import lower_priority, use_one_thread
 from option_flags import EnvironmentOptions
 from reports.human_scores import game_name
 from run_files.run_folder import write_atomically
-from workers.messages import receive_showing, send_result
+from workers.messages import Kind, receive, send
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
@@ -62,13 +62,13 @@ class Recorder:
 
     def run(self, connection: Connection) -> None:
         if self.low_priority:
-            give_way()
-        settle_on_one_core()
-        showing: Showing = receive_showing(connection)
+            lower_priority()
+        use_one_thread()
+        showing: Showing = receive(connection).payload
         try:
-            send_result(connection, record(showing, self.path))
+            send(connection, Kind.RESULT, payload=record(showing, self.path))
         except OSError as error:
-            send_result(connection, error.strerror or str(error))
+            send(connection, Kind.RESULT, payload=error.strerror or str(error))
 
 
 def record(showing: Showing, path: Path) -> int:

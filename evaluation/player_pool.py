@@ -12,8 +12,8 @@ from typing import Any
 from evaluation.parallel_games import SEATS, GameResult
 from evaluation.player_process import Player
 from workers.child_process import end_process, start_process
-from workers.failures import WorkersFailedError, no_room
-from workers.messages import WorkerError, receive_result, send_game
+from workers.failures import WorkersFailedError, could_not_start
+from workers.messages import Kind, WorkerError, receive, send
 
 DEATHS_IN_A_ROW = 5  # without a game coming to its end in between
 
@@ -83,7 +83,7 @@ class Players:
         try:
             place = _Place(number, *start_process(self._make_player(), f"player-{number}"))
         except OSError as error:
-            raise no_room(f"player {number}", error) from None
+            raise could_not_start(f"player {number}", error) from None
         self._places.append(place)
         return place
 
@@ -94,12 +94,12 @@ class Players:
         game = self._waiting.popleft()
         place.games.add(game)
         with suppress(BrokenPipeError, ConnectionResetError):
-            send_game(place.connection, game)
+            send(place.connection, Kind.GAME, game)
 
     def _listen(self, place: _Place, results: list[GameResult]) -> None:
         try:
             while place.connection.poll():
-                result = receive_result(place.connection)
+                result = receive(place.connection).payload
                 place.games.discard(result.game)
                 results.append(result)
                 self._deaths = 0

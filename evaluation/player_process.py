@@ -8,12 +8,11 @@ import torch
 from agents.acting import Actor
 from agents.network import make_network
 from evaluation.parallel_games import Games
-from machine.system_settings import give_way, settle_on_one_core
+from machine.system_settings import lower_priority, use_one_thread
 from option_flags import EnvironmentOptions, NetworkOptions
 from replay.unroll_layout import UnrollLayout
-from workers.local_policy import NewestWeights
-from workers.messages import receive_game, send_result
-from workers.shared_weights import SharedWeights
+from workers.messages import Kind, receive, send
+from workers.shared_weights import NewestWeights, SharedWeights
 from wrappers.environment_types import MakeEnvironment
 
 
@@ -34,8 +33,8 @@ class Player:
 
     def run(self, connection: Connection) -> None:
         if self.low_priority:
-            give_way()
-        settle_on_one_core()
+            lower_priority()
+        use_one_thread()
         actor = Actor(make_network(self.network, self.layout, self.compute_dtype))
         NewestWeights(self.weights, actor, torch.device("cpu")).load()
         games = Games(
@@ -49,6 +48,6 @@ class Player:
         )
         while True:
             while not games.under_way or connection.poll():
-                games.begin(receive_game(connection))
+                games.begin(receive(connection).index)
             for result in games.step():
-                send_result(connection, result)
+                send(connection, Kind.RESULT, payload=result)

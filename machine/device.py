@@ -1,4 +1,4 @@
-"""Where and how precisely to compute, chosen for the machine at hand."""
+"""The device and precision to compute with, and the cores and memory that this process may use."""
 
 import os
 from pathlib import Path
@@ -8,41 +8,42 @@ import torch
 
 from options.rules import UsageError
 
-CONTAINER = Path("/sys/fs/cgroup")  # where Linux says what a container may use
+CONTAINER = Path("/sys/fs/cgroup")  # where Linux keeps the limits of a container
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of `--device`; `auto` is CUDA where there is one, else the CPU."""
+    """The device of `--device`; `auto` is CUDA if there is a CUDA device, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
     if device.type == "cuda":
-        device = torch.device("cuda", device.index or 0)  # some of torch's functions refuse one without a number
+        device = torch.device("cuda", device.index or 0)  # some torch functions need the index
         if device.index >= torch.cuda.device_count():
             found = torch.cuda.device_count()
             raise UsageError(
-                f"--device={name} is not on this machine, which has {found} CUDA device(s); auto takes what is there."
+                f"--device={name} is not on this machine, which has {found} CUDA device(s); "
+                "--device=auto would be right."
             )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UsageError("--device=mps is not on this machine; auto takes what is there.")
+        raise UsageError("--device=mps is not on this machine; --device=auto would be right.")
     return device
 
 
 def prepare_torch(device: torch.device, repeatable: bool) -> None:
-    """Set torch up for work on a device; with `repeatable`, for the same bits every time."""
+    """Set torch up for a device; with `repeatable`, the same computation gives the same bits every time."""
     if repeatable:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA starts, which is later
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # CUDA reads it when it starts, which is later
     torch.use_deterministic_algorithms(repeatable)
     torch.backends.cudnn.benchmark = not repeatable
-    torch.backends.cudnn.allow_tf32 = False  # what is asked for in float32 is computed in float32
+    torch.backends.cudnn.allow_tf32 = False  # float32 means float32
     if device.type == "cuda":
-        torch.cuda.set_device(device)  # events and streams without a name of their own are this one's
+        torch.cuda.set_device(device)  # the default for events and streams
 
 
-def size_computed(count: int, device: torch.device) -> int:
-    """How many to compute where `count` are asked for: a GPU prepares itself anew for each size that it meets.
+def padded_size(count: int, device: torch.device) -> int:
+    """The batch size to compute for `count` rows. A GPU spends time on each new size, so it gets only few of them.
 
-    So it meets few, four between one power of two and the next.
+    There are four sizes between one power of two and the next. On a CPU the size is `count`.
     """
     if device.type == "cpu":
         return count
@@ -60,14 +61,14 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
 def has_fast_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    cpu_info = Path("/proc/cpuinfo")  # torch has no public question for this
+    cpu_info = Path("/proc/cpuinfo")  # torch has no public function for this
     if device.type != "cpu" or not cpu_info.exists():
         return False
     return any(flag in cpu_info.read_text() for flag in (" avx512_bf16", " amx_bf16"))
 
 
 def usable_cores() -> int:
-    """Cores this process may use: its affinity, and the quota of its container."""
+    """Cores that this process may use, by its affinity and the quota of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota_file = CONTAINER / "cpu.max"
     if quota_file.exists():
@@ -78,7 +79,7 @@ def usable_cores() -> int:
 
 
 def usable_memory() -> int:
-    """Bytes of memory free for this process: the machine's, and the limit of its container."""
+    """Bytes of memory that are free for this process, on the machine and within the limit of its container."""
     free = psutil.virtual_memory().available
     limit_file, used_file = CONTAINER / "memory.max", CONTAINER / "memory.current"
     if limit_file.exists() and used_file.exists() and (limit := limit_file.read_text().strip()) != "max":
@@ -87,7 +88,7 @@ def usable_memory() -> int:
 
 
 def _file_cache() -> int:
-    """Bytes of files that the container keeps in memory; they count as used, and make room for whoever needs it."""
+    """Bytes of cached files in the container. They count as used, but the system frees them when memory is needed."""
     statistics = CONTAINER / "memory.stat"
     lines = statistics.read_text().splitlines() if statistics.exists() else []
     figures = dict(line.split() for line in lines)
@@ -95,5 +96,5 @@ def _file_cache() -> int:
 
 
 def learner_threads(device: torch.device) -> int:
-    """CPU threads of the learner: on a CPU it shares the cores with the workers, beside a GPU it has little to do."""
+    """CPU threads of the learner: half the cores if it computes on the CPU (workers need the rest), few with a GPU."""
     return max(1, usable_cores() // 2) if device.type == "cpu" else min(4, usable_cores())

@@ -1,4 +1,4 @@
-"""The choices that flags leave open: device, precision, worker count, threads, seed; and torch set up for them."""
+"""Chooses device, precision, worker count, threads and seed where the flags leave them open, and sets torch up."""
 
 import platform
 import secrets
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import torch
 
 from machine.device import choose_device, choose_precision, learner_threads, prepare_torch, usable_cores
-from machine.system_settings import keep_freed_memory, take_long_turns
+from machine.system_settings import keep_freed_memory, use_long_time_slices
 from option_flags import Config
 from options.rules import UsageError
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run uses of the machine it is on."""
+    """What a run uses of its machine."""
 
     device: torch.device
-    precision: torch.dtype  # on that device
-    worker_precision: torch.dtype  # of networks in workers and players, which are on the CPU
+    precision: torch.dtype  # of the network on that device
+    worker_precision: torch.dtype  # of networks in workers and players, on the CPU
     worker_count: int
     slots_per_worker: int
     learner_threads: int
@@ -50,21 +50,21 @@ def settle_seed(config: Config) -> Config:
 
 
 def prepare_machine(config: Config) -> Machine:
-    """Choose what the flags leave open, and set torch up for it."""
+    """Choose what the flags leave open, and set torch up."""
     if sys.platform == "darwin" and config.workers.inference == "learner":
-        # There, a pipe's receiver confirms it in the pipe that it came through, among the server's signs of life.
+        # On macOS, a process that receives a pipe confirms it through the same connection, between the heartbeats.
         raise UsageError("--inference=learner does not work on macOS; --inference=worker would be right.")
     device = choose_device(config.run.device)
     threads = config.run.learner_threads or learner_threads(device)
-    if threads > usable_cores():  # more of them would wait for each other by spinning, for minutes
+    if threads > usable_cores():  # more threads than cores would wait for each other by spinning, for minutes
         raise UsageError(
             f"--learner_threads={threads} is more than the {usable_cores()} cores that this process may use; "
             f"0, which chooses {learner_threads(device)} here, would be right."
         )
     torch.set_num_threads(threads)
     keep_freed_memory()
-    take_long_turns()
-    # The mean squares of dead weights fade into denormal numbers, on which the optimizer's step takes twice the time.
+    use_long_time_slices()
+    # The mean squares of dead weights become denormal numbers, which double the time of the optimizer's step.
     torch.set_flush_denormal(True)
     prepare_torch(device, config.run.reproducible)
     worker_count = config.workers.worker_count or usable_cores()

@@ -1,21 +1,21 @@
-"""What worker and player processes take of the machine's memory."""
+"""The memory that worker and player processes need."""
 
 from machine.device import usable_memory
 from options.rules import UsageError
 
-PART_OF_FREE = 0.9  # the rest is for networks, activations and whatever else the machine does
-PROCESS_BYTES, GAME_BYTES = 170 << 20, 2 << 20  # of a worker or a player with torch, and of each of its games
+PART_OF_FREE = 0.9  # the rest is for networks, activations and other programs
+PROCESS_BYTES, GAME_BYTES = 170 << 20, 2 << 20  # a worker or a player with torch, and each of its games
 
 
 def check_processes(count: int, games_each: int) -> int:
-    """What so many workers, or players of a test, take; refuse more of them than the machine has memory for."""
+    """The bytes that `count` workers or players need; UsageError if the machine has too little free memory."""
     each = PROCESS_BYTES + games_each * GAME_BYTES
     room = int(PART_OF_FREE * usable_memory())
     if count * each > room:
         remedy = f"--worker_count={room // each} or fewer" if room >= each else "a machine with more memory"
         raise UsageError(
-            f"--worker_count={count} would take {count} × {in_bytes(each)}, more than the {in_bytes(room)} of memory "
-            f"that can be had; {remedy} would be right."
+            f"--worker_count={count} needs {count} × {in_bytes(each)}, more than the {in_bytes(room)} of memory "
+            f"that are free; {remedy} would be right."
         )
     return count * each
 

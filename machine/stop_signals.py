@@ -1,4 +1,4 @@
-"""CTRL+C, SIGTERM, a closed terminal and SIGUSR1, as wishes that the training loop grants between two updates."""
+"""CTRL+C, SIGTERM, a closed terminal and SIGUSR1 as flags that the training loop checks between two updates."""
 
 import signal
 import time
@@ -6,15 +6,19 @@ from types import FrameType, TracebackType
 from typing import Any
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ONE_WISH_SECONDS = 0.5  # a closed terminal sends SIGHUP twice, once by way of the shell; some programs do with SIGTERM
+SAME_SIGNAL_SECONDS = 0.5  # a second signal within this time does not count: a closed terminal sends SIGHUP twice
 
 
 class StopSignals:
-    """While it is entered, signals only leave a word here: stop, hurry (a second time), or save now (SIGUSR1)."""
+    """Within its `with` block, signals only set attributes.
+
+    `requested`: stop in good order. `stop_now`: a second signal came, leave out what takes long. `save_now`: SIGUSR1
+    came; the training loop sets it back.
+    """
 
     def __init__(self) -> None:
         self.requested = False
-        self.hurried = False
+        self.stop_now = False
         self.save_now = False
         self._requested_at = 0.0
         self._before: dict[signal.Signals, Any] = {}
@@ -22,7 +26,7 @@ class StopSignals:
     def __enter__(self) -> "StopSignals":
         for number in (*STOP_SIGNALS, signal.SIGUSR1):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # started under nohup: the run is to outlive its terminal
+                continue  # started under nohup: the run continues when its terminal closes
             self._before[number] = signal.signal(number, self._handle)
         return self
 
@@ -38,5 +42,5 @@ class StopSignals:
         elif not self.requested:
             self.requested = True
             self._requested_at = time.monotonic()
-        elif time.monotonic() - self._requested_at > ONE_WISH_SECONDS:
-            self.hurried = True
+        elif time.monotonic() - self._requested_at > SAME_SIGNAL_SECONDS:
+            self.stop_now = True

@@ -1,4 +1,4 @@
-"""What is asked of the operating system and of the libraries, each where there is such a thing to ask."""
+"""Settings of the operating system and of libraries; each does nothing where the system does not have it."""
 
 import ctypes
 import os
@@ -9,28 +9,28 @@ import sys
 import cv2
 import torch
 
-TURN_SECONDS = 0.03  # the kernel's own are of 1 to 3 ms
+TIME_SLICE_SECONDS = 0.03  # the kernel's default is 1 to 3 ms
 
-_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call; few C libraries have a name for it
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # the number of the system call; few C libraries have a function
 
 
-def settle_on_one_core() -> None:
-    """For one process of several: they are what runs in parallel, and threads of each would only be in their way."""
+def use_one_thread() -> None:
+    """For each of several processes that run in parallel: more threads than cores would slow them down."""
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     keep_freed_memory()
 
 
-def give_way() -> None:
-    """Let whoever else wants a core have it first."""
+def lower_priority() -> None:
+    """Give all other processes precedence on the cores."""
     os.nice(19)
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what is freed, instead of handing it back to the kernel.
+    """Let glibc keep freed memory instead of returning it to the kernel.
 
-    Each update frees and asks again for the same tens of megabytes; to take them anew, page by page, costs it a sixth
-    of its time.
+    Each update frees and allocates the same tens of megabytes. Getting them from the kernel again, page by page, would
+    take a sixth of the update's time.
     """
     if platform.libc_ver()[0] == "glibc":
         c_library = ctypes.CDLL(None)
@@ -40,16 +40,16 @@ def keep_freed_memory() -> None:
             c_library.mallopt(mmap_threshold, size)
 
 
-def take_long_turns() -> None:
-    """Ask the kernel to let this process, and all it starts from now on, compute for longer at a time.
+def use_long_time_slices() -> None:
+    """Ask the kernel for longer time slices for this process and all that it starts from now on.
 
-    Learner and workers are more than the cores. Each that takes a core over finds another's data in the caches; so
-    they had better change places ten times less often. Whoever else needs a core gets it as soon as before.
+    There are more processes than cores, and a process that gets a core finds another one's data in the caches. With
+    ten times longer slices this happens less often. Other programs get a core as soon as before.
     """
     number = _SCHED_SETATTR.get(platform.machine())
     if sys.platform != "linux" or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    # struct sched_attr: size, policy, flags, nice, priority, runtime (the turn), deadline, period, two utilisations
-    attributes = struct.pack("=IIQiIQQQII", 56, os.SCHED_BATCH, 0, nice, 0, round(TURN_SECONDS * 1e9), 0, 0, 0, 0)
-    ctypes.CDLL(None).syscall(number, 0, attributes, 0)  # a kernel that does not know it leaves all as it was
+    # struct sched_attr: size, policy, flags, nice, priority, runtime (the slice), deadline, period, two utilisations
+    attributes = struct.pack("=IIQiIQQQII", 56, os.SCHED_BATCH, 0, nice, 0, round(TIME_SLICE_SECONDS * 1e9), 0, 0, 0, 0)
+    ctypes.CDLL(None).syscall(number, 0, attributes, 0)  # a kernel without this call changes nothing

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from machine.stop_signals import ONE_WISH_SECONDS, StopSignals
+from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
 from sweeps.files import agent_steps, is_locked, last_lines, resumable
 from sweeps.job import Job
 from sweeps.plan import Sweep, SweepRun
 from sweeps.state import SweepState
 
 POLL_SECONDS = 0.2
-SECONDS_BETWEEN_SIGNALS = 2 * ONE_WISH_SECONDS  # main.py counts two signals within half of this as one
+SECONDS_BETWEEN_SIGNALS = 2 * SAME_SIGNAL_SECONDS  # main.py counts two signals within half of this as one
 
 
 class SweepRunner:
@@ -104,8 +104,8 @@ class SweepRunner:
         self._state.set(run.name, "running")
 
     def _forward_signals(self) -> None:
-        if self._stop_pacing.is_due(self._stop.requested + self._stop.hurried, time.monotonic()):
-            again = "" if self._stop.hurried else "; CTRL+C again hurries them"
+        if self._stop_pacing.is_due(self._stop.requested + self._stop.stop_now, time.monotonic()):
+            again = "" if self._stop.stop_now else "; CTRL+C again hurries them"
             self._print_line(f"stopping {len(self._active)} run(s){again}")
             self._signal_all(signal.SIGTERM)
         if self._stop.save_now:

@@ -1,34 +1,30 @@
-"""Interrupt and kill a training run at random moments, go on with it, and check after each round that nothing is lost.
+"""Interrupts and kills a training run at random moments, resumes it, and checks after each round that nothing is lost.
 
-Run by hand: `python -m tests.chaos --rounds 100`. Each round begins a run, or goes on with the newest one, waits a
-random time and does one of the things below to it. The first broken promise ends it with exit code 1 and all details.
+Run by hand: `python -m tests.chaos --rounds 100`. Each round starts a run or resumes the newest one, waits a random
+time and takes one of the actions below. The first broken promise ends the program with exit code 1 and all details.
 """
 
 import argparse
-import os
 import random
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
-from machine.stop_signals import ONE_WISH_SECONDS
+from machine.stop_signals import SAME_SIGNAL_SECONDS
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file
 from run_files.run_folder import CHECKPOINTS
+from tests.chaos_run import BrokenPromiseError, Run
 
-ROOT = Path(__file__).resolve().parents[1]
-GONE_SECONDS = 5.0  # from a signal to the end of all processes, without the time that the replays take
+GONE_SECONDS = 5.0  # from a signal to the end of all processes, without the time to save the replays
 TEMPORARY = ".*.tmp"
-HURRIED_SECONDS = 1.0  # the same from the second signal on, where only the replays were left to write
+HURRIED_SECONDS = 1.0  # the same from the second signal on, if only the replays were left to save
 LONGEST_DELAY = 9.0  # start-up takes about half of it
 REPLAYS = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, '
@@ -43,99 +39,15 @@ GO_ON = "go on with: "
 REPLAYS_BEGUN = "saving the replays"
 
 
-class BrokenPromiseError(Exception):
-    """What should never happen."""
-
-
-@dataclass
-class Run:
-    """One training process with its workers, in a process group of its own."""
-
-    command: Sequence[str]
-    log: Path
-
-    def __post_init__(self) -> None:
-        with self.log.open("wb") as file:
-            self.process = subprocess.Popen(
-                self.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
-            )
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def members(self) -> list[psutil.Process]:
-        """The processes of the group, the learner included, that have not ended."""
-        members = []
-        for process in psutil.process_iter():
-            try:
-                if os.getpgid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    members.append(process)
-            except (ProcessLookupError, psutil.NoSuchProcess):
-                continue
-        return members
-
-    def workers(self) -> list[psutil.Process]:
-        workers = []
-        for member in self.members():
-            try:
-                if "spawn_main" in " ".join(member.cmdline()):
-                    workers.append(member)
-            except psutil.NoSuchProcess:
-                continue
-        return workers
-
-    def wait_until_ours(self) -> None:
-        """Until main.py itself handles signals; before that, the interpreter starts, which is not ours to judge."""
-        terminate = 1 << (signal.SIGTERM - 1)
-        status = Path(f"/proc/{self.process.pid}/status")
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and self.process.poll() is None:
-            caught = next((line for line in status.read_text().splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
-            if int(caught.split()[1], 16) & terminate:
-                return
-            time.sleep(0.005)
-        raise BrokenPromiseError("main.py ended, or hung, before it did anything")
-
-    def signal_group(self, number: signal.Signals) -> None:
-        os.killpg(self.process.pid, number)
-
-    def wait_for(self, words: str, seconds: float) -> bool:
-        """Whether the words are printed within some seconds."""
-        deadline = time.monotonic() + seconds
-        while words not in self.output:
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                return False
-            time.sleep(0.01)
-        return True
-
-    def wait_until_gone(self, seconds: float) -> float:
-        """Until no process of the group is left; returns how long that took."""
-        begun = time.monotonic()
-        while True:
-            left = self.members()
-            if self.process.poll() is not None and not left:
-                return time.monotonic() - begun
-            if time.monotonic() - begun > seconds:
-                raise BrokenPromiseError(f"{len(left)} processes are left after {seconds:g} s: {left}")
-            time.sleep(0.01)
-
-    def end(self) -> None:
-        """Whatever happened, nothing of it goes on."""
-        for member in self.members():
-            member.kill()
-        self.process.wait()
-
-
 @dataclass(frozen=True)
 class Ending:
-    """What must follow what was done to a run."""
+    """How a run must end after an action."""
 
     exit_code: int
     seconds: float = GONE_SECONDS
 
 
-# --- What is done to a run --------------------------------------------------------------------------------------------
+# --- Actions --------------------------------------------------------------------------------------------
 
 
 def interrupt(run: Run, rng: random.Random) -> Ending:
@@ -157,7 +69,7 @@ def interrupt_twice(run: Run, rng: random.Random) -> Ending:
     run.signal_group(signal.SIGINT)
     pause = rng.choice([0.0, rng.uniform(0, 0.2), rng.uniform(0, 2)])
     time.sleep(pause)
-    only_replays_left = REPLAYS_BEGUN in run.output and pause > ONE_WISH_SECONDS
+    only_replays_left = REPLAYS_BEGUN in run.output and pause > SAME_SIGNAL_SECONDS
     if run.members():
         run.signal_group(signal.SIGINT)
     return Ending(0, HURRIED_SECONDS if only_replays_left else GONE_SECONDS)
@@ -219,41 +131,46 @@ ACTIONS: tuple[Callable[[Run, random.Random], Ending], ...] = (
 
 @dataclass
 class Lineage:
-    """Runs that go on from each other, and what is known of the newest."""
+    """Runs that resume each other, and the progress of the newest."""
 
     results: Path
     logs: Path
-    slack: float  # factor on the times allowed, for machines that have other things to do
+    slack: float  # factor on the allowed times, for busy machines
     longest_delay: float
     rng: random.Random
     newest: Path | None = None  # the run folder with the newest checkpoint
     steps: int = 0
     updates: int = 0
-    said: list[str] = field(default_factory=list)  # the command of the last line, where there was one
+    resume_command: list[str] = field(default_factory=list)  # from the last line of the run, if there was one
 
     def folders(self) -> set[Path]:
         return set(self.results.iterdir())
 
     def command(self) -> list[str]:
-        """Begin, or go on from the newest folder; where the run before has said how, by its own words."""
+        """Start a run, or resume the newest one, with the command that it printed if there is one."""
         flags = [f"--results_dir={self.results}", self.rng.choice(["--save_replay", "--nosave_replay"])]
         flags.append(self.rng.choice(["--reproducible", "--noreproducible"]))
         if self.newest is None:
             return [sys.executable, "main.py", *FIRST_FLAGS, *flags]
-        words = self.said or ["python", "main.py", "--op_mode=train_w_load", f"--load_model_url={self.newest}"]
+        words = self.resume_command or [
+            "python",
+            "main.py",
+            "--op_mode=train_w_load",
+            f"--load_model_url={self.newest}",
+        ]
         return [sys.executable, *words[1:], *flags]
 
     def play(self, number: int, action: Callable[[Run, random.Random], Ending]) -> str:
-        """One round; returns what is to be told of it."""
+        """Play one round; return a line that describes it."""
         shm_before, folders_before = names_in_dev_shm(), self.folders()
         command = self.command()
         run = Run(command, self.logs / f"round_{number:04d}.txt")
         try:
-            run.wait_until_ours()
+            run.wait_until_signals_are_handled()
             delay = self.rng.uniform(0.1, self.longest_delay)
             time.sleep(delay)
             if run.process.poll() is not None:
-                raise BrokenPromiseError(f"it ended before anything was done to it, with code {run.process.returncode}")
+                raise BrokenPromiseError(f"it ended before the action, with code {run.process.returncode}")
             ending = action(run, self.rng)
             took = run.wait_until_gone(self.slack * ending.seconds + 60 * (REPLAYS_BEGUN in run.output))
             seconds = self.slack * ending.seconds + time_for_replays(run.output)
@@ -280,19 +197,19 @@ class Lineage:
         require(code == ending.exit_code, f"exit code {code}, not {ending.exit_code}")
         require("Traceback" not in output, "a traceback in the output")
         require(len(new) <= 1, f"more than one new folder: {new}")
-        self.said = []
+        self.resume_command = []
         if code != 0:
             return
         if not new:
-            require(not output, "something was said, but no folder made")
+            require(not output, "there is output, but no run folder")
             return
         last = output.splitlines()[-1] if output else ""
         require(last.startswith(GO_ON), f"the last line is {last!r}, not the command that goes on")
-        self.said = shlex.split(last.removeprefix(GO_ON))
+        self.resume_command = shlex.split(last.removeprefix(GO_ON))
         require(str(next(iter(new))) in last, "the last line names another folder")
 
     def check_folder(self, folder: Path, output: str) -> None:
-        """All that lies in a new run folder, against what is known of the runs before."""
+        """Check all files in a new run folder against the progress of the runs before."""
         for path in sorted(folder.glob(f"{CHECKPOINTS}/*.pt")):
             checkpoint = read_checkpoint(path)
             far_enough = path.name == "best.pt" or (
@@ -326,7 +243,7 @@ def names_in_dev_shm() -> set[str]:
 
 
 def time_for_replays(output: str) -> float:
-    """Seconds that the run says its last saving of the replays took."""
+    """The seconds that the last saving of the replays took, as the run printed them."""
     lines = [line for line in output.splitlines() if "replays saved" in line]
     return float(lines[-1].split(" in ")[-1].removesuffix(" s")) if lines else 0.0
 
@@ -334,7 +251,7 @@ def time_for_replays(output: str) -> float:
 def play_rounds(
     rounds: int, seed: int, results: Path, slack: float = 1.0, longest_delay: float = LONGEST_DELAY
 ) -> Iterator[str]:
-    """Plays so many rounds, each action equally often; yields a line of each, and then a summary."""
+    """Play so many rounds, with each action equally often; yield a line about each, and then a summary."""
     rng = random.Random(seed)
     (results / "runs").mkdir(parents=True, exist_ok=True)
     (results / "logs").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""A few rounds of `python -m tests.chaos`, which plays hundreds."""
+"""A few rounds of `python -m tests.chaos`."""
 
 from pathlib import Path
 

@@ -118,7 +118,7 @@ class CheckpointSaver:
     def _snapshot(self) -> dict[str, Any] | None:
         """The environments and the unrolls that the learner has not taken; None if a worker does not finish in time."""
         try:
-            snapshot = self.pool.in_flight(time.monotonic() + SNAPSHOT_SECONDS, lambda: self.stop.hurried)
+            snapshot = self.pool.snapshot(time.monotonic() + SNAPSHOT_SECONDS, lambda: self.stop.stop_now)
         except WorkersFailedError:  # the checkpoint matters more; the next wait for the workers raises it again
             snapshot = None
         if snapshot is None:
@@ -135,7 +135,7 @@ class CheckpointSaver:
         }
         self.announce("saving the replays; CTRL+C again skips them" if self.stop.requested else "saving the replays")
         try:
-            size = write_tensor_file(path, state, lambda: self.stop.hurried)
+            size = write_tensor_file(path, state, lambda: self.stop.stop_now)
         except GivenUpError:
             self.announce("the replays are not saved; the checkpoint is complete without them")
             return

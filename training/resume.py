@@ -115,7 +115,7 @@ class Resume:
     def put_back(self, pool: WorkerPool) -> None:
         """Restore the games and the unrolls between workers and learner, if they were saved."""
         if self._in_flight is not None:
-            pool.put_back(self._in_flight)
+            pool.restore(self._in_flight)
 
     def _compare_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}

@@ -9,7 +9,6 @@ from option_flags import Config
 from replay.unroll_layout import Rows, UnrollLayout
 from workers.make_pool import make_pool
 from workers.shared_weights import SharedWeights
-from workers.slots import Slots
 from workers.weight_publisher import WeightPublisher, make_publisher
 from workers.worker_clock import WorkerTimes
 from workers.worker_pool import WorkerPool
@@ -62,9 +61,6 @@ def make_actors(
     publisher = make_publisher(network, weights, at_once=lockstep)
     publisher.post(version)
     publisher.deliver(wait=True)
-    slots = Slots(machine.worker_count, machine.slots_per_worker, config.workers.envs_per_worker, layout.nbytes)
     times = WorkerTimes(machine.worker_count + 1)  # the last row is for an inference server
-    pool = make_pool(
-        config, make_environment, config.seed, layout, machine, slots, weights, times, resume_count, announce
-    )
+    pool = make_pool(config, make_environment, layout, machine, weights, times, resume_count, announce)
     return Actors(pool, publisher, times, lockstep)

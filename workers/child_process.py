@@ -1,4 +1,7 @@
-"""How a worker process begins: light to import, so that it watches its learner before it loads anything heavy."""
+"""Starts and ends child processes.
+
+This file imports nothing heavy: a child watches its parent before it loads torch, and ends with it.
+"""
 
 import multiprocessing
 import os
@@ -17,13 +20,13 @@ from typing import Any
 
 from workers.messages import send_error
 
-FOR_THE_LEARNER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 _SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
 
 
 class Packed:
-    """A value that a spawned child unpacks when it asks for it, not while it starts."""
+    """A value that a spawned child unpickles only when it calls `unpack`, not while it starts."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -38,28 +41,26 @@ class Packed:
         self._payload = payload
 
 
-def start_process(worker: Any, name: str, *handed_over: Connection) -> tuple[BaseProcess, Connection]:
-    """Start a process that runs `worker.run(connection, *handed_over)`; return it and the other end of the connection.
+def start_process(worker: Any, name: str, *pipes: Connection) -> tuple[BaseProcess, Connection]:
+    """Start a process that runs `worker.run(connection, *pipes)`; return it and the other end of the connection.
 
-    What is handed over is closed here: the process alone holds it then. OSError where the system has no room for it.
+    `pipes` are closed here, so that only the process holds them. OSError if the system refuses to start it.
     """
-    with ExitStack() as ours, ExitStack() as not_ours:
-        for end in handed_over:
-            not_ours.enter_context(end)
-        connection, worker_end = multiprocessing.Pipe()
-        not_ours.enter_context(worker_end)
-        ours.enter_context(connection)
-        process = _SPAWN.Process(
-            target=worker_main, args=(Packed(worker), worker_end, *handed_over), name=name, daemon=True
-        )
-        with _interrupts_blocked():
+    with ExitStack() as close_on_error, ExitStack() as close_always:
+        for pipe in pipes:
+            close_always.enter_context(pipe)
+        connection, child_end = multiprocessing.Pipe()
+        close_always.enter_context(child_end)
+        close_on_error.enter_context(connection)
+        process = _SPAWN.Process(target=_child_main, args=(Packed(worker), child_end, *pipes), name=name, daemon=True)
+        with _signals_blocked():
             process.start()
-        ours.pop_all()
+        close_on_error.pop_all()
     return process, connection
 
 
 def end_process(process: BaseProcess, connection: Connection) -> int:
-    """Kill the process if it lives, and return its exit code."""
+    """Kill the process if it is alive, and return its exit code."""
     connection.close()
     process.kill()
     process.join()
@@ -70,23 +71,24 @@ def end_process(process: BaseProcess, connection: Connection) -> int:
 
 
 @contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """A child started here never sees what a terminal or a scheduler sends to all processes of a run, not even while it
-    starts: that is for the learner alone to handle. Children leave when the learner does, or are killed by it.
+def _signals_blocked() -> Iterator[None]:
+    """A child started here ignores the signals that a terminal or a scheduler sends to all processes of a run.
+
+    Only the parent handles them. Children end with it, or are killed by it.
     """
-    resource_tracker.ensure_running()  # would otherwise be started by the first child's start, and lift the block
-    signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_LEARNER)
+    resource_tracker.ensure_running()  # otherwise the first child's start would start it, which unblocks the signals
+    signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_LEARNER)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)
 
 
-def worker_main(packed_worker: Packed, connection: Connection, *handed_over: Connection) -> None:
-    """Unpack the worker and run it until the learner hangs up; an exception goes to the learner before it ends this."""
-    threading.Thread(target=_end_with_learner, daemon=True).start()
+def _child_main(packed_worker: Packed, connection: Connection, *pipes: Connection) -> None:
+    """Unpickle the worker and run it until the parent closes the connection; send an exception to the parent."""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
-        packed_worker.unpack().run(connection, *handed_over)
+        packed_worker.unpack().run(connection, *pipes)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except BaseException:
@@ -94,8 +96,8 @@ def worker_main(packed_worker: Packed, connection: Connection, *handed_over: Con
         os._exit(1)
 
 
-def _end_with_learner() -> None:
-    learner = parent_process()
-    assert learner is not None
-    connections.wait([learner.sentinel])
+def _exit_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    connections.wait([parent.sentinel])
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Why a run or a test cannot go on, in a sentence for its user."""
+"""Errors that end a run or a test, each with a sentence for the user."""
 
 
 class RunFailedError(Exception):
@@ -6,11 +6,11 @@ class RunFailedError(Exception):
 
 
 class WorkersFailedError(RunFailedError):
-    """Processes that end again and again, or cannot be started; says which and how."""
+    """Processes end again and again, or cannot be started. The text names the process and the cause."""
 
 
-def no_room(name: str, error: OSError) -> WorkersFailedError:
-    """The system refuses to start a process that is needed."""
+def could_not_start(name: str, error: OSError) -> WorkersFailedError:
+    """The error for a process that the system refused to start."""
     return WorkersFailedError(
         f"{name} could not be started ({error.strerror}); a smaller --worker_count would be right."
     )

@@ -1,93 +1,97 @@
-"""When workers play, and in which order what they deliver is taken."""
+"""Backpressure: how many rounds may be in flight, and in which order delivered rounds are taken.
+
+A round is the content of one slot: one unroll from each environment of a worker. It is in flight from the moment the
+worker may play it until the learner has taken all of its unrolls.
+"""
 
 from typing import Protocol
 
-Filled = tuple[int, int]  # the index of a worker's place, and of a slot there
+WorkerSlot = tuple[int, int]  # the index of a worker, and of one of its slots
 
-LOOKS_IN_VAIN = 10  # of a learner that waits, a tenth of a second each, until one more round is to be under way
+WAITS_PER_RAISE = 10  # the learner waits a tenth of a second each time; after ten waits the limit rises by one more
 
 
-class Turns(Protocol):
-    """A round is what one slot holds: an unroll from each environment of a worker."""
+class FlowControl(Protocol):
+    """Limits the rounds in flight."""
 
     @property
     def limit(self) -> int:
-        """Rounds that may be under way: those that are played, and those delivered that are not taken to their end."""
+        """Rounds that may be in flight."""
 
-    def found_nothing(self, learner_waits: bool) -> None:
-        """The learner has looked, and nothing lies there to be taken."""
+    def nothing_delivered(self, learner_waits: bool) -> None:
+        """The learner looked for delivered rounds and found none. It waits if it cannot update without them."""
 
-    def fill(self, filled: Filled) -> list[Filled]:
-        """A worker has filled a slot; what can be taken now, in order."""
+    def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
+        """A worker has filled a slot. Return the slots that the learner can take now, in order."""
 
-    def round_begun(self, behind: int) -> None:
-        """The learner begins to take a round; so many others lie behind it."""
+    def round_started(self, ready_behind: int) -> None:
+        """The learner starts to take a round while `ready_behind` other rounds are ready."""
 
 
-class OnDemand:
-    """Workers play when the learner needs it: as many rounds are under way as keep it busy.
+class PlayOnDemand:
+    """Keeps only as many rounds in flight as the learner needs, so that policy lag stays small.
 
-    More would lie there and grow old. Where the learner has to wait, there is to be one more, and another with each
-    second that it goes on. After twice as many rounds as there may be, the fewest that lay ready behind one of them
-    were never needed: half of these, rounded up, are taken off.
+    The limit rises by one when the learner has to wait, and by one more with each second of waiting. It falls when
+    rounds stay ready: after twice `limit` rounds, half of the fewest rounds that were ever ready behind the one taken
+    (rounded up) were not needed.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.limit = most
-        self._looks = 0  # in vain, since it began to take the latest round
-        self._watch_anew()
+        self._waits = 0  # since the learner started to take the latest round
+        self._start_counting()
 
-    def _watch_anew(self) -> None:
-        self._seen, self._fewest_behind = 0, self._most
+    def _start_counting(self) -> None:
+        self._rounds_seen, self._fewest_ready = 0, self._most
 
-    def found_nothing(self, learner_waits: bool) -> None:
+    def nothing_delivered(self, learner_waits: bool) -> None:
         if not learner_waits:
             return
-        if self._looks % LOOKS_IN_VAIN == 0:
+        if self._waits % WAITS_PER_RAISE == 0:
             self.limit = min(self._most, self.limit + 1)
-            self._watch_anew()
-        self._looks += 1
+            self._start_counting()
+        self._waits += 1
 
-    def fill(self, filled: Filled) -> list[Filled]:
+    def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
         return [filled]
 
-    def round_begun(self, behind: int) -> None:
-        self._looks = 0
-        if behind >= self.limit:  # from before there were to be fewer
+    def round_started(self, ready_behind: int) -> None:
+        self._waits = 0
+        if ready_behind >= self.limit:  # the limit fell, and more rounds than it allows are still in flight
             return
-        self._seen += 1
-        self._fewest_behind = min(self._fewest_behind, behind)
-        if self._seen >= 2 * self.limit:
-            self.limit -= (self._fewest_behind + 1) // 2
-            self._watch_anew()
+        self._rounds_seen += 1
+        self._fewest_ready = min(self._fewest_ready, ready_behind)
+        if self._rounds_seen >= 2 * self.limit:
+            self.limit -= (self._fewest_ready + 1) // 2
+            self._start_counting()
 
 
 class Lockstep:
-    """Workers play only while the learner waits, each fills a slot, and all are taken in one order.
+    """Workers play only while the learner waits: one round each, taken in the order of the workers.
 
-    The same unrolls then meet the same weights in every run.
+    So the same unrolls meet the same weights in every run with the same seed.
     """
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._filled: list[Filled] = []
+        self._filled: list[WorkerSlot] = []
         self._playing = False
 
     @property
     def limit(self) -> int:
         return self._workers if self._playing else 0
 
-    def found_nothing(self, learner_waits: bool) -> None:
-        if learner_waits:  # otherwise it updates first
+    def nothing_delivered(self, learner_waits: bool) -> None:
+        if learner_waits:
             self._playing = True
 
-    def fill(self, filled: Filled) -> list[Filled]:
+    def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
         self._filled.append(filled)
         if len(self._filled) < self._workers:
             return []
-        whole, self._filled, self._playing = sorted(self._filled), [], False
-        return whole
+        delivered, self._filled, self._playing = sorted(self._filled), [], False
+        return delivered
 
-    def round_begun(self, behind: int) -> None:
+    def round_started(self, ready_behind: int) -> None:
         pass

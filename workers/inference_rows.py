@@ -1,4 +1,4 @@
-"""What workers ask of the inference server, and what it answers, in memory that they see together."""
+"""Requests to the inference server and its results, in memory shared by the server and all workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from workers.shared_block import SharedBlock
 
 
 @dataclass(frozen=True)
-class QuestionLayout(RowLayout):
-    """All that a decision for one environment depends on."""
+class RequestLayout(RowLayout):
+    """What the policy needs to choose an action for one environment."""
 
     layout: UnrollLayout
 
@@ -28,8 +28,8 @@ class QuestionLayout(RowLayout):
 
 
 @dataclass(frozen=True)
-class AnswerLayout(RowLayout):
-    """One decision."""
+class ResultLayout(RowLayout):
+    """What the policy computed for one environment, and the version of its weights."""
 
     layout: UnrollLayout
 
@@ -41,15 +41,16 @@ class AnswerLayout(RowLayout):
             ("value", (), "float32"),
             ("features", (self.layout.feature_size,), "float16"),
             ("lstm_state", (2, self.layout.lstm_size), "float32"),
+            ("weight_version", (), "int64"),
         ]
 
 
-class InferenceMemory:
-    """Shared rows `[worker, environment + 1, nbytes]` of questions and of answers.
+class InferenceRows:
+    """Shared rows `[worker, environment + 1, nbytes]` of requests and of results.
 
-    A worker's environments are in two groups, so that it can step one of them while the other waits; a single
-    environment is one group. The row behind them is a group, too, for the value of a state that a time limit cut off.
-    A group belongs to its worker until that has asked, then to the server until it has answered.
+    A worker's environments form two groups, so that it can step one while it waits for the other; a single environment
+    forms one group. The extra row is a group of its own, for the value of a state that a time limit cut off. A group's
+    rows belong to the worker until it sends a request, then to the server until it sends the result.
     """
 
     def __init__(self, layout: UnrollLayout, workers: int, environments: int) -> None:
@@ -57,27 +58,27 @@ class InferenceMemory:
         self.workers = workers
         self.environments = environments
         rows = workers * (environments + 1)
-        self._blocks = [SharedBlock(rows * layout.nbytes) for layout in (QuestionLayout(layout), AnswerLayout(layout))]
+        self._blocks = [SharedBlock(rows * layout.nbytes) for layout in (RequestLayout(layout), ResultLayout(layout))]
         self._open()
 
     def _open(self) -> None:
-        self.question_layout, self.answer_layout = QuestionLayout(self.layout), AnswerLayout(self.layout)
-        self.questions: Rows
-        self.answers: Rows
-        self.questions, self.answers = (
+        self.request_layout, self.result_layout = RequestLayout(self.layout), ResultLayout(self.layout)
+        self.requests: Rows
+        self.results: Rows
+        self.requests, self.results = (
             block.bytes.reshape(self.workers, self.environments + 1, -1) for block in self._blocks
         )
 
     @property
     def groups(self) -> tuple[slice, ...]:
-        """The groups of environments, and the row for a state that was cut off as the last one."""
+        """The groups of environments; the last one is the extra row."""
         count, half = self.environments, (self.environments + 1) // 2
         halves = (slice(0, half), slice(half, count)) if count > 1 else (slice(0, 1),)
         return (*halves, slice(count, count + 1))
 
     @property
-    def most_rows_at_once(self) -> int:
-        """Questions in one batch, which has one group of each worker."""
+    def largest_batch(self) -> int:
+        """Rows in a batch with one group of each worker."""
         return self.workers * max(1, (self.environments + 1) // 2)
 
     def close(self) -> None:

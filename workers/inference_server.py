@@ -1,9 +1,9 @@
-"""One process that decides for the environments of all workers (--inference=learner), on the learner's device."""
+"""One process that chooses the actions of all workers on the learner's device (--inference=learner)."""
 
 import multiprocessing
 import selectors
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -15,21 +15,20 @@ import torch
 
 from agents.acting import Actor, ActorState
 from agents.network import make_network
-from machine.device import prepare_torch, size_computed
-from machine.system_settings import settle_on_one_core
+from machine.device import padded_size, prepare_torch
+from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
-from workers.inference_rows import InferenceMemory
-from workers.local_policy import NewestWeights
-from workers.messages import receive_question, receive_worker, send_alive, send_answer, send_worker
+from workers.inference_rows import InferenceRows
+from workers.messages import Kind, receive, send
 from workers.observations import as_batch
-from workers.shared_weights import SharedWeights
+from workers.shared_weights import NewestWeights, SharedWeights
 from workers.worker_clock import WorkerClock, WorkerTimes
 
-SIGN_OF_LIFE_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
 
 
-class Asked(NamedTuple):
-    """One worker's wish for decisions for one group of its environments."""
+class Request(NamedTuple):
+    """A worker asks for the actions of one group of its environments."""
 
     pipe: Connection
     worker: int
@@ -37,90 +36,98 @@ class Asked(NamedTuple):
 
 
 class BatchedPolicy:
-    """The policy on its device: takes rows of questions, leaves rows of answers."""
+    """The policy on its device: reads the rows of requests and writes the rows of results.
 
-    def __init__(self, actor: Actor, memory: InferenceMemory, device: torch.device) -> None:
+    `pad` gives the batch size that is computed for a number of rows on a device.
+    """
+
+    def __init__(
+        self, actor: Actor, rows: InferenceRows, device: torch.device, pad: Callable[[int, torch.device], int]
+    ) -> None:
         self._actor = actor
-        self._memory = memory
+        self._rows = rows
         self._device = device
-        most = size_computed(memory.most_rows_at_once, device)
-        self._questions = torch.zeros(
-            most, memory.question_layout.nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
+        self._pad = pad
+        most = pad(rows.largest_batch, device)
+        self._requests = torch.zeros(
+            most, rows.request_layout.nbytes, dtype=torch.uint8, pin_memory=device.type == "cuda"
         )
-        self._answers = torch.zeros(most, memory.answer_layout.nbytes, dtype=torch.uint8, device=device)
+        self._results = torch.zeros(most, rows.result_layout.nbytes, dtype=torch.uint8, device=device)
 
     @torch.inference_mode()
-    def answer(self, batch: Sequence[Asked]) -> None:
-        """One forward pass for all of them."""
-        places = [(asked.worker, self._memory.groups[asked.group]) for asked in batch]
-        ends = np.cumsum([rows.stop - rows.start for _, rows in places]).tolist()
+    def act(self, batch: Sequence[Request], weight_version: int) -> None:
+        """Compute the results of all requests in one forward pass."""
+        sources = [(request.worker, self._rows.groups[request.group]) for request in batch]
+        ends = np.cumsum([rows.stop - rows.start for _, rows in sources]).tolist()
         parts = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
-        for part, place in zip(parts, places, strict=True):
-            self._questions.numpy()[part] = self._memory.questions[place]
-        answers = self._decide(ends[-1]).numpy()
-        for part, place in zip(parts, places, strict=True):
-            self._memory.answers[place] = answers[part]
+        for part, source in zip(parts, sources, strict=True):
+            self._requests.numpy()[part] = self._rows.requests[source]
+        results = self._compute(ends[-1], weight_version).numpy()
+        for part, source in zip(parts, sources, strict=True):
+            self._rows.results[source] = results[part]
 
-    def _decide(self, count: int) -> torch.Tensor:
-        """The answers to the first questions that lie here: rows `[count, nbytes]` on the CPU."""
-        size = size_computed(count, self._device)
-        here = self._questions[:size]
-        asked = self._memory.question_layout.tensors(here.to(self._device, non_blocking=True))
-        uniforms = self._memory.question_layout.tensors(here)["uniform"]
-        state = ActorState(asked["lstm_state"], asked["previous_action"], asked["previous_reward"])
-        decision = self._actor.act(as_batch(asked["observation"]), state, uniforms)
-        answers = self._memory.answer_layout.tensors(self._answers[:size])
-        answers["logits"].copy_(decision.logits)
-        answers["value"].copy_(decision.values)
-        answers["features"].copy_(decision.features)
-        answers["lstm_state"].copy_(decision.lstm_state)
-        rows = self._answers[:count].cpu()
-        self._memory.answer_layout.tensors(rows)["action"].copy_(decision.actions[:count])
+    def _compute(self, count: int, weight_version: int) -> torch.Tensor:
+        """The results of the first `count` requests: rows `[count, nbytes]` on the CPU."""
+        size = self._pad(count, self._device)
+        on_cpu = self._requests[:size]
+        request = self._rows.request_layout.tensors(on_cpu.to(self._device, non_blocking=True))
+        uniforms = self._rows.request_layout.tensors(on_cpu)["uniform"]
+        state = ActorState(request["lstm_state"], request["previous_action"], request["previous_reward"])
+        decision = self._actor.act(as_batch(request["observation"]), state, uniforms)
+        results = self._rows.result_layout.tensors(self._results[:size])
+        results["logits"].copy_(decision.logits)
+        results["value"].copy_(decision.values)
+        results["features"].copy_(decision.features)
+        results["lstm_state"].copy_(decision.lstm_state)
+        rows = self._results[:count].cpu()
+        on_cpu_results = self._rows.result_layout.tensors(rows)
+        on_cpu_results["action"].copy_(decision.actions[:count])
+        on_cpu_results["weight_version"].fill_(weight_version)
         return rows
 
 
 @dataclass(frozen=True)
 class InferenceServer:
-    """All that the server's process is given."""
+    """The inference server's process: what it gets when it starts, and what it does."""
 
     network: NetworkOptions
     compute_dtype: torch.dtype
     device: torch.device
-    memory: InferenceMemory
+    rows: InferenceRows
     weights: SharedWeights
-    times: WorkerTimes  # its last row is the server's
+    times: WorkerTimes  # the last row is the server's
     lockstep: bool
+    pad: Callable[[int, torch.device], int] = padded_size
 
     def run(self, learner: Connection) -> None:
-        settle_on_one_core()
+        use_one_thread()
         prepare_torch(self.device, self.lockstep)
-        network = make_network(self.network, self.memory.layout, self.compute_dtype).to(self.device)
+        network = make_network(self.network, self.rows.layout, self.compute_dtype).to(self.device)
         actor = Actor(network)
         newest = NewestWeights(self.weights, actor, self.device)
-        policy = BatchedPolicy(actor, self.memory, self.device)
+        policy = BatchedPolicy(actor, self.rows, self.device, self.pad)
         clock = WorkerClock(self.times.seconds[-1])
-        at_work, sign_of_life_at = False, float("-inf")
-        with closing(Callers(learner)) as callers:
+        has_acted, heartbeat_at = False, float("-inf")
+        with closing(WorkerPipes(learner)) as pipes:
             while True:
-                asked = callers.wait(SIGN_OF_LIFE_SECONDS)
-                # In lockstep a batch's size, on which the last bits of its answers depend, is not left to chance.
-                for batch in [[one] for one in asked] if self.lockstep else [asked] if asked else []:
-                    version = newest.load()
-                    policy.answer(batch)
-                    at_work = True
+                requests = pipes.wait(HEARTBEAT_SECONDS)
+                # In lockstep each group is a batch: the batch size changes the last bits of the results.
+                for batch in [[one] for one in requests] if self.lockstep else [requests] if requests else []:
+                    policy.act(batch, newest.load())
+                    has_acted = True
                     for pipe, _, group in batch:
-                        with suppress(BrokenPipeError, ConnectionResetError):  # the next `wait` will see that it ended
-                            send_answer(pipe, group, version)
-                if time.monotonic() - sign_of_life_at >= SIGN_OF_LIFE_SECONDS:
-                    sign_of_life_at = time.monotonic()
-                    send_alive(learner, at_work)
+                        with suppress(BrokenPipeError, ConnectionResetError):  # the next `wait` drops a dead worker
+                            send(pipe, Kind.ACTION_RESULT, group)
+                if time.monotonic() - heartbeat_at >= HEARTBEAT_SECONDS:
+                    heartbeat_at = time.monotonic()
+                    send(learner, Kind.HEARTBEAT, int(has_acted))
                     clock.share()
 
 
-class Callers:
-    """The pipes that the server listens to: the learner's, and one of each worker, which the learner sends.
+class WorkerPipes:
+    """The server's pipes: one to the learner, and one to each worker, which the learner sends.
 
-    A selector keeps them from one call to the next: to begin anew each time would cost more than the rest of a batch.
+    The selector is kept between calls: making a new one each time would take longer than the rest of a batch.
     """
 
     def __init__(self, learner: Connection) -> None:
@@ -129,30 +136,30 @@ class Callers:
         self._selector = selectors.DefaultSelector()
         self._selector.register(learner, selectors.EVENT_READ)
 
-    def wait(self, timeout: float) -> list[Asked]:
-        """What is asked now, or soon; EOFError when the learner is gone."""
-        asked = []
+    def wait(self, timeout: float) -> list[Request]:
+        """The requests that arrive within `timeout` seconds; EOFError when the learner is gone."""
+        requests = []
         for key, _ in self._selector.select(timeout):
             pipe, worker = key.fileobj, key.data
             assert isinstance(pipe, Connection)
             if pipe is self._learner:
-                self._let_in()
+                self._add()
             elif self._pipes.get(worker) is pipe:
                 try:
-                    asked.append(Asked(pipe, worker, receive_question(pipe)))
+                    requests.append(Request(pipe, worker, receive(pipe).index))
                 except (EOFError, ConnectionResetError):
-                    self._let_go(worker)
-        return [one for one in asked if self._pipes.get(one.worker) is one.pipe]
+                    self._drop(worker)
+        return [request for request in requests if self._pipes.get(request.worker) is request.pipe]
 
-    def _let_in(self) -> None:
-        """Take a new worker's pipe. Who held its place before is dead, and nobody waits for what that one asked."""
-        worker = receive_worker(self._learner)
+    def _add(self) -> None:
+        """Receive the pipe of a new worker. The worker it replaces is dead, and its requests are dropped."""
+        worker = receive(self._learner).index
         pipe = Connection(recv_handle(self._learner))
-        self._let_go(worker)
+        self._drop(worker)
         self._pipes[worker] = pipe
         self._selector.register(pipe, selectors.EVENT_READ, worker)
 
-    def _let_go(self, worker: int) -> None:
+    def _drop(self, worker: int) -> None:
         pipe = self._pipes.pop(worker, None)
         if pipe is not None:
             self._selector.unregister(pipe)
@@ -160,17 +167,17 @@ class Callers:
 
     def close(self) -> None:
         for worker in list(self._pipes):
-            self._let_go(worker)
+            self._drop(worker)
         self._selector.close()
 
 
-def introduce(server: Connection, server_id: int, worker: int) -> Connection:
-    """A new pipe between a worker and the server: the server is sent its end, and this is the worker's.
+def connect_worker(server: Connection, server_id: int, worker: int) -> Connection:
+    """Make a pipe between a worker and the server; send the server its end, and return the worker's.
 
-    Where the server has just died, it leads nowhere: whoever asks through it ends, too.
+    If the server has just died, the pipe is closed at its end, and the worker ends when it sends a request.
     """
-    workers_end, servers_end = multiprocessing.Pipe()
-    with servers_end, suppress(BrokenPipeError, ConnectionResetError):
-        send_worker(server, worker)
-        send_handle(server, servers_end.fileno(), server_id)
-    return workers_end
+    worker_end, server_end = multiprocessing.Pipe()
+    with server_end, suppress(BrokenPipeError, ConnectionResetError):
+        send(server, Kind.WORKER_PIPE, worker)
+        send_handle(server, server_end.fileno(), server_id)
+    return worker_end

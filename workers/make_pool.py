@@ -1,11 +1,11 @@
-"""The worker processes that the flags ask for, and what they all share."""
+"""Starts the worker processes that the options ask for."""
 
 from collections.abc import Callable
 
 from machine.machine_setup import Machine
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
-from workers.inference_rows import InferenceMemory
+from workers.inference_rows import InferenceRows
 from workers.inference_server import InferenceServer
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
@@ -18,32 +18,47 @@ from wrappers.environment_types import MakeEnvironment
 def make_pool(
     config: Config,
     make_environment: MakeEnvironment,
-    seed: int,
     layout: UnrollLayout,
     machine: Machine,
-    slots: Slots,
     weights: SharedWeights,
     times: WorkerTimes,
     resume_count: int,
     announce: Callable[[str], None],
 ) -> WorkerPool:
-    """Start the workers, with an inference server before them where they are not to choose actions themselves."""
-    lockstep, dtype = config.run.reproducible, machine.worker_precision
-    memory, server = None, None
-    if config.workers.inference == "learner":
-        memory = InferenceMemory(layout, machine.worker_count, config.workers.envs_per_worker)
-        server = InferenceServer(config.network, machine.precision, machine.device, memory, weights, times, lockstep)
+    """Start the workers, and with --inference=learner the inference server before them.
 
-    def make_worker(index: int, incarnation: int) -> Worker:
-        life = (resume_count, incarnation)
-        return Worker(config, make_environment, seed, index, life, layout, dtype, slots, weights, times, memory)
+    `config` has a seed. `times` has a row for each worker and one for the inference server.
+    """
+    workers = config.workers
+    lockstep, dtype = config.run.reproducible, machine.worker_precision
+    slots = Slots(machine.worker_count, machine.slots_per_worker, workers.envs_per_worker, layout.nbytes)
+    rows, server = None, None
+    if workers.inference == "learner":
+        rows = InferenceRows(layout, machine.worker_count, workers.envs_per_worker)
+        server = InferenceServer(config.network, machine.precision, machine.device, rows, weights, times, lockstep)
+
+    def make_worker(index: int, restart_index: int) -> Worker:
+        return Worker(
+            config=config,
+            make_environment=make_environment,
+            seed=config.seed,
+            index=index,
+            resume_count=resume_count,
+            restart_index=restart_index,
+            layout=layout,
+            compute_dtype=dtype,
+            slots=slots,
+            weights=weights,
+            times=times,
+            inference=rows,
+        )
 
     return WorkerPool(
         make_worker,
         slots,
         announce,
         lockstep=lockstep,
-        silence_limit=config.workers.worker_timeout,
-        restart_budget=config.workers.worker_restart_budget,
+        silence_limit=workers.worker_timeout,
+        restart_budget=workers.worker_restart_budget,
         server=server,
     )

@@ -1,7 +1,7 @@
-"""The newest observations of several environments, in the order in which networks read memory: pixel by pixel.
+"""The newest observations of several environments, stored pixel by pixel (channels last), as networks read them.
 
-Environments give a stack frame by frame. Turning it costs nothing where it is written down, once and by OpenCV; left to
-the network, it was a seventh of the time of a decision.
+Environments return a stack frame by frame. OpenCV reorders it while it is copied; in the network the same reordering
+would take a seventh of the time of a forward pass.
 """
 
 from typing import Any
@@ -21,18 +21,18 @@ def observation_shape(layout: UnrollLayout) -> tuple[int, int, int]:
     return height, width, layout.frame_stack * channels
 
 
-def put_stack(place: Observations, stack: NDArray[np.uint8]) -> None:
-    """Write `stack [S, C, H, W]` to `place [H, W, S*C]`."""
-    cv2.merge(list(stack.reshape(-1, *stack.shape[2:])), place)
+def put_stack(out: Observations, stack: NDArray[np.uint8]) -> None:
+    """Write `stack [S, C, H, W]` to `out [H, W, S*C]`."""
+    cv2.merge(list(stack.reshape(-1, *stack.shape[2:])), out)
 
 
 def as_stacks(observations: Observations, layout: UnrollLayout) -> NDArray[Any]:
     """A view `[E, S, C, H, W]`."""
     count, height, width, _ = observations.shape
-    apart = observations.reshape(count, height, width, layout.frame_stack, -1)
-    return apart.transpose(0, 3, 4, 1, 2)
+    frames = observations.reshape(count, height, width, layout.frame_stack, -1)
+    return frames.transpose(0, 3, 4, 1, 2)
 
 
 def as_batch(observations: torch.Tensor) -> torch.Tensor:
-    """What a network takes, on any device: `[E, H, W, S*C]` → `[E, S*C, H, W]`, the same memory."""
+    """The shape that networks take, on any device: `[E, H, W, S*C]` → `[E, S*C, H, W]`, the same memory."""
     return observations.permute(0, 3, 1, 2)

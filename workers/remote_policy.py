@@ -1,4 +1,4 @@
-"""A worker's side of --inference=learner: it asks the inference server and goes on stepping other environments."""
+"""The worker's side of --inference=learner: the inference server chooses the actions."""
 
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -8,52 +8,57 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import ActorState, Decision
-from workers.inference_rows import InferenceMemory
-from workers.local_policy import Questions
-from workers.messages import receive_answer, send_question
+from workers.inference_rows import InferenceRows
+from workers.local_policy import PolicyInputs
+from workers.messages import Kind, receive, send
 from workers.observations import put_stack
 
 
-class RemoteDecider:
-    """Asks through a pipe of this process's own, so that no answer can be meant for one that held its place before."""
+class RemotePolicy:
+    """Sends requests to the inference server, so that the worker can step one group while it waits for the other.
 
-    def __init__(self, memory: InferenceMemory, worker: int, server: Connection) -> None:
-        *self._halves, self._cut_off = memory.groups
-        self.groups: Sequence[slice] = self._halves
+    The pipe belongs to this process only: a replacement never receives results that its predecessor requested.
+    """
+
+    def __init__(self, rows: InferenceRows, worker: int, server: Connection) -> None:
+        *halves, self._extra_row = rows.groups
+        self.groups: Sequence[slice] = halves
         self._server = server
-        rows = memory.questions[worker]
-        rows[:] = 0
-        asked = memory.question_layout.arrays(rows)
+        requests = rows.requests[worker]
+        requests[:] = 0
+        fields = rows.request_layout.arrays(requests)
         state = ActorState(
-            *(torch.from_numpy(asked[name]) for name in ("lstm_state", "previous_action", "previous_reward"))
+            *(torch.from_numpy(fields[name]) for name in ("lstm_state", "previous_action", "previous_reward"))
         )
-        for e in range(memory.environments):
+        for e in range(rows.environments):
             state.restart(e)
-        self._rows = Questions(asked["observation"], state, torch.from_numpy(asked["uniform"]))
-        self.questions = self._rows.select(slice(0, memory.environments))
-        answered = memory.answer_layout.arrays(memory.answers[worker])
+        self._all_inputs = PolicyInputs(fields["observation"], state, torch.from_numpy(fields["uniform"]))
+        self.inputs = self._all_inputs.select(slice(0, rows.environments))
+        results = rows.result_layout.arrays(rows.results[worker])
         names = ("action", "logits", "value", "features", "lstm_state")
-        of_all = [torch.from_numpy(answered[name]) for name in names]
-        self._decisions = [Decision(*(tensor[rows] for tensor in of_all)) for rows in memory.groups]
-        self._arrived: dict[int, int] = {}  # group → weight version of an answer that was not wanted yet
+        tensors = [torch.from_numpy(results[name]) for name in names]
+        self._decisions = [Decision(*(tensor[group] for tensor in tensors)) for group in rows.groups]
+        self._versions = [results["weight_version"][group] for group in rows.groups]
+        self._arrived: set[int] = set()  # groups whose result arrived while another one was waited for
 
     def refresh(self) -> None:
-        """Nothing: the server has the newest weights whenever it decides."""
+        """Nothing to do: the server loads the newest weights before each batch."""
 
-    def ask(self, group: int) -> None:
-        send_question(self._server, group)
+    def request(self, group: int) -> None:
+        send(self._server, Kind.ACTION_REQUEST, group)
 
-    def answer(self, group: int) -> tuple[Decision, int]:
+    def result(self, group: int) -> tuple[Decision, int]:
         while group not in self._arrived:
-            answered, weight_version = receive_answer(self._server)
-            self._arrived[answered] = weight_version
-        return self._decisions[group], self._arrived.pop(group)
+            self._arrived.add(receive(self._server).index)
+        self._arrived.remove(group)
+        return self._decisions[group], int(self._versions[group][0])
 
     def value_of(self, environment: int, observation: NDArray[np.uint8]) -> float:
-        own, place = self.questions.select(slice(environment, environment + 1)), self._rows.select(self._cut_off)
-        put_stack(place.observations[0], observation)
+        own = self.inputs.select(slice(environment, environment + 1))
+        extra = self._all_inputs.select(self._extra_row)
+        put_stack(extra.observations[0], observation)
         for name, value in vars(own.state).items():
-            getattr(place.state, name)[:] = value
-        group = len(self._halves)
-        self.ask(group)
-        return float(self.answer(group)[0].values)
+            getattr(extra.state, name)[:] = value
+        group = len(self.groups)
+        self.request(group)
+        return float(self.result(group)[0].values)

@@ -1,83 +1,82 @@
-"""When a process that was lost is replaced, and when a run has lost too many."""
+"""When a lost process is replaced, and when a run has lost too many processes."""
 
 import signal
-import time
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from workers.failures import WorkersFailedError
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a worker that keeps failing
-DEATHS_WINDOW = 600.0  # seconds over which deaths are counted against the budget
-FAILURES_IN_A_ROW = 5  # ends of its own making, before it delivered anything, that show a worker cannot work
-REFUSALS_IN_A_ROW, REFUSED_SECONDS = 60, 1.0  # starts that the system has no room for, and the time between two
-KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: they say little of the worker
+DEATHS_WINDOW = 600.0  # seconds over which deaths count against the budget
+FAILURES_IN_A_ROW = 5  # failures before the first delivered round after which a worker is given up
+REFUSALS_IN_A_ROW, REFUSED_SECONDS = 60, 1.0  # starts that the system refuses, and the time between two tries
+KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: not the worker's own failure
 
 
 @dataclass(eq=False)
-class Place:
-    """A worker's place, or the server's: the process that holds it now, and what the learner knows of it."""
+class WorkerHandle:
+    """The state of one worker process, or of the inference server."""
 
-    index: int
+    index: int  # -1 for the inference server
     name: str
-    is_server: bool = False
     process: BaseProcess | None = None
     connection: Connection | None = None
-    slots_to_fill: set[int] = field(default_factory=set)
-    incarnation: int = 0
-    failures: int = 0  # ends in a row without a delivered unroll
-    refusals: int = 0  # starts in a row that the system had no room for
-    start_at: float = 0.0
-    last_sign: float = 0.0
+    restart_index: int = 0  # processes before this one
+    unanswered: int = 0  # requests that the process has not answered yet
+    last_sign: float = 0.0  # time of the last message, or of the first unanswered request
+    failures: int = 0  # ends in a row without a delivered round
+    refusals: int = 0  # starts in a row that the system refused
+    start_at: float = 0.0  # earliest time of the next start
 
 
 class Restarts:
-    """Counts the replacements of a run, and the deaths of not long ago against its budget."""
+    """Counts the replacements of a run, and the recent deaths against its budget."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, clock: Callable[[], float]) -> None:
         self._budget = budget
-        self._deaths: deque[float] = deque()  # when processes died, not longer ago than the window
+        self._clock = clock
+        self._deaths: deque[float] = deque()  # times within the window
         self.count = 0
 
-    def plan(self, place: Place, exit_code: int, how: str) -> str:
-        """Plan a replacement, at once or later the more often the place failed in a row; return how its process ended.
+    def plan(self, handle: WorkerHandle, exit_code: int, how: str) -> str:
+        """Plan a replacement, later with each failure in a row; return how the process ended.
 
-        `how` is empty where the process ended without the learner's doing. Raises WorkersFailedError where it is
-        enough.
+        `how` is empty if the process ended by itself. Raises WorkersFailedError after too many deaths or failures.
         """
         from_outside = -exit_code in KILLS_FROM_OUTSIDE and not how
         if not how:
             how = (
                 f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with code {exit_code}"
             )
-        place.incarnation += 1
-        place.failures += 1
-        now = time.monotonic()
+        handle.restart_index += 1
+        handle.failures += 1
+        now = self._clock()
         self._deaths.append(now)
         while self._deaths[0] < now - DEATHS_WINDOW:
             self._deaths.popleft()
-        if len(self._deaths) > self._budget or (place.failures >= FAILURES_IN_A_ROW and not from_outside):
+        if len(self._deaths) > self._budget or (handle.failures >= FAILURES_IN_A_ROW and not from_outside):
             raise WorkersFailedError(
-                f"{place.name} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, "
-                f"this one {place.failures} times in a row before it delivered anything: the run is saved and ends."
+                f"{handle.name} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, "
+                f"this one {handle.failures} times in a row before it delivered anything: the run is saved and ends."
             )
         self.count += 1
-        back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (place.failures - 2)) if place.failures > 1 else 0.0
-        place.start_at = now + back_off
+        back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (handle.failures - 2)) if handle.failures > 1 else 0.0
+        handle.start_at = now + back_off
         return how
 
-    def postpone(self, place: Place, why: str) -> bool:
-        """Plan another try, where the system had no room for a replacement; whether it is the first.
+    def postpone(self, handle: WorkerHandle, why: str) -> bool:
+        """Plan another try after the system refused to start a replacement; return whether it is the first refusal.
 
-        Raises WorkersFailedError where it has none for long.
+        Raises WorkersFailedError after too many refusals in a row.
         """
-        place.refusals += 1
-        if place.refusals >= REFUSALS_IN_A_ROW:
+        handle.refusals += 1
+        if handle.refusals >= REFUSALS_IN_A_ROW:
             raise WorkersFailedError(
-                f"{place.name} could not be started again ({why}), {place.refusals} times in a row: the run is saved "
-                "and ends."
+                f"{handle.name} could not be started again ({why}), {handle.refusals} times in a row: "
+                "the run is saved and ends."
             )
-        place.start_at = time.monotonic() + REFUSED_SECONDS
-        return place.refusals == 1
+        handle.start_at = self._clock() + REFUSED_SECONDS
+        return handle.refusals == 1

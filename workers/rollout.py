@@ -1,4 +1,4 @@
-"""Stepping a worker's environments as somebody decides, and writing down what happened."""
+"""Steps a worker's environments with the policy's actions, and writes unrolls."""
 
 import json
 from collections import deque
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from agents.acting import Decision
 from replay.unroll_layout import Rows, UnrollLayout
-from workers.local_policy import Decider
+from workers.local_policy import ActingPolicy
 from workers.observations import as_stacks, put_stack
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 
 
 @dataclass
-class Seat:
-    """One environment, and the uniform numbers that choose its actions."""
+class EnvironmentSlot:
+    """One environment, and the random generator that draws its actions."""
 
     environment: gymnasium.Env[NDArray[np.uint8], Any]
     environment_id: int
@@ -44,62 +44,65 @@ class Seat:
 
 
 class Rollout:
-    """E environments stepped side by side, in the groups that are decided together.
+    """Steps E environments, in the groups for which the policy chooses actions together.
 
-    What a decision depends on (observations, previous actions and rewards, LSTM state, uniform numbers) is written
-    straight into `decider.questions`; to ask is to say that it stands there. While one group is stepped, the others
-    wait for their answers, if they are not there yet.
+    What the policy sees (observations, previous actions and rewards, LSTM state, uniform numbers) is written straight
+    into `policy.inputs`. While one group is stepped, the policy may compute the actions of the others.
     """
 
     def __init__(
-        self, seats: Sequence[Seat], decider: Decider, layout: UnrollLayout, clock: WorkerClock | None = None
+        self,
+        environments: Sequence[EnvironmentSlot],
+        policy: ActingPolicy,
+        layout: UnrollLayout,
+        clock: WorkerClock | None = None,
     ) -> None:
-        self._seats = seats
+        self._environments = environments
         self._clock = clock or WorkerClock(np.zeros(COLUMNS))
-        self._decider = decider
+        self._policy = policy
         self._layout = layout
-        self._observations = decider.questions.observations  # [E, H, W, S*C]
+        self._observations = policy.inputs.observations  # [E, H, W, S*C]
         self._stacks = as_stacks(self._observations, layout)  # [E, S, C, H, W], the same memory
-        self._state = decider.questions.state
-        self._uniforms = decider.questions.uniforms
-        self._previous_rewards = self._state.previous_rewards.numpy()  # the same memory, quicker to write one by one
-        for e, seat in enumerate(seats):
-            put_stack(self._observations[e], seat.environment.reset()[0])
+        self._state = policy.inputs.state
+        self._uniforms = policy.inputs.uniforms
+        self._previous_rewards = self._state.previous_rewards.numpy()  # same memory; numpy writes faster
+        for e, slot in enumerate(environments):
+            put_stack(self._observations[e], slot.environment.reset()[0])
 
     @torch.inference_mode()
     def collect(self, rows: Rows) -> None:
         """Play T steps in each environment and write them to `rows [E, nbytes]`."""
-        self._decider.refresh()
+        self._policy.refresh()
         self._clock.lap(WEIGHTS)
         unrolls = self._layout.arrays(rows)
         self._write_head(unrolls)
         versions = set()
         self._clock.lap(REST)
-        for group in range(len(self._decider.groups)):
-            self._ask(group)
+        for group in range(len(self._policy.groups)):
+            self._request(group)
         for t in range(self._layout.unroll_length):
-            for group, environments in enumerate(self._decider.groups):
-                decision, version = self._decider.answer(group)
+            for group, environments in enumerate(self._policy.groups):
+                decision, version = self._policy.result(group)
                 versions.add(version)
                 self._write_decision(decision, unrolls, environments, t)
                 self._clock.lap(INFERENCE)
                 for e, action in enumerate(decision.actions.tolist(), environments.start):
                     self._step(e, action, unrolls, t)
-                if t + 1 < self._layout.unroll_length:  # the next unroll's first decision is for newer weights to make
-                    self._ask(group)
+                if t + 1 < self._layout.unroll_length:  # the next unroll starts with newer weights
+                    self._request(group)
                 self._clock.lap(ENVIRONMENT)
         unrolls["weight_version"][:] = min(versions)
 
-    def _ask(self, group: int) -> None:
-        environments = self._decider.groups[group]
-        uniforms = [seat.uniforms.random() for seat in self._seats[environments]]
+    def _request(self, group: int) -> None:
+        environments = self._policy.groups[group]
+        uniforms = [slot.uniforms.random() for slot in self._environments[environments]]
         self._uniforms[environments] = torch.tensor(uniforms, dtype=torch.float64)
-        self._decider.ask(group)
+        self._policy.request(group)
 
     def snapshot(self) -> dict[str, Any]:
-        """The environments and all that is known of them, in plain values and bytes."""
+        """The environments and the policy's inputs, in plain values and bytes."""
         return {
-            "seats": [seat.snapshot() for seat in self._seats],
+            "seats": [slot.snapshot() for slot in self._environments],  # the name in existing checkpoints
             "observations": self._stacks.tobytes(),
             "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
@@ -108,9 +111,9 @@ class Rollout:
 
     @torch.inference_mode()
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Go on where the snapshot was taken, with as many environments of the same options."""
-        for seat, state in zip(self._seats, snapshot["seats"], strict=True):
-            seat.restore(state)
+        """Continue from a snapshot of as many environments with the same options."""
+        for slot, state in zip(self._environments, snapshot["seats"], strict=True):
+            slot.restore(state)
         stacks = np.frombuffer(snapshot["observations"], np.uint8)
         self._stacks[:] = stacks.reshape(self._stacks.shape)
         self._state.lstm_state[:] = torch.tensor(snapshot["lstm_state"], dtype=torch.float32)
@@ -122,9 +125,9 @@ class Rollout:
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
-        unrolls["environment_id"][:] = [seat.environment_id for seat in self._seats]
-        for rare in ("bootstraps", "game_returns", "game_lengths"):
-            unrolls[rare][:] = 0
+        unrolls["environment_id"][:] = [slot.environment_id for slot in self._environments]
+        for name in ("bootstraps", "game_returns", "game_lengths"):  # most steps leave them at zero
+            unrolls[name][:] = 0
 
     def _write_decision(
         self, decision: Decision, unrolls: dict[str, NDArray[Any]], environments: slice, t: int
@@ -138,23 +141,23 @@ class Rollout:
 
     def _step(self, e: int, action: int, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
-        seat = self._seats[e]
-        observation, reward, terminated, truncated, _ = seat.environment.step(action)
+        slot = self._environments[e]
+        observation, reward, terminated, truncated, _ = slot.environment.step(action)
         done = terminated or truncated
         self._previous_rewards[e] = reward
         unrolls["rewards"][e, t] = reward
         unrolls["dones"][e, t] = done
         if truncated and not terminated:
-            unrolls["bootstraps"][e, t] = self._decider.value_of(e, observation)
+            unrolls["bootstraps"][e, t] = self._policy.value_of(e, observation)
         if done:
-            observation, _ = seat.environment.reset()
+            observation, _ = slot.environment.reset()
             self._state.restart(e)
         put_stack(self._observations[e], observation)
         unrolls["frames"][e, self._layout.frame_stack + t] = observation[-1]
-        self._write_finished_game(seat, unrolls, e, t)
+        self._write_finished_game(slot, unrolls, e, t)
 
-    def _write_finished_game(self, seat: Seat, unrolls: dict[str, NDArray[Any]], e: int, t: int) -> None:
-        """A step has place for one game; where a reset ended a second one, that waits for the next step."""
-        seat.finished_games.extend(seat.take_finished_games())
-        if seat.finished_games:
-            unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = seat.finished_games.popleft()
+    def _write_finished_game(self, slot: EnvironmentSlot, unrolls: dict[str, NDArray[Any]], e: int, t: int) -> None:
+        """Write one game. A step has room for one; if a reset ended a second game, it is written with the next step."""
+        slot.finished_games.extend(slot.take_finished_games())
+        if slot.finished_games:
+            unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = slot.finished_games.popleft()

@@ -1,4 +1,4 @@
-"""Memory that the learner and its workers see together."""
+"""Memory shared by the learner and its workers."""
 
 import mmap
 import os
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 
 class SharedBlock:
-    """`nbytes` zeroed bytes; a spawned child that is handed the block sees the same bytes.
+    """`nbytes` zeroed bytes; a spawned child that receives the block sees the same bytes.
 
-    The block has no name: the system frees it with the last process that holds it, however that process ends. On
-    Linux it is an anonymous memory file, which takes nothing from /dev/shm; elsewhere a deleted temporary file.
+    The block has no name: the system frees it when the last process that holds it ends, for whatever reason. On Linux
+    it is an anonymous memory file, which uses nothing of /dev/shm; elsewhere it is a deleted temporary file.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -29,7 +29,7 @@ class SharedBlock:
         return np.frombuffer(mmap.mmap(self._fd, self.nbytes), dtype=np.uint8)
 
     def close(self) -> None:
-        """Hand the block to no more children, before it is forgotten; the bytes stay as long as an array shows them."""
+        """Close the file: no more children can receive the block. The bytes stay while an array uses them."""
         self._close()
 
     def __getstate__(self) -> dict[str, Any]:

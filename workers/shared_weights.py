@@ -1,4 +1,4 @@
-"""The policy's weights on their way from the learner to the workers."""
+"""The policy's weights in shared memory: the learner publishes them, workers copy the newest."""
 
 import threading
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from agents.acting import Actor
 from workers.shared_block import SharedBlock
 
 NOT_PUBLISHED = -1
@@ -15,10 +16,10 @@ _HEADER_BYTES = 64
 
 
 class SharedWeights:
-    """Two buffers of float32, written in turn, each under a version number, so that nobody ever acts on a torn copy.
+    """Two buffers of float32, written in turn, each with a version number, so that no copy mixes two versions.
 
-    A reader copies the newest buffer and then looks whether its version still stands; only a writer two versions
-    ahead can have touched it, and then the reader copies again.
+    A reader copies the newest buffer and then checks that its version is unchanged. If the writer was two versions
+    ahead and changed it meanwhile, the reader copies again.
     """
 
     def __init__(self, weight_count: int) -> None:
@@ -34,13 +35,13 @@ class SharedWeights:
         self._fence = threading.Lock()
 
     def publish(self, version: int, flat: torch.Tensor) -> None:
-        """Make `flat [weight_count]` the newest weights; each version is one above the last."""
-        with self.publishing(version) as place:
-            place.copy_(flat)
+        """Make `flat [weight_count]` the newest weights. Versions rise by one."""
+        with self.publishing(version) as buffer:
+            buffer.copy_(flat)
 
     @contextmanager
     def publishing(self, version: int) -> Iterator[torch.Tensor]:
-        """The newest weights are what the block writes to the tensor `[weight_count]` that it is given."""
+        """Yield a tensor `[weight_count]`; what the `with` block writes there becomes the newest weights."""
         buffer = version % 2
         self._versions[buffer] = -1
         self._order_memory()
@@ -50,7 +51,7 @@ class SharedWeights:
         self._latest[0] = version
 
     def copy_newer(self, known_version: int, out: torch.Tensor) -> int:
-        """Copy the newest weights to `out [weight_count]` if newer than the known ones; return their version."""
+        """Copy weights newer than `known_version`, if there are any, to `out [weight_count]`; return their version."""
         while (version := int(self._latest[0])) > known_version:
             buffer = version % 2
             self._order_memory()
@@ -64,7 +65,7 @@ class SharedWeights:
         self._block.close()
 
     def _order_memory(self) -> None:
-        """Keep the processor from moving reads or writes across this point, which some do and x86 does not."""
+        """Prevent the processor from moving reads or writes across this point. Some do that, but not x86."""
         with self._fence:
             pass
 
@@ -76,3 +77,22 @@ class SharedWeights:
         assert isinstance(weight_count, int) and isinstance(block, SharedBlock)
         self.weight_count, self._block = weight_count, block
         self._open()
+
+
+class NewestWeights:
+    """Keeps the weights of an actor up to date."""
+
+    def __init__(self, weights: SharedWeights, actor: Actor, device: torch.device) -> None:
+        self._weights = weights
+        self._actor = actor
+        self._device = device
+        self._flat = torch.zeros(weights.weight_count, pin_memory=device.type == "cuda")
+        self._version = NOT_PUBLISHED
+
+    def load(self) -> int:
+        """Load newer weights if there are any; return the version that the actor has now."""
+        newest = self._weights.copy_newer(self._version, self._flat)
+        if newest != self._version:
+            self._actor.load(self._flat.to(self._device))  # one copy to the device
+            self._version = newest
+        return self._version

@@ -1,4 +1,4 @@
-"""Where workers leave their unrolls for the learner."""
+"""The shared memory in which workers deliver their unrolls."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from workers.shared_block import SharedBlock
 class Slots:
     """Shared rows `[worker, slot, environment, nbytes]`.
 
-    A slot takes the unrolls of all of a worker's environments over the same T steps. It belongs to the worker while
-    that fills it, then to the learner until it has taken all of them.
+    A slot holds one unroll of each of a worker's environments, over the same T steps. It belongs to the worker until it
+    is filled, then to the learner until all of its unrolls are taken.
     """
 
     def __init__(self, workers: int, slots: int, environments: int, nbytes: int) -> None:

@@ -1,4 +1,4 @@
-"""The learner's weights on their way into shared memory."""
+"""Copies the learner's weights into shared memory after each update."""
 
 from typing import Any, Protocol
 
@@ -9,8 +9,8 @@ from agents.network import ActorCritic
 from workers.shared_weights import SharedWeights
 
 
-class Arrival(Protocol):
-    """What of a CUDA event tells whether the copy has arrived that was begun before `record`."""
+class CopyEvent(Protocol):
+    """The part of a CUDA event that shows whether a copy that started before `record` is complete."""
 
     def record(self) -> Any: ...
 
@@ -22,41 +22,41 @@ class Arrival(Protocol):
 class WeightPublisher:
     """Publishes the weights after each update.
 
-    On a GPU the update is still being computed when `post` is called. The copy then follows it on the device, and is
-    published when it has arrived, at the latest before the next one leaves: no update waits for the workers' sake.
+    On a GPU, `post` is called while the update is still being computed. The copy is then queued behind the update and
+    published when it is complete, at the latest before the next copy starts. So the learner does not wait for it.
     """
 
-    def __init__(self, network: ActorCritic, weights: SharedWeights, arrival: Arrival | None) -> None:
+    def __init__(self, network: ActorCritic, weights: SharedWeights, copied: CopyEvent | None) -> None:
         self._network = network
         self._weights = weights
-        self._arrival = arrival
-        landing_size = 0 if arrival is None else weight_count(network)
-        self._landing = torch.empty(landing_size, pin_memory=landing_size > 0 and torch.cuda.is_available())
-        self._under_way: int | None = None  # the version that is being copied
+        self._copied = copied
+        pinned_size = 0 if copied is None else weight_count(network)
+        self._pinned = torch.empty(pinned_size, pin_memory=pinned_size > 0 and torch.cuda.is_available())
+        self._copying: int | None = None  # the version of the copy that is not published yet
 
     def post(self, version: int) -> None:
-        """Take the weights as they are after `version` updates."""
-        if self._arrival is None:
-            with self._weights.publishing(version) as place:
-                write_flat_weights(self._network, place)
+        """Start to publish the weights as they are after `version` updates."""
+        if self._copied is None:
+            with self._weights.publishing(version) as buffer:
+                write_flat_weights(self._network, buffer)
             return
         self.deliver(wait=True)
-        self._landing.copy_(flat_weights(self._network), non_blocking=True)
-        self._arrival.record()
-        self._under_way = version
+        self._pinned.copy_(flat_weights(self._network), non_blocking=True)
+        self._copied.record()
+        self._copying = version
 
     def deliver(self, wait: bool = False) -> None:
-        """Publish what has arrived; with `wait`, what is still under way, too."""
-        if self._arrival is None or self._under_way is None:
+        """Publish the copy if it is complete; with `wait`, wait until it is."""
+        if self._copied is None or self._copying is None:
             return
         if wait:
-            self._arrival.synchronize()
-        if self._arrival.query():
-            self._weights.publish(self._under_way, self._landing)
-            self._under_way = None
+            self._copied.synchronize()
+        if self._copied.query():
+            self._weights.publish(self._copying, self._pinned)
+            self._copying = None
 
 
 def make_publisher(network: ActorCritic, weights: SharedWeights, at_once: bool) -> WeightPublisher:
-    """With `at_once`, weights are published before `post` returns, on any device."""
+    """With `at_once`, `post` publishes before it returns, on any device."""
     on_gpu = network.projection.device.type == "cuda"
     return WeightPublisher(network, weights, torch.cuda.Event() if on_gpu and not at_once else None)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Where the workers' time goes: measured by themselves, and seen by the learner through shared memory."""
+"""Measures where the workers' time goes, in shared memory that the learner reads."""
 
 import time
 from typing import Any
@@ -15,7 +15,7 @@ COLUMNS = len(STAGES) + 1
 
 
 class WorkerTimes:
-    """Shared seconds `[worker, stage and then CPU]`, which only rise: a worker's replacement adds to what it finds."""
+    """Shared seconds `[worker, stage and then CPU]`. They only rise: a replacement adds to its predecessor's."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -42,22 +42,22 @@ class WorkerTimes:
 
 
 class WorkerClock:
-    """One worker's stopwatch. It counts in plain numbers, and shares them once in an unroll, so a step pays little."""
+    """One worker's stopwatch. It counts in plain numbers and shares them once per unroll, so a step costs little."""
 
     def __init__(self, shared: NDArray[np.float64]) -> None:
         self._shared = shared  # [stage and then CPU]
         self._seconds = [0.0] * len(STAGES)
-        self._cpu = 0.0  # from the start of the process on: loading is work, too
+        self._cpu = 0.0  # counted from the start of the process, imports included
         self._last = time.perf_counter()
 
     def lap(self, stage: int) -> None:
-        """Count the time since the last lap towards a stage."""
+        """Add the time since the last lap to a stage."""
         now = time.perf_counter()
         self._seconds[stage] += now - self._last
         self._last = now
 
     def share(self) -> None:
-        """Add what was counted to what the learner sees."""
+        """Add the counts to shared memory."""
         cpu = time.process_time()
         self._shared += [*self._seconds, cpu - self._cpu]
         self._cpu = cpu

@@ -204,6 +204,6 @@ def test_padding_for_the_device_changes_nothing(monkeypatch: pytest.MonkeyPatch,
     newest = np.random.default_rng(3).integers(0, 256, (2, 2, 20, 20), dtype=np.uint8)
     ranking = ranking_of(network, distance)
     unpadded = ranking.drift(rows), ranking.nearness(rows, newest)
-    monkeypatch.setattr("agents.ranking.size_computed", lambda count, device: count + 3)
+    monkeypatch.setattr("agents.ranking.padded_size", lambda count, device: count + 3)
     for few, more in zip(unpadded, (ranking.drift(rows), ranking.nearness(rows, newest)), strict=True):
         np.testing.assert_allclose(more, few, rtol=1e-4, atol=1e-6)

@@ -7,18 +7,18 @@ from agents.acting import Actor
 from agents.network import ActorCritic, make_network
 from option_flags import Config
 from replay.unroll_layout import Rows, UnrollLayout
-from workers.local_policy import LocalDecider
-from workers.rollout import Rollout, Seat
+from workers.local_policy import LocalPolicy
+from workers.rollout import EnvironmentSlot, Rollout
 from wrappers.atari import make_atari
 
 
 def make_rollout(config: Config, layout: UnrollLayout, network: ActorCritic, environments: int) -> Rollout:
-    """A rollout of real games with a policy."""
-    seats = [
-        Seat(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
+    """Real games, and the policy that plays them."""
+    slots = [
+        EnvironmentSlot(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
         for number in range(environments)
     ]
-    return Rollout(seats, LocalDecider(Actor(network), layout, environments), layout)
+    return Rollout(slots, LocalPolicy(Actor(network), layout, environments), layout)
 
 
 def record(rollout: Rollout, layout: UnrollLayout, environments: int, unrolls: int) -> Rows:

@@ -22,7 +22,7 @@ import numpy as np
 
 from evaluation.parallel_games import SEATS, as_tested
 from machine.device import usable_cores
-from machine.system_settings import settle_on_one_core
+from machine.system_settings import use_one_thread
 from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import find_checkpoint
 from tests.benchmarks.runs import ROOT
@@ -31,7 +31,7 @@ from wrappers.atari import make_atari
 
 def play_at_random(options: EnvironmentOptions, seed: int, games: int, seconds: float) -> float:
     """Agent steps a second of one process."""
-    settle_on_one_core()
+    use_one_thread()
     environments = [make_atari(options, seed * games + game) for game in range(games)]
     count = len(environments[0].get_wrapper_attr("action_meanings"))
     random = np.random.default_rng(seed)

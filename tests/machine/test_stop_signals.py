@@ -1,4 +1,4 @@
-"""Signals, as they come: one by one, twice at once, and not at all under nohup."""
+"""One signal, two at once, a second one later, and a closed terminal under nohup."""
 
 import signal
 import time
@@ -6,37 +6,37 @@ from collections.abc import Iterator
 
 import pytest
 
-from machine.stop_signals import ONE_WISH_SECONDS, STOP_SIGNALS, StopSignals
+from machine.stop_signals import SAME_SIGNAL_SECONDS, STOP_SIGNALS, StopSignals
 
 
 @pytest.fixture(autouse=True)
 def not_under_nohup() -> Iterator[None]:
-    """However the tests themselves were started."""
+    """Also if the tests were started under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_a_second_signal_hurries_but_not_at_once(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_signal_counts_if_it_comes_later(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     before = signal.getsignal(number)
     with StopSignals() as stop:
-        assert (stop.requested, stop.hurried) == (False, False)
-        for now, hurried in ((100.0, False), (100.0 + ONE_WISH_SECONDS, False), (102.0, True)):  # noqa: B007
+        assert (stop.requested, stop.stop_now) == (False, False)
+        for now, stop_now in ((100.0, False), (100.0 + SAME_SIGNAL_SECONDS, False), (102.0, True)):  # noqa: B007
             signal.raise_signal(number)
-            assert (stop.requested, stop.hurried) == (True, hurried)
+            assert (stop.requested, stop.stop_now) == (True, stop_now)
     assert signal.getsignal(number) == before
 
 
-def test_a_wish_to_save_stops_nothing() -> None:
+def test_a_signal_to_save_does_not_stop_the_run() -> None:
     with StopSignals() as stop:
         signal.raise_signal(signal.SIGUSR1)
-        assert (stop.requested, stop.hurried, stop.save_now) == (False, False, True)
+        assert (stop.requested, stop.stop_now, stop.save_now) == (False, False, True)
 
 
-def test_under_nohup_a_closed_terminal_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_nohup_a_closed_terminal_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with StopSignals() as stop:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import multi_train
-from machine.stop_signals import ONE_WISH_SECONDS
+from machine.stop_signals import SAME_SIGNAL_SECONDS
 from option_flags import OPTIONS
 from options.command_line import given_flags
 from options.rules import UsageError
@@ -404,12 +404,12 @@ def test_runs_at_once(tmp_path: Path) -> None:
 
 
 def test_two_stop_requests_at_once_are_forwarded_as_two_signals() -> None:
-    """main.py counts signals within ONE_WISH_SECONDS as one."""
+    """main.py counts signals within SAME_SIGNAL_SECONDS as one."""
     pacing = StopPacing()
     assert not pacing.is_due(0, 99.0)
     sent = [now for now in (100.0, 100.2, 100.4, 101.2, 101.4, 110.0) if pacing.is_due(2, now)]
     assert sent == [100.0, 101.2]
-    assert sent[1] - sent[0] > ONE_WISH_SECONDS
+    assert sent[1] - sent[0] > SAME_SIGNAL_SECONDS
 
 
 def test_a_real_run_is_interrupted_and_continues(tmp_path: Path) -> None:

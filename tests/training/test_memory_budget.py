@@ -109,11 +109,12 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(
 
 def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
+    monkeypatch.setattr("machine.process_memory.usable_memory", lambda: GIB)
     assert check_processes(4, games_each=15) == 800 << 20
     with pytest.raises(UsageError) as refused:
         check_processes(5, games_each=15)
     assert str(refused.value) == (
-        "--worker_count=5 would take 5 × 0.2 GiB, more than the 0.9 GiB of memory that can be had; "
+        "--worker_count=5 needs 5 × 0.2 GiB, more than the 0.9 GiB of memory that are free; "
         "--worker_count=4 or fewer would be right."
     )
     with pytest.raises(UsageError, match="; a machine with more memory would be right"):

@@ -1,6 +1,6 @@
-"""A worker without environments: it fills slots with numbers that show who wrote them, and whether they are whole.
+"""A worker without environments: it fills slots with numbers that show which worker wrote them, and when.
 
-It loads no torch, which takes ten times as long as all that its tests do with it.
+It loads no torch, which would take ten times as long as the rest of its tests.
 """
 
 import os
@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.messages import receive_order, send_alive, send_filled, send_snapshot
+from workers.messages import Kind, receive, send
 from workers.slots import Slots
 
 ROW_BYTES = 64 * 1024
@@ -22,44 +22,44 @@ ROW_BYTES = 64 * 1024
 class PatternWorker:
     slots: Slots
     index: int
-    incarnation: int
-    raise_after: int = -1  # fill so many slots, then raise an exception
-    stop_after: int = -1  # fill so many slots, then stop without a word
+    restart_index: int
+    raise_after: int = -1  # raise an exception after so many slots
+    stop_after: int = -1  # stop the process after so many slots
     pause: float = 0.0  # seconds before each slot
 
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         count = 0
         while True:
-            order = receive_order(connection)
-            if order is None:
+            message = receive(connection)
+            if message.kind == Kind.SNAPSHOT_REQUEST:
                 time.sleep(self.pause)
-                send_snapshot(connection, {"index": self.index, "count": count})
+                send(connection, Kind.SNAPSHOT, payload={"index": self.index, "count": count})
                 continue
-            if isinstance(order, dict):
-                count = order["count"]
+            if message.kind == Kind.SNAPSHOT:
+                count = message.payload["count"]
                 continue
             if count == self.raise_after:
-                raise ValueError(f"worker {self.index} has had enough")
+                raise ValueError(f"worker {self.index} raises")
             if count == self.stop_after:
                 os.kill(os.getpid(), signal.SIGSTOP)
             time.sleep(self.pause)
-            for environment, row in enumerate(self.slots.rows[self.index, order]):
-                write_pattern(row, self.index, self.incarnation, count, environment)
-            send_filled(connection, order)
+            for environment, row in enumerate(self.slots.rows[self.index, message.index]):
+                write_pattern(row, self.index, self.restart_index, count, environment)
+            send(connection, Kind.SLOT_FILLED, message.index)
             count += 1
 
 
 @dataclass(frozen=True)
 class SilentServer:
-    """An inference server that answers nobody."""
+    """An inference server that sends heartbeats but no results."""
 
     raises: bool = False
 
     def run(self, learner: Connection) -> None:
         while not self.raises:
-            send_alive(learner, at_work=True)
+            send(learner, Kind.HEARTBEAT, 1)
             time.sleep(0.05)
-        raise ValueError("the server has had enough")
+        raise ValueError("the server raises")
 
 
 def write_pattern(row: NDArray[np.uint8], *numbers: int) -> None:
@@ -67,8 +67,8 @@ def write_pattern(row: NDArray[np.uint8], *numbers: int) -> None:
 
 
 def read_pattern(row: NDArray[np.uint8]) -> tuple[int, int, int, int]:
-    """(worker, incarnation, count, environment), after a look at every byte."""
+    """(worker, restart index, count, environment); every byte is checked."""
     numbers = row.view(np.int64).reshape(-1, 4)
     assert (numbers == numbers[0]).all(), "a torn unroll"
-    worker, incarnation, count, environment = numbers[0].tolist()
-    return worker, incarnation, count, environment
+    worker, restart_index, count, environment = numbers[0].tolist()
+    return worker, restart_index, count, environment

@@ -1,4 +1,4 @@
-"""Actions chosen by the inference server: the same as by the workers themselves, also after somebody was killed."""
+"""The inference server chooses the same actions as workers do, also after a worker or the server was killed."""
 
 import contextlib
 import multiprocessing
@@ -26,16 +26,15 @@ from tests.catch import CELL, CELLS, make_catch
 from tests.training.catch_runs import catch_run, go_on
 from tests.training.test_resume import assert_same_run
 from tests.training.test_train import catch_config
-from tests.workers.test_rollout import seat
-from workers.inference_rows import InferenceMemory
-from workers.inference_server import InferenceServer, introduce
-from workers.local_policy import LocalDecider, NewestWeights
+from tests.workers.test_rollout import make_slot
+from workers.inference_rows import InferenceRows
+from workers.inference_server import InferenceServer, connect_worker
+from workers.local_policy import LocalPolicy
 from workers.make_pool import make_pool
-from workers.messages import receive_answer, send_question
-from workers.remote_policy import RemoteDecider
+from workers.messages import Kind, Message, receive, send
+from workers.remote_policy import RemotePolicy
 from workers.rollout import Rollout
-from workers.shared_weights import SharedWeights
-from workers.slots import Slots
+from workers.shared_weights import NewestWeights, SharedWeights
 from workers.worker_clock import CPU, WorkerTimes
 from workers.worker_pool import WorkerPool
 
@@ -44,19 +43,28 @@ OPTIONS = replace(Config().network, network="impala_shallow")
 ENVIRONMENTS = 3
 
 
-class Desk:
-    """A server in a thread of this process, and what it shares."""
+class ServerThread:
+    """A server in a thread of this process, and its shared memory. `padding` rows are added to each batch."""
 
-    def __init__(self, lstm_size: int, lockstep: bool, workers: int = 1) -> None:
+    def __init__(self, lstm_size: int, lockstep: bool, workers: int, padding: int) -> None:
         torch.manual_seed(0)
         self.layout = UnrollLayout(7, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
-        self.network = opinionated(make_network(OPTIONS, self.layout, torch.float32))
+        self.network = with_strong_preferences(make_network(OPTIONS, self.layout, torch.float32))
         self.weights = SharedWeights(weight_count(self.network))
         self.weights.publish(0, flat_weights(self.network))
-        self.memory = InferenceMemory(self.layout, workers, ENVIRONMENTS)
+        self.rows = InferenceRows(self.layout, workers, ENVIRONMENTS)
         self.times = WorkerTimes(workers + 1)
         self._learner, servers_end = multiprocessing.Pipe()
-        server = InferenceServer(OPTIONS, torch.float32, CPU_DEVICE, self.memory, self.weights, self.times, lockstep)
+        server = InferenceServer(
+            OPTIONS,
+            torch.float32,
+            CPU_DEVICE,
+            self.rows,
+            self.weights,
+            self.times,
+            lockstep,
+            pad=lambda count, device: count + padding,
+        )
         self._thread = threading.Thread(target=self._serve, args=(server, servers_end))
         self._thread.start()
 
@@ -65,36 +73,38 @@ class Desk:
             server.run(pipe)
 
     def pipe(self, worker: int = 0) -> Connection:
-        return introduce(self._learner, os.getpid(), worker)
+        return connect_worker(self._learner, os.getpid(), worker)
 
-    def remote(self, worker: int = 0) -> RemoteDecider:
-        return RemoteDecider(self.memory, worker, self.pipe(worker))
+    def remote(self, worker: int = 0) -> RemotePolicy:
+        return RemotePolicy(self.rows, worker, self.pipe(worker))
 
-    def local(self) -> LocalDecider:
+    def local(self) -> LocalPolicy:
         """A worker's own copy of the policy."""
         actor = Actor(make_network(OPTIONS, self.layout, torch.float32))
         newest = NewestWeights(self.weights, actor, CPU_DEVICE)
-        return LocalDecider(actor, self.layout, ENVIRONMENTS, newest.load)
+        return LocalPolicy(actor, self.layout, ENVIRONMENTS, newest.load)
 
     def close(self) -> None:
         self._learner.close()
         self._thread.join()
-        for shared in (self.memory, self.weights, self.times):
+        for shared in (self.rows, self.weights, self.times):
             shared.close()
 
 
-def opinionated(network: ActorCritic) -> ActorCritic:
+def with_strong_preferences(network: ActorCritic) -> ActorCritic:
     torch.nn.init.orthogonal_(network.policy_head.weight, 3.0)
     return network
 
 
 @contextlib.contextmanager
-def desk(lstm_size: int = 0, lockstep: bool = False, workers: int = 1) -> Iterator[Desk]:
-    made = Desk(lstm_size, lockstep, workers)
+def running_server(
+    lstm_size: int = 0, lockstep: bool = False, workers: int = 1, padding: int = 0
+) -> Iterator[ServerThread]:
+    server = ServerThread(lstm_size, lockstep, workers, padding)
     try:
-        yield made
+        yield server
     finally:
-        made.close()
+        server.close()
 
 
 def collect(rollout: Rollout, layout: UnrollLayout) -> dict[str, Any]:
@@ -105,21 +115,23 @@ def collect(rollout: Rollout, layout: UnrollLayout) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lstm_size", [0, 8])
 @pytest.mark.parametrize("time_limit", [False, True])
-def test_the_same_groups_get_the_same_answers_to_the_last_bit(lstm_size: int, time_limit: bool) -> None:
-    """Weights change between unrolls, and a snapshot goes on with another process's questions in memory."""
-    with desk(lstm_size, lockstep=True) as served:
+def test_with_the_same_groups_results_are_equal_to_the_last_bit(lstm_size: int, time_limit: bool) -> None:
+    """Weights change between unrolls, and a snapshot is restored over another process's requests in memory."""
+    with running_server(lstm_size, lockstep=True) as served:
         in_halves = served.local()
-        in_halves.groups = served.memory.groups[:-1]
+        in_halves.groups = served.rows.groups[:-1]
         local, remote = (
-            Rollout([seat(e, time_limit) for e in range(ENVIRONMENTS)], decider, served.layout)
-            for decider in (in_halves, served.remote())
+            Rollout([make_slot(e, time_limit) for e in range(ENVIRONMENTS)], policy, served.layout)
+            for policy in (in_halves, served.remote())
         )
         for version in range(3):
             if version:
-                served.weights.publish(version, flat_weights(opinionated(served.network)))
-            if version == 2 and not time_limit:  # which counts its steps outside of the snapshot
+                served.weights.publish(version, flat_weights(with_strong_preferences(served.network)))
+            if version == 2 and not time_limit:  # whose wrapper keeps its steps outside of the snapshot
                 snapshot = remote.snapshot()
-                remote = Rollout([seat(e, time_limit) for e in range(ENVIRONMENTS)], served.remote(), served.layout)
+                remote = Rollout(
+                    [make_slot(e, time_limit) for e in range(ENVIRONMENTS)], served.remote(), served.layout
+                )
                 remote.restore(snapshot)
             expected, found = collect(local, served.layout), collect(remote, served.layout)
             assert (found["weight_version"] == version).all()
@@ -131,26 +143,22 @@ def test_the_same_groups_get_the_same_answers_to_the_last_bit(lstm_size: int, ti
 
 
 @pytest.mark.parametrize("lstm_size", [0, 8])
-@pytest.mark.parametrize("more", [0, 3])
-def test_other_groups_change_rounding_errors_only(monkeypatch: pytest.MonkeyPatch, lstm_size: int, more: int) -> None:
-    """Two workers' questions together in a batch, or not, as it happens; a local copy decides for all at once.
-
-    With more in the batch than is asked, as a GPU has it.
-    """
-    monkeypatch.setattr("workers.inference_server.size_computed", lambda count, device: count + more)
-    with desk(lstm_size, workers=2) as served:
+@pytest.mark.parametrize("padding", [0, 3])
+def test_other_groups_change_rounding_errors_only(lstm_size: int, padding: int) -> None:
+    """The requests of two workers may share a batch or not; a local policy computes all environments at once."""
+    with running_server(lstm_size, workers=2, padding=padding) as served:
         found: dict[int, dict[str, Any]] = {}
 
-        def play(worker: int) -> None:
-            rollout = Rollout([seat(e, True) for e in range(ENVIRONMENTS)], served.remote(worker), served.layout)
+        def play(worker: int, policy: RemotePolicy) -> None:
+            rollout = Rollout([make_slot(e, True) for e in range(ENVIRONMENTS)], policy, served.layout)
             found[worker] = collect(rollout, served.layout)
 
-        players = [threading.Thread(target=play, args=(worker,)) for worker in range(2)]
+        players = [threading.Thread(target=play, args=(worker, served.remote(worker))) for worker in range(2)]
         for player in players:
             player.start()
         for player in players:
             player.join()
-        rollout = Rollout([seat(e, True) for e in range(ENVIRONMENTS)], served.local(), served.layout)
+        rollout = Rollout([make_slot(e, True) for e in range(ENVIRONMENTS)], served.local(), served.layout)
         expected = collect(rollout, served.layout)
         for unroll in found.values():
             np.testing.assert_array_equal(unroll["actions"], expected["actions"])
@@ -158,28 +166,28 @@ def test_other_groups_change_rounding_errors_only(monkeypatch: pytest.MonkeyPatc
                 np.testing.assert_allclose(unroll[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
-def test_what_a_dead_worker_asked_is_no_question_of_its_successor() -> None:
-    with desk(lockstep=True) as served:
+def test_requests_of_a_dead_worker_are_not_answered_to_its_replacement() -> None:
+    with running_server(lockstep=True) as served:
         first, second = served.pipe(), served.pipe()
         for group in (0, 1, 2):
-            send_question(first, group)
+            send(first, Kind.ACTION_REQUEST, group)
         with contextlib.suppress(EOFError, ConnectionResetError):
             while True:
-                receive_answer(first)  # some may have been answered before the second came
-        send_question(second, 1)
-        assert receive_answer(second) == (1, 0)
+                receive(first)  # the server may answer some of them before it gets the second pipe
+        send(second, Kind.ACTION_REQUEST, 1)
+        assert receive(second) == Message(Kind.ACTION_RESULT, 1)
         assert not second.poll(0.05)
         first.close()
         second.close()
 
 
 def test_the_server_counts_its_processor_time() -> None:
-    with desk() as served:
-        decider = served.remote()
+    with running_server() as served:
+        policy = served.remote()
         while not served.times.seconds[-1, CPU]:
-            decider.ask(0)
-            decider.answer(0)
-        assert not served.times.seconds[:, :CPU].any(), "but no worker's stages"
+            policy.request(0)
+            policy.result(0)
+        assert not served.times.seconds[:, :CPU].any(), "the stages are times of workers only"
 
 
 def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> None:
@@ -188,16 +196,16 @@ def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> N
     network = make_network(config.network, layout, torch.float32)
     weights = SharedWeights(weight_count(network))
     weights.publish(0, flat_weights(network))
-    slots, times, announced = Slots(1, 2, 3, layout.nbytes), WorkerTimes(2), list[str]()
+    times, announced = WorkerTimes(2), list[str]()
     machine = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 2, 1)
-    pool = make_pool(config, make_catch, 1, layout, machine, slots, weights, times, 0, announced.append)
+    pool = make_pool(config, make_catch, layout, machine, weights, times, 0, announced.append)
     try:
         take(pool, layout, 12)
         server, worker = pool.process_ids()
         os.kill(worker, signal.SIGKILL)
         while not announced:
             pool.wait(0.1)
-        take(pool, layout, 6 + 12)  # some were played before
+        take(pool, layout, 6 + 12)  # some were played before the kill
         assert pool.process_ids()[0] == server
         os.kill(server, signal.SIGKILL)
         while len(announced) < 2:
@@ -208,7 +216,7 @@ def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> N
         assert announced == [f"worker 0 {how}", f"the inference server {how}"]
     finally:
         pool.close()
-        for shared in (slots, weights, times):
+        for shared in (weights, times):
             shared.close()
 
 
@@ -220,8 +228,8 @@ def take(pool: WorkerPool, layout: UnrollLayout, count: int) -> None:
         assert layout.array(rows[0], "behaviour_logits").any()
 
 
-def test_a_run_is_the_same_whoever_decides_and_goes_on_exactly(tmp_path: Path) -> None:
-    """With one environment a worker, batches are the same as well."""
+def test_a_run_with_the_server_equals_a_run_without_and_resumes_exactly(tmp_path: Path) -> None:
+    """With one environment per worker, both have the same batch sizes."""
     flags: dict[str, Any] = {"worker_count": 2, "envs_per_worker": 1, "r_f_steps": 5, "batch_size": 4}
     flags |= {"reproducible": True, "report_period": 100, "network": "impala_shallow", "use_lstm": True, "lstm_size": 8}
     whole = catch_run(tmp_path, environment_max_steps=400, **flags)

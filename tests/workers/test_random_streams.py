@@ -1,11 +1,11 @@
-"""No two streams of a seed are the same, whatever their numbers."""
+"""Streams with different purposes or numbers are different."""
 
 from itertools import product
 
 from workers.random_streams import stream_of
 
 
-def test_streams_of_other_purposes_and_numbers_share_nothing() -> None:
+def test_all_streams_are_different() -> None:
     small = range(3)
     sequences = [stream_of("environment", *numbers) for numbers in product(small, repeat=4)]
     sequences += [stream_of("replays", *numbers) for numbers in product(small, repeat=2)]

@@ -1,4 +1,4 @@
-"""What a worker writes down, held against the same environments played a second time by hand."""
+"""Unrolls that a rollout writes, compared with the same environments stepped a second time in the test."""
 
 import itertools
 from typing import Any
@@ -14,8 +14,8 @@ from agents.network import ActorCritic
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout, rebuild_stacks
 from tests.catch import CELL, CELLS, make_catch
-from workers.local_policy import LocalDecider
-from workers.rollout import Rollout, Seat
+from workers.local_policy import LocalPolicy
+from workers.rollout import EnvironmentSlot, Rollout
 
 OPTIONS = EnvironmentOptions(frames_stacked=3)
 STEPS = 7
@@ -38,14 +38,16 @@ def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[R
     torch.manual_seed(0)
     layout = UnrollLayout(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
     network = ActorCritic("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size, projected_size=4)
-    torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy with opinions
-    decider = LocalDecider(Actor(network), layout, environments, itertools.count().__next__)
-    return Rollout([seat(e, time_limit) for e in range(environments)], decider, layout), layout, network
+    torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy that depends on the observation
+    policy = LocalPolicy(Actor(network), layout, environments, itertools.count().__next__)
+    return Rollout([make_slot(e, time_limit) for e in range(environments)], policy, layout), layout, network
 
 
-def seat(environment_id: int, time_limit: bool) -> Seat:
+def make_slot(environment_id: int, time_limit: bool) -> EnvironmentSlot:
     game = make_catch(OPTIONS, environment_id)
-    return Seat(CutAfterThree(game) if time_limit else game, environment_id, np.random.default_rng(environment_id))
+    return EnvironmentSlot(
+        CutAfterThree(game) if time_limit else game, environment_id, np.random.default_rng(environment_id)
+    )
 
 
 def collect(rollout: Rollout, layout: UnrollLayout, environments: int) -> dict[str, NDArray[Any]]:
@@ -56,9 +58,9 @@ def collect(rollout: Rollout, layout: UnrollLayout, environments: int) -> dict[s
 
 @pytest.mark.parametrize("lstm_size", [0, 8])
 @pytest.mark.parametrize("time_limit", [False, True])
-def test_unrolls_tell_what_happened(lstm_size: int, time_limit: bool) -> None:
+def test_unrolls_hold_what_the_environments_returned(lstm_size: int, time_limit: bool) -> None:
     rollout, layout, network = make_rollout(2, lstm_size, time_limit)
-    shadows = [seat(e, time_limit).environment for e in range(2)]
+    shadows = [make_slot(e, time_limit).environment for e in range(2)]
     seen = [shadow.reset()[0] for shadow in shadows]
     for version in range(3):
         unroll = collect(rollout, layout, 2)
@@ -97,7 +99,7 @@ def features(network: ActorCritic, observation: NDArray[np.uint8]) -> NDArray[np
     return stored
 
 
-def test_memory_before_an_unroll_is_what_the_last_one_left() -> None:
+def test_an_unroll_starts_with_the_lstm_state_at_the_end_of_the_last_one() -> None:
     rollout, layout, _ = make_rollout(2, lstm_size=8, time_limit=False)
     first, second = (collect(rollout, layout, 2) for _ in range(2))
     assert (first["first_action"] == -1).all()
@@ -109,14 +111,16 @@ def test_memory_before_an_unroll_is_what_the_last_one_left() -> None:
 
 
 def test_grouping_environments_differently_changes_no_random_stream() -> None:
-    """With a policy that is the same everywhere, actions depend on each environment's own uniform numbers only."""
+    """With a constant policy, actions depend on each environment's own uniform numbers only."""
 
     def actions(groups: list[list[int]]) -> dict[int, list[int]]:
         played: dict[int, list[int]] = {}
         for group in groups:
             _, layout, network = make_rollout(1, 0, time_limit=False)
             torch.nn.init.zeros_(network.policy_head.weight)
-            rollout = Rollout([seat(e, False) for e in group], LocalDecider(Actor(network), layout, len(group)), layout)
+            rollout = Rollout(
+                [make_slot(e, False) for e in group], LocalPolicy(Actor(network), layout, len(group)), layout
+            )
             unroll = collect(rollout, layout, len(group))
             played |= {e: unroll["actions"][i].tolist() for i, e in enumerate(group)}
         return played
@@ -124,12 +128,12 @@ def test_grouping_environments_differently_changes_no_random_stream() -> None:
     assert actions([[0, 1, 2, 3]]) == actions([[0, 2], [1], [3]])
 
 
-def test_an_unroll_has_the_oldest_of_the_weights_that_acted_in_it() -> None:
-    class Aging(LocalDecider):
-        def answer(self, group: int) -> tuple[Decision, int]:
-            return super().answer(group)[0], next(versions)
+def test_an_unroll_has_the_oldest_weight_version_that_acted_in_it() -> None:
+    class Aging(LocalPolicy):
+        def result(self, group: int) -> tuple[Decision, int]:
+            return super().result(group)[0], next(versions)
 
     versions = iter([5, 3, 4, 7, 7, 8, 9])
     _, layout, network = make_rollout(1, 0, time_limit=False)
-    rollout = Rollout([seat(0, False)], Aging(Actor(network), layout, 1), layout)
+    rollout = Rollout([make_slot(0, False)], Aging(Actor(network), layout, 1), layout)
     assert collect(rollout, layout, 1)["weight_version"].tolist() == [3]

@@ -1,4 +1,4 @@
-"""Weights reach shared memory at once, or when their copy has arrived, and never mixed."""
+"""Weights are published at once, or when their copy is complete."""
 
 import torch
 
@@ -9,7 +9,7 @@ from workers.weight_publisher import WeightPublisher, make_publisher
 
 
 class Copying:
-    """An event of a device that is done when the test says so."""
+    """A copy event that is complete when the test sets `done`."""
 
     done = True
 
@@ -37,7 +37,7 @@ def published(weights: SharedWeights, size: int) -> tuple[int, float]:
     return version, float(copy[0])
 
 
-def test_in_ordinary_memory_weights_are_published_at_once() -> None:
+def test_on_a_cpu_weights_are_published_at_once() -> None:
     network = make_network(3.0)
     weights = SharedWeights(weight_count(network))
     publisher = make_publisher(network, weights, at_once=False)
@@ -46,7 +46,7 @@ def test_in_ordinary_memory_weights_are_published_at_once() -> None:
     assert published(weights, weight_count(network)) == (7, 3.0)
 
 
-def test_a_copy_is_published_when_it_has_arrived_and_before_the_next_leaves() -> None:
+def test_a_copy_is_published_when_it_is_complete_or_before_the_next_one_starts() -> None:
     network, copying = make_network(1.0), Copying()
     size = weight_count(network)
     weights = SharedWeights(size)

@@ -1,4 +1,4 @@
-"""Workers' times: they arrive, they add up, and a replacement's come on top."""
+"""The measured times reach shared memory, add up, and include those of replaced workers."""
 
 import itertools
 import time
@@ -9,7 +9,7 @@ import pytest
 from workers.worker_clock import COLUMNS, CPU, ENVIRONMENT, INFERENCE, STAGES, WAITING, WorkerClock, WorkerTimes
 
 
-def test_laps_count_all_of_the_time_and_each_for_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_lap_adds_the_time_since_the_last_one_to_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([10.0, 13.0, 13.5, 14.0, 20.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(now))
     cpu = iter([1.5, 2.0])
@@ -18,7 +18,7 @@ def test_laps_count_all_of_the_time_and_each_for_its_stage(monkeypatch: pytest.M
     clock = WorkerClock(seconds)
     clock.lap(ENVIRONMENT)
     clock.lap(INFERENCE)
-    assert not seconds.any(), "a step shares nothing"
+    assert not seconds.any(), "only `share` writes to shared memory"
     clock.lap(ENVIRONMENT)
     clock.share()
     assert seconds.tolist() == [3.5, 0.5, 0.0, 0.0, 0.0, 1.5]
@@ -27,7 +27,7 @@ def test_laps_count_all_of_the_time_and_each_for_its_stage(monkeypatch: pytest.M
     assert seconds.tolist() == [3.5, 0.5, 6.0, 0.0, 0.0, 2.0]
 
 
-def test_a_replacement_adds_to_what_its_predecessor_left() -> None:
+def test_a_replacement_adds_to_its_predecessors_times() -> None:
     times = WorkerTimes(2)
     totals = [times.totals()]
     for worker in (0, 1, 0):

@@ -1,4 +1,4 @@
-"""Real processes, killed in every way that there is."""
+"""A pool of real processes that are killed, stopped or raise exceptions."""
 
 import errno
 import os
@@ -17,15 +17,31 @@ from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer,
 from workers.child_process import start_process
 from workers.failures import WorkersFailedError
 from workers.inference_server import InferenceServer
-from workers.restarts import FAILURES_IN_A_ROW
+from workers.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS
 from workers.slots import Slots
 from workers.worker_pool import WorkerPool
 
 MakePool = Callable[..., tuple[WorkerPool, list[str]]]
+SILENCE_LIMIT = 60.0
+
+
+class Clock:
+    """The pool's clock, which stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture
-def make_pool() -> Iterator[MakePool]:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def make_pool(clock: Clock) -> Iterator[MakePool]:
     pools = []
 
     def make(
@@ -33,9 +49,9 @@ def make_pool() -> Iterator[MakePool]:
         slots: int = 2,
         environments: int = 2,
         lockstep: bool = False,
-        silence_limit: float = 60.0,
         restart_budget: int = 100,
         server: SilentServer | None = None,
+        start: Callable[..., Any] = start_process,
         **behaviour: float,
     ) -> tuple[WorkerPool, list[str]]:
         memory = Slots(workers, slots, environments, ROW_BYTES)
@@ -45,9 +61,11 @@ def make_pool() -> Iterator[MakePool]:
             memory,
             announced.append,
             lockstep=lockstep,
-            silence_limit=silence_limit,
+            silence_limit=SILENCE_LIMIT,
             restart_budget=restart_budget,
             server=cast(InferenceServer | None, server),
+            clock=clock,
+            start=start,
         )
         pools.append((pool, memory))
         return pool, announced
@@ -70,6 +88,27 @@ def take(pool: WorkerPool, count: int, limit: int = 3) -> list[tuple[int, int, i
     return patterns
 
 
+def wait_for_replacements(pool: WorkerPool, clock: Clock) -> None:
+    """Move the clock until all lost workers are replaced."""
+    while pool.alive < pool.size:
+        clock.now += 0.5
+        pool.wait(0.01)
+
+
+def wait_for_error(pool: WorkerPool, clock: Clock) -> None:
+    while True:
+        pool.wait(0.1)
+        wait_for_replacements(pool, clock)
+
+
+def wait_for_silence(pool: WorkerPool, clock: Clock, announced: list[str]) -> None:
+    """Move the clock until a silent process is replaced."""
+    while not announced:
+        clock.now += SILENCE_LIMIT / 3  # a longer step would count as a stop of the learner
+        pool.wait(0.01)
+        list(pool.take(100))
+
+
 def test_every_unroll_arrives_once_and_in_order(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, environments=3)
     patterns = take(pool, 300, limit=2)
@@ -87,18 +126,18 @@ def test_every_unroll_arrives_once_and_in_order(make_pool: MakePool) -> None:
 def test_a_worker_is_never_further_ahead_than_its_slots(make_pool: MakePool) -> None:
     pool, _ = make_pool(workers=1, slots=2, environments=1)
     take(pool, 5)
-    while len(pool._delivered) < 2:
+    while pool.rounds_ready < 2:
         pool.wait(0.0)
-    time.sleep(0.3)  # all the time in the world to run ahead
+    time.sleep(0.1)  # time in which it could play more
     pool.wait(0.0)
     assert len(list(pool.take(100))) == 2
 
 
 def take_slowly(pool: WorkerPool) -> list[tuple[int, int, int, int]]:
-    """Rounds, each once all that are under way are there, until no more than two are."""
+    """Take each round only when all rounds in flight are ready, until there are at most two."""
     patterns = []
     for _ in range(100):
-        while not pool.rounds_under_way or len(pool._delivered) < pool.rounds_under_way:
+        while not pool.rounds_under_way or pool.rounds_ready < pool.rounds_under_way:
             pool.wait(0.0)
             time.sleep(0.001)
         patterns += take(pool, 2)
@@ -106,16 +145,16 @@ def take_slowly(pool: WorkerPool) -> list[tuple[int, int, int, int]]:
     return patterns
 
 
-def test_workers_that_the_learner_does_not_need_rest_by_turns(make_pool: MakePool) -> None:
+def test_workers_pause_while_the_learner_is_behind(make_pool: MakePool) -> None:
     pool, _ = make_pool(workers=4, slots=2, environments=2)
     patterns = take_slowly(pool)
     later = [pattern for _ in range(40) for pattern in take(pool, 2)]
-    assert {worker for worker, *_ in later} == {0, 1, 2, 3}
+    assert {worker for worker, *_ in later} == {0, 1, 2, 3}, "they play by turns"
     assert len(set(patterns + later)) == len(patterns + later)
 
 
-def test_workers_that_hang_hold_nobody_up(make_pool: MakePool) -> None:
-    """As many rounds as were to be under way are theirs, and never come: then there are more."""
+def test_workers_that_hang_do_not_stop_the_others(make_pool: MakePool) -> None:
+    """All rounds in flight may belong to workers that hang: then the limit rises."""
     pool, announced = make_pool(workers=4, slots=1, pause=0.001)
     take_slowly(pool)
     for hanging in pool.process_ids()[:2]:
@@ -126,36 +165,47 @@ def test_workers_that_hang_hold_nobody_up(make_pool: MakePool) -> None:
     assert not announced
 
 
-def test_killed_workers_are_replaced_and_no_unroll_is_torn(make_pool: MakePool) -> None:
+def test_killed_workers_are_replaced_and_no_unroll_is_torn(make_pool: MakePool, clock: Clock) -> None:
     pool, announced = make_pool(workers=2, pause=0.001)
     patterns = take(pool, 20)
     for kill in range(4):
         os.kill(pool.process_ids()[kill % len(pool.process_ids())], signal.SIGKILL)
-        while len(announced) == kill:  # until it is noticed, the same one could be killed again
+        while len(announced) == kill:  # the pool has not noticed it yet
             patterns += take(pool, 20)
-    while pool.alive < 2:
-        pool.wait(0.1)
+    wait_for_replacements(pool, clock)
     patterns += take(pool, 200)
     assert len(set(patterns)) == len(patterns)
     assert pool.restarts == len(announced) == 4
     assert all("was killed by SIGKILL" in text for text in announced)
-    assert {incarnation for _, incarnation, _, _ in patterns} > {0}
+    assert {restart_index for _, restart_index, _, _ in patterns} > {0}
 
 
 def test_an_exception_arrives_with_its_traceback(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=1, raise_after=3)
     patterns = take(pool, 12)
-    assert max(incarnation for _, incarnation, _, _ in patterns) >= 1, "delivering resets the count of failures"
+    assert max(restart_index for _, restart_index, _, _ in patterns) >= 1, "a delivered round resets the failures"
     assert "Traceback (most recent call last)" in announced[0]
-    assert "ValueError: worker 0 has had enough" in announced[0]
+    assert "ValueError: worker 0 raises" in announced[0]
 
 
-def test_a_worker_that_always_fails_ends_the_run_in_one_sentence(make_pool: MakePool) -> None:
+def test_a_worker_that_always_fails_ends_the_run_with_one_sentence(make_pool: MakePool, clock: Clock) -> None:
     pool, announced = make_pool(workers=1, raise_after=0)
     with pytest.raises(WorkersFailedError, match="worker 0 failed") as raised:
-        take(pool, 1)
-    assert "has had enough" in str(raised.value)
+        wait_for_error(pool, clock)
+    assert "ValueError: worker 0 raises" in str(raised.value)
     assert len(announced) == FAILURES_IN_A_ROW - 1
+
+
+def test_a_worker_that_fails_again_starts_later(make_pool: MakePool, clock: Clock) -> None:
+    pool, announced = make_pool(workers=1, raise_after=0)
+    while len(announced) < 2:
+        pool.wait(0.1)
+    for _ in range(5):
+        pool.wait(0.01)
+    assert not pool.alive
+    clock.now += 0.11
+    pool.wait(0.0)
+    assert pool.alive
 
 
 def test_more_deaths_than_the_budget_end_the_run(make_pool: MakePool) -> None:
@@ -165,65 +215,69 @@ def test_more_deaths_than_the_budget_end_the_run(make_pool: MakePool) -> None:
     assert len(announced) == 2
 
 
-def test_kills_from_outside_hardly_count(make_pool: MakePool) -> None:
-    """Killed again and again before it can deliver, a worker is started again and again."""
+def test_deaths_before_the_last_ten_minutes_do_not_count(make_pool: MakePool, clock: Clock) -> None:
+    pool, announced = make_pool(workers=1, raise_after=1, restart_budget=1)
+    for deaths in range(1, 4):
+        while len(announced) < deaths:
+            take(pool, 1)
+        clock.now += 601.0
+    assert pool.restarts == 3
+
+
+def test_kills_from_outside_are_no_failures_of_the_worker(make_pool: MakePool, clock: Clock) -> None:
+    """A worker that is killed again and again before it can deliver is replaced each time."""
     pool, announced = make_pool(workers=1)
     for kill in range(FAILURES_IN_A_ROW + 1):
-        while not pool.alive:
-            pool.wait(0.1)
+        wait_for_replacements(pool, clock)
         os.kill(pool.process_ids()[0], signal.SIGKILL)
         while len(announced) <= kill:
             pool.wait(0.1)
+    wait_for_replacements(pool, clock)
     assert take(pool, 1)[0][:2] == (0, FAILURES_IN_A_ROW + 1)
     assert len(announced) == FAILURES_IN_A_ROW + 1
 
 
-def test_a_stopped_worker_is_killed_before_its_place_is_given_away(make_pool: MakePool) -> None:
+def test_a_stopped_worker_is_killed_before_its_slots_are_used_again(make_pool: MakePool, clock: Clock) -> None:
     pool, announced = make_pool(workers=1, stop_after=1)
     take(pool, 2)
     stopped = psutil.Process(pool.process_ids()[0])
-    pool._silence_limit = 0.2  # only now: starting a process may well take longer
-    while not announced:
-        pool.wait(0.05)
-    pool._silence_limit = 60.0
+    wait_for_silence(pool, clock, announced)
     assert not stopped.is_running()
-    assert "no sign of life" in announced[0]
+    assert announced == ["worker 0 is replaced: it gave no sign of life for 60 seconds"]
     assert take(pool, 2)[0][:2] == (0, 1)
 
 
-def test_time_in_which_the_learner_itself_was_stopped_does_not_count(make_pool: MakePool) -> None:
-    """As after CTRL+Z and `fg`, or where the whole container was frozen."""
+def test_time_in_which_the_learner_was_stopped_does_not_count(make_pool: MakePool, clock: Clock) -> None:
+    """As after CTRL+Z and `fg`, or if the container was frozen."""
     pool, announced = make_pool(workers=1)
     take(pool, 4)
     os.kill(pool.process_ids()[0], signal.SIGSTOP)
     pool.wait(0.0)
-    take(pool, len(pool._delivered) * 2)
-    pool._silence_limit = 1.0
-    time.sleep(2.0)
+    take(pool, pool.rounds_ready * 2)
+    clock.now += 2 * SILENCE_LIMIT
     pool.wait(0.0)
-    pool._silence_limit = 60.0
     os.kill(pool.process_ids()[0], signal.SIGCONT)
-    assert {incarnation for _, incarnation, _, _ in take(pool, 8)} == {0}
+    assert {restart_index for _, restart_index, _, _ in take(pool, 8)} == {0}
     assert not announced
 
 
-def test_lockstep_takes_rounds_in_the_order_of_the_places(make_pool: MakePool) -> None:
+def test_lockstep_takes_rounds_in_the_order_of_the_workers(make_pool: MakePool) -> None:
     pool, _ = make_pool(workers=3, slots=1, environments=2, lockstep=True)
     expected = [(w, 0, count, e) for count in range(10) for w in range(3) for e in range(2)]
     assert take(pool, 60, limit=4) == expected
 
 
 def test_lockstep_workers_play_only_while_the_learner_waits(make_pool: MakePool) -> None:
-    pool, _ = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.3)
+    pool, _ = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     take(pool, 2)
-    for _ in range(2):
+    for _ in range(3):
         pool.wait(0.0)
-        time.sleep(0.6)
-    assert not list(pool.take(2))
-    assert len(take(pool, 2)) == 2, "now it waits"
+        time.sleep(0.05)
+    assert not pool.rounds_under_way
+    assert len(take(pool, 2)) == 2
 
 
-def test_lockstep_goes_on_after_a_kill(make_pool: MakePool) -> None:
+def test_lockstep_continues_after_a_kill(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     take(pool, 4)
     os.kill(pool.process_ids()[1], signal.SIGKILL)
@@ -232,64 +286,55 @@ def test_lockstep_goes_on_after_a_kill(make_pool: MakePool) -> None:
     assert len(announced) == 1
 
 
-def test_what_is_in_flight_can_be_put_back(make_pool: MakePool) -> None:
+def test_another_pool_continues_from_a_snapshot(make_pool: MakePool) -> None:
     pool, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True)
     taken = take(pool, 8)
-    in_flight = pool.in_flight(time.monotonic() + 30)
-    assert in_flight is not None
-    assert in_flight["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 2}]
+    snapshot = pool.snapshot(time.monotonic() + 30)
+    assert snapshot is not None
+    assert snapshot["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 2}]
     other, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True)
-    other.put_back(in_flight)
-    put_back = take(other, 4)
-    assert put_back == take(pool, 4)
-    assert taken + put_back == [(w, 0, count, e) for count in range(2) for w in range(2) for e in range(3)]
-    assert take(other, 1) == [(0, 0, 2, 0)], "then its own workers go on"
+    other.restore(snapshot)
+    restored = take(other, 4)
+    assert restored == take(pool, 4)
+    assert taken + restored == [(w, 0, count, e) for count in range(2) for w in range(2) for e in range(3)]
+    assert take(other, 1) == [(0, 0, 2, 0)], "then its own workers play"
 
 
-def test_a_worker_that_dies_before_it_can_go_on_is_replaced(make_pool: MakePool) -> None:
-    """What it is to go on from is more than a pipe holds, and nobody reads it any more."""
+def test_a_worker_that_dies_before_it_is_restored_is_replaced(make_pool: MakePool) -> None:
+    """Its snapshot is longer than a pipe can hold, so that sending it would block if nothing noticed the death."""
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     os.kill(pool.process_ids()[0], signal.SIGKILL)
     snapshot = {"count": 5, "screens": bytes(1_000_000)}
-    pool.put_back({"snapshots": [snapshot, snapshot], "unrolls": torch.empty((0, ROW_BYTES), dtype=torch.uint8)})
+    pool.restore({"snapshots": [snapshot, snapshot], "unrolls": torch.empty((0, ROW_BYTES), dtype=torch.uint8)})
     assert take(pool, 4) == [(0, 1, 0, 0), (1, 0, 5, 0), (0, 1, 1, 0), (1, 0, 6, 0)]
     assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
 
 
-def test_a_worker_lost_in_a_round_plays_it_again_before_a_snapshot(make_pool: MakePool) -> None:
-    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.3)
+def test_a_worker_lost_during_a_round_plays_it_again_before_a_snapshot(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.2)
     take(pool, 2)
-    pool.wait(0.001)  # the next round begins
+    pool.wait(0.001)  # the next round starts
     os.kill(pool.process_ids()[1], signal.SIGKILL)
-    in_flight = pool.in_flight(time.monotonic() + 60)
-    assert in_flight is not None and len(announced) == 1
-    assert in_flight["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 1}]
+    snapshot = pool.snapshot(time.monotonic() + 60)
+    assert snapshot is not None and len(announced) == 1
+    assert snapshot["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 1}]
 
 
-def test_a_snapshot_that_comes_too_late_does_no_harm(make_pool: MakePool) -> None:
-    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True, pause=0.6)
+def test_a_worker_lost_during_a_snapshot_is_replaced(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
+    take(pool, 2)
+    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    assert pool.snapshot(time.monotonic() + 60) is None
+    assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
+    assert [worker for worker, *_ in take(pool, 4)] == [0, 1, 0, 1]
+
+
+def test_a_snapshot_that_comes_too_late_is_ignored(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True, pause=0.3)
     take(pool, 1)
-    assert pool.in_flight(time.monotonic() + 0.05) is None
+    assert pool.snapshot(time.monotonic() + 0.05) is None
     assert take(pool, 3) == [(0, 0, count, 0) for count in (1, 2, 3)]
     assert not announced
-
-
-def test_workers_that_find_no_room_at_the_start_end_the_run_in_a_sentence(
-    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[object] = []
-
-    def start(worker: PatternWorker, *arguments: Any) -> Any:
-        if started:
-            raise OSError(errno.EMFILE, "Too many open files")
-        started.append(start_process(worker, *arguments))
-        return started[-1]
-
-    monkeypatch.setattr("workers.worker_pool.start_process", start)
-    sentence = r"^worker 1 could not be started \(Too many open files\); a smaller --worker_count would be right\.$"
-    with pytest.raises(WorkersFailedError, match=sentence):
-        make_pool(workers=2)
-    assert started and not spawned()
 
 
 def test_workers_ignore_interrupts(make_pool: MakePool) -> None:
@@ -301,55 +346,67 @@ def test_workers_ignore_interrupts(make_pool: MakePool) -> None:
     assert not announced
 
 
-@pytest.mark.parametrize("workers_fall_silent_first", [False, True])
+@pytest.mark.parametrize("workers_are_silent_too", [False, True])
 def test_a_server_that_stops_is_replaced_with_its_workers(
-    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch, workers_fall_silent_first: bool
+    make_pool: MakePool, clock: Clock, workers_are_silent_too: bool
 ) -> None:
-    monkeypatch.setattr("workers.worker_pool.SIGN_OF_LIFE_SECONDS", 0.1)
     pool, announced = make_pool(workers=2, server=SilentServer())
     take(pool, 8)
     before = pool.process_ids()
-    for stopped in reversed(before) if workers_fall_silent_first else before[:1]:
+    for stopped in reversed(before) if workers_are_silent_too else before[:1]:
         os.kill(stopped, signal.SIGSTOP)
-        if workers_fall_silent_first:
-            pool.wait(0.4)
-    pool._silence_limit = 1.0
-    while not announced:
-        take(pool, 1)
-    pool._silence_limit = 60.0
-    take(pool, 16)  # of what was delivered before
-    assert {incarnation for _, incarnation, _, _ in take(pool, 16)} == {1}
-    assert announced == ["the inference server is replaced: it gave no sign of life for 1 seconds"]
+        clock.now += SILENCE_LIMIT / 3
+        pool.wait(0.2)
+    wait_for_silence(pool, clock, announced)
+    wait_for_replacements(pool, clock)
+    take(pool, pool.rounds_ready * 2)  # delivered before
+    assert {restart_index for _, restart_index, _, _ in take(pool, 16)} == {1}
+    assert announced == ["the inference server is replaced: it gave no sign of life for 60 seconds"]
     assert len(pool.process_ids()) == 3 and not set(before) & set(pool.process_ids())
 
 
-def test_a_server_that_always_fails_ends_the_run_with_its_traceback(make_pool: MakePool) -> None:
+def test_a_server_that_always_fails_ends_the_run_with_its_traceback(make_pool: MakePool, clock: Clock) -> None:
     pool, announced = make_pool(workers=1, server=SilentServer(raises=True))
     with pytest.raises(WorkersFailedError, match="the inference server failed") as raised:
-        take(pool, 1_000_000)
-    assert "ValueError: the server has had enough" in str(raised.value)
+        wait_for_error(pool, clock)
+    assert "ValueError: the server raises" in str(raised.value)
     assert len(announced) == FAILURES_IN_A_ROW - 1
 
 
-def test_a_worker_that_cannot_be_started_just_now_is_started_later(
-    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool, announced = make_pool(workers=2)
-    take(pool, 20)
-    refusals = 3
+class Refusing:
+    """A system that refuses to start processes after the first ones, for so many tries."""
 
-    def start(*arguments: Any) -> Any:
-        nonlocal refusals
-        if refusals:
-            refusals -= 1
+    def __init__(self, started: int, refusals: int) -> None:
+        self.started = started
+        self.refusals = refusals
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self.started and self.refusals:
+            self.refusals -= 1
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        self.started = max(0, self.started - 1)
         return start_process(*arguments)
 
-    monkeypatch.setattr("workers.restarts.REFUSED_SECONDS", 0.01)
-    monkeypatch.setattr("workers.worker_pool.start_process", start)
+
+def test_a_worker_that_cannot_be_started_at_first_ends_the_run_with_one_sentence(make_pool: MakePool) -> None:
+    sentence = (
+        r"^worker 1 could not be started \(Resource temporarily unavailable\); "
+        r"a smaller --worker_count would be right\.$"
+    )
+    with pytest.raises(WorkersFailedError, match=sentence):
+        make_pool(workers=2, start=Refusing(started=1, refusals=1))
+    assert not spawned()
+
+
+def test_a_replacement_that_cannot_be_started_now_is_started_later(make_pool: MakePool, clock: Clock) -> None:
+    system = Refusing(started=2, refusals=3)
+    pool, announced = make_pool(workers=2, start=system)
+    take(pool, 20)
     os.kill(pool.process_ids()[0], signal.SIGKILL)
-    while refusals or pool.alive < 2:
+    while not announced:
         take(pool, 1)
+    wait_for_replacements(pool, clock)
+    assert clock.now >= 1000.0 + 3 * REFUSED_SECONDS
     assert [text.partition("it ")[2] for text in announced] == [
         "was killed by SIGKILL",
         "could not be started (Resource temporarily unavailable)",
@@ -357,14 +414,12 @@ def test_a_worker_that_cannot_be_started_just_now_is_started_later(
     assert pool.restarts == 1
 
 
-def test_workers_that_can_never_be_started_again_end_the_run(
-    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool, _ = make_pool(workers=1)
+def test_a_replacement_that_can_never_be_started_ends_the_run(make_pool: MakePool, clock: Clock) -> None:
+    pool, _ = make_pool(workers=1, start=Refusing(started=1, refusals=REFUSALS_IN_A_ROW))
     take(pool, 4)
-    monkeypatch.setattr("workers.restarts.REFUSED_SECONDS", 0.01)
-    monkeypatch.setattr("workers.worker_pool.start_process", lambda *_: os.open("/no/such/file", 0))
     os.kill(pool.process_ids()[0], signal.SIGKILL)
+    while pool.alive:
+        pool.wait(0.1)
     with pytest.raises(WorkersFailedError, match="worker 0 could not be started again .* 60 times in a row"):
-        take(pool, 10**6)
+        wait_for_replacements(pool, clock)
     assert pool.restarts == 1
