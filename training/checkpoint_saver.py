@@ -12,7 +12,7 @@ from option_flags import Config
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
-from run_files.replay_file import GivenUpError, write_tensor_file
+from run_files.replay_file import WriteCancelledError, write_tensor_file
 from training.progress import Progress
 from workers.failures import RunFailedError, WorkersFailedError
 from workers.worker_pool import WorkerPool
@@ -129,7 +129,7 @@ class Saver:
         )
         try:
             size = write_tensor_file(path, state, lambda: self.stop.hurried)
-        except GivenUpError:
+        except WriteCancelledError:
             self.announce("the replays are left out; the checkpoint is whole without them")
             return
         except OSError as error:

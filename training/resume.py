@@ -14,7 +14,7 @@ from run_files.checkpoint import (
     BEST_EVAL,
     OWN_FLAGS,
     Checkpoint,
-    UnusableError,
+    InvalidCheckpointError,
     checkpoint_name,
     link,
     read_checkpoint,
@@ -175,7 +175,7 @@ def best_scores(parent: Checkpoint) -> dict[str, float | None]:
     progress, folder = parent.content["progress"], parent.path.parent
     return_mean, eval_mean = progress["best_return_mean"], progress.get("best_eval_mean")
     if (folder / BEST).exists():
-        with suppress(UnusableError):
+        with suppress(InvalidCheckpointError):
             return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
     if (folder / BEST_EVAL).exists():
         evaluations = _evaluations(parent.run_folder / "evaluations.jsonl")

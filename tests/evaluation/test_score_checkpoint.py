@@ -152,7 +152,7 @@ def test_the_results_of_a_checkpoint_outside_a_run_go_beside_it(run_folder: Path
 
 
 def test_another_game_is_refused(run_folder: Path) -> None:
-    with pytest.raises(UsageError, match="--env=BoxingNoFrameskip-v4 cannot go on from a checkpoint of PongNo"):
+    with pytest.raises(UsageError, match="--env=BoxingNoFrameskip-v4 does not fit a checkpoint with PongNo"):
         score_checkpoint(*arguments(run_folder, "--env=BoxingNoFrameskip-v4"))
 
 
@@ -166,7 +166,7 @@ def test_a_test_of_no_games_is_refused(run_folder: Path) -> None:
     [
         ([], "--op_mode=test needs --load_model_url"),
         (["--load_model_url=/nowhere/at/all"], "does not exist"),
-        (["--load_model_url=README.md"], "no checkpoint of ours"),
+        (["--load_model_url=README.md"], "not a checkpoint of this program"),
     ],
 )
 def test_an_error_is_one_sentence(words: Sequence[str], sentence: str) -> None:
