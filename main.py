@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         mode = given.get("op_mode")
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
         # Imported only now: a mistyped flag is answered at once, and workers, which import this file, stay small.
-        from evaluation.score_checkpoint import test
+        from evaluation.score_checkpoint import score_checkpoint
         from run_files.checkpoint import find_checkpoint
         from training.train import train
         from wrappers.atari import check_atari, make_atari
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         check_atari(config.environment)
         if mode == "test":
             assert parent is not None
-            test(config, make_atari, parent)
+            score_checkpoint(config, make_atari, parent)
         else:
             train(config, make_atari, parent)
     except HelpRequested:

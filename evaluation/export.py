@@ -1,4 +1,4 @@
-"""A trained policy for other programs: `python -m evaluation.export results/<run>` writes ONNX and TorchScript."""
+"""Exports a trained policy: `python -m evaluation.export results/<run>` writes it as ONNX and as TorchScript."""
 
 import importlib.util
 import json
@@ -60,25 +60,25 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
-    """Write policy.onnx and policy.pt; return how far what they compute is from what the network does.
+    """Write policy.onnx and policy.pt. Returns for each file how much its outputs differ from the network's.
 
-    Files that differ by more than the tolerance are not written.
+    Nothing is written if a file differs by more than the tolerance.
     """
     config = Config.from_flags(checkpoint.options)
     network = load_network(checkpoint, config)
     policy = exported(network)
     inputs = check_inputs(config, network)
-    wanted = reference(network, inputs)
-    made = {"policy.onnx": as_onnx(policy, inputs, checkpoint.options), "policy.pt": as_torchscript(policy, inputs)}
+    expected = reference(network, inputs)
+    files = {"policy.onnx": as_onnx(policy, inputs, checkpoint.options), "policy.pt": as_torchscript(policy, inputs)}
     differences: dict[str, float] = {}
-    for name, content in made.items():
+    for name, content in files.items():
         compute = onnx_function(content, policy.inputs) if name.endswith(".onnx") else torchscript_function(content)
-        differences[name] = farthest(compute, inputs, wanted)
+        differences[name] = largest_difference(compute, inputs, expected)
         if not differences[name] <= TOLERANCE:
             raise RuntimeError(f"{name} would differ from the network by {differences[name]:.1e}; nothing is written")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in made.items():
+        for name, content in files.items():
             write_atomically(folder / name, content)
     except OSError as error:
         raise UsageError(
@@ -103,7 +103,7 @@ def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
 
 
 def check_inputs(config: Config, network: ActorCritic) -> Tensors:
-    """Observations of a game and random ones, with states as they never were."""
+    """Observations of a real game and random ones; for an LSTM also random actions, rewards and states."""
     environment = make_atari(config.environment, seed=0)
     rng = np.random.default_rng(0)
     frames = [environment.reset()[0]]
@@ -123,21 +123,21 @@ def check_inputs(config: Config, network: ActorCritic) -> Tensors:
 
 
 def reference(network: ActorCritic, inputs: Tensors) -> Tensors:
-    """What the network itself says, in the way that it is trained and acts."""
+    """The outputs of the network itself, called as in training and acting."""
     count = len(inputs[0])
-    nothing = (torch.zeros(count, dtype=torch.int64), torch.zeros(count), torch.zeros(count, 2, 0))
-    observations, actions, rewards, states = (*inputs, *nothing) if len(inputs) == 1 else inputs
+    no_memory = (torch.zeros(count, dtype=torch.int64), torch.zeros(count), torch.zeros(count, 2, 0))
+    observations, actions, rewards, states = (*inputs, *no_memory) if len(inputs) == 1 else inputs
     starts = torch.zeros(1, count, dtype=torch.bool)
-    said = network(NetworkInput(observations[None], actions[None], rewards[None], starts, states))
-    outputs = said.logits[0], said.values[0], said.lstm_state
+    output = network(NetworkInput(observations[None], actions[None], rewards[None], starts, states))
+    outputs = output.logits[0], output.values[0], output.lstm_state
     return outputs if network.lstm is not None else outputs[:2]
 
 
 def as_onnx(policy: ExportedPolicy, inputs: Tensors, options: dict[str, object]) -> bytes:
-    """With the run's options in the file's metadata, so that it says how its observations are made."""
+    """The policy as ONNX. The run's options are in the metadata; they define how observations are made."""
     count = torch.export.Dim("N")
     with warnings.catch_warnings(), _quiet("torch.onnx"):
-        # torch's exporter about torch's own code, and about one N for several inputs, which is what is meant.
+        # The first warning is about torch's own code. The second says that several inputs share one N, as intended.
         warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
         warnings.filterwarnings("ignore", "# The axis name: N will not be used", UserWarning)
         program = torch.onnx.export(
@@ -181,15 +181,15 @@ def torchscript_function(content: bytes) -> Callable[[Tensors], Tensors]:
     return lambda inputs: tuple(module(*inputs))
 
 
-def farthest(compute: Callable[[Tensors], Tensors], inputs: Tensors, wanted: Tensors) -> float:
-    """The largest difference, of numbers above 1 in relation to them; all at once and one at a time."""
+def largest_difference(compute: Callable[[Tensors], Tensors], inputs: Tensors, expected: Tensors) -> float:
+    """The largest difference: relative for numbers above 1, absolute below. For the whole batch and for single rows."""
     differences = []
     for rows in (slice(None), slice(0, 1), slice(-1, None)):
         found = compute(tuple(tensor[rows] for tensor in inputs))
-        for one, other in zip(found, wanted, strict=True):
+        for one, other in zip(found, expected, strict=True):
             scale = other[rows].abs().clamp(min=1)
             differences.append(float(((one - other[rows]).abs() / scale).max()))
-    return float(np.max(differences))  # NaN, where there is one
+    return float(np.max(differences))  # unlike Python's max, keeps NaN
 
 
 def _require_packages() -> None:
@@ -201,7 +201,7 @@ def _require_packages() -> None:
 
 @contextmanager
 def _known_deprecation() -> Iterator[None]:
-    """TorchScript still works; that torch wants something else in its place is said in docs/export.md."""
+    """Hide the warning that TorchScript is deprecated: it still works, and docs/export.md mentions it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         yield
@@ -209,7 +209,7 @@ def _known_deprecation() -> Iterator[None]:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Without its words about packages that nothing here needs."""
+    """Hide the messages of a logger, here about packages that the export does not need."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""The network as files for other programs: one step, float32, nothing but tensors in and out."""
+"""The network in a form that can be exported: one step, in float32, with only tensors as inputs and outputs."""
 
 import torch
 from torch import nn
@@ -19,20 +19,21 @@ class ExportedPolicy(nn.Module):
         self.register_buffer("background", network.background)
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self.judge(self.features(observations))
+        return self.heads(self.features(observations))
 
     def features(self, observations: torch.Tensor) -> torch.Tensor:
         features: torch.Tensor = self.torso((observations.float() - self.background) * PIXEL_SCALE)
         return features
 
-    def judge(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def heads(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self.policy_head(hidden), self.value_head(hidden).squeeze(-1)
 
 
 class ExportedRecurrentPolicy(ExportedPolicy):
-    """Besides: previous_actions `[N]` int64, previous_rewards `[N]`, states `[N, 2, L]` → new_states `[N, 2, L]`.
+    """With an LSTM. Further inputs: previous_actions `[N]` int64, previous_rewards `[N]`, states `[N, 2, L]`.
 
-    At an episode's start the action is -1, and reward and state are 0.
+    Further output: new_states `[N, 2, L]`.
+    At the start of an episode the previous action is -1, and the previous reward and the state are 0.
     """
 
     inputs = ("observations", "previous_actions", "previous_rewards", "states")
@@ -52,22 +53,22 @@ class ExportedRecurrentPolicy(ExportedPolicy):
         states: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         actions = torch.arange(self.action_count) == previous_actions.unsqueeze(-1)
-        seen = torch.cat([self.features(observations), actions.float(), previous_rewards.unsqueeze(-1)], dim=-1)
-        hidden, cell = self.remember(seen, states[:, 0], states[:, 1])
-        return *self.judge(hidden), torch.stack([hidden, cell], dim=1)
+        features = torch.cat([self.features(observations), actions.float(), previous_rewards.unsqueeze(-1)], dim=-1)
+        hidden, cell = self.lstm_step(features, states[:, 0], states[:, 1])
+        return *self.heads(hidden), torch.stack([hidden, cell], dim=1)
 
-    def remember(self, seen: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """One step of the LSTM, written out: in `nn.LSTM`, exporters take its loop over the steps with them."""
+    def lstm_step(self, features: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """One LSTM step, written out, because exporters would export the loop over time steps inside `nn.LSTM`."""
         weights, recurrent, bias, recurrent_bias = (
             self.lstm.get_parameter(f"{kind}_l0") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        gates = nn.functional.linear(seen, weights, bias) + nn.functional.linear(h, recurrent, recurrent_bias)
-        take, keep, content, show = gates.chunk(4, dim=-1)
-        c = torch.sigmoid(keep) * c + torch.sigmoid(take) * torch.tanh(content)
-        return torch.sigmoid(show) * torch.tanh(c), c
+        gates = nn.functional.linear(features, weights, bias) + nn.functional.linear(h, recurrent, recurrent_bias)
+        input_gate, forget_gate, content, output_gate = gates.chunk(4, dim=-1)
+        c = torch.sigmoid(forget_gate) * c + torch.sigmoid(input_gate) * torch.tanh(content)
+        return torch.sigmoid(output_gate) * torch.tanh(c), c
 
 
 def exported(network: ActorCritic) -> ExportedPolicy:
-    """The policy of a float32 network, to be looked at only."""
+    """A float32 network as a policy for export. It shares the network's parameters."""
     policy = ExportedPolicy(network) if network.lstm is None else ExportedRecurrentPolicy(network)
     return policy.eval().requires_grad_(False)

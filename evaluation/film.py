@@ -1,7 +1,7 @@
-"""A game as people watch it: the picture in its true proportions, beside it what is known of the game; and its film.
+"""Pictures of a game for people (the screen in 4:3, with a panel of text beside it), and films made of them.
 
-H.264 by way of PyAV, because every browser and player shows it. Of the encoders in OpenCV's own package, which is here
-anyway, MPEG-4 is shown by no browser, and VP9 takes many times as long.
+Films are H.264, which every browser and video player can show, encoded with PyAV. OpenCV's own encoders do not suit: no
+browser plays its MPEG-4, and its VP9 is many times slower.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Picture: TypeAlias = NDArray[np.uint8]  # [height, width, 3], RGB
 
 FRAMES_PER_SECOND = 60
-GAME_WIDTH, HEIGHT = 640, 480  # a television's 4:3, which the games' pixels were drawn for
+GAME_WIDTH, HEIGHT = 640, 480  # 4:3, the format of the televisions that the games were made for
 PANEL_WIDTH = 240
 WIDTH = GAME_WIDTH + PANEL_WIDTH
 
@@ -27,7 +27,7 @@ MARGIN, FIRST_ROW, ROW_HEIGHT = 20, 100, 62
 
 
 class Scene:
-    """Puts pictures together: the game on the left, a heading and rows of labels with their values on the right."""
+    """Draws pictures: the game on the left; a heading and rows of labels with values on the right."""
 
     def __init__(self, heading: str, subheading: str) -> None:
         self._canvas: Picture = np.full((HEIGHT, WIDTH, 3), BACKGROUND, np.uint8)
@@ -36,8 +36,8 @@ class Scene:
         self._rows: dict[str, str] = {}
 
     def draw(self, screen: Picture, rows: Mapping[str, str]) -> Picture:
-        """The whole picture `[HEIGHT, WIDTH, 3]`, good until the next one is drawn."""
-        # Heights first by a whole factor, then down to size: all lines come out equally thick and sharp.
+        """The picture `[HEIGHT, WIDTH, 3]`. The next call overwrites it."""
+        # Enlarged by a whole factor and then reduced, so that all lines become equally thick and sharp.
         tall = cv2.resize(screen, (screen.shape[1], 3 * screen.shape[0]), interpolation=cv2.INTER_NEAREST)
         right_height = cv2.resize(tall, (screen.shape[1], HEIGHT), interpolation=cv2.INTER_AREA)
         self._canvas[:, :GAME_WIDTH] = cv2.resize(right_height, (GAME_WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
@@ -53,14 +53,14 @@ class Scene:
         self._write(value, top + 46, 0.8, VALUE)
 
     def _write(self, text: str, y: int, size: float, colour: tuple[int, int, int]) -> None:
-        """In one line, smaller where it would be too long."""
+        """Write one line of text, smaller if it is too long for the panel."""
         width = cv2.getTextSize(text, FONT, size, 1)[0][0]
         size *= min(1.0, (PANEL_WIDTH - 2 * MARGIN) / max(1, width))
         cv2.putText(self._canvas, text, (GAME_WIDTH + MARGIN, y), FONT, size, colour, 1, cv2.LINE_AA)
 
 
 class Film:
-    """Writes pictures `[HEIGHT, WIDTH, 3]` to an open file as an MP4 of 60 frames a second."""
+    """Writes pictures `[HEIGHT, WIDTH, 3]` to an open file as an MP4 with 60 frames per second."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._container = av.open(file, "w", format="mp4", options={"movflags": "faststart"})
@@ -68,7 +68,7 @@ class Film:
             "libx264", rate=Fraction(FRAMES_PER_SECOND), options={"preset": "superfast", "crf": "18"}
         )
         self._stream.width, self._stream.height = WIDTH, HEIGHT
-        self._stream.pix_fmt = "yuv420p"  # the one that browsers show
+        self._stream.pix_fmt = "yuv420p"  # the only format that all browsers can show
         self._stream.thread_count = 1
         self.frames = 0
 

@@ -1,4 +1,4 @@
-"""Films in the making: each game in a process of its own, until its file is whole."""
+"""Processes that make films: one process for each game."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,11 +7,30 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from evaluation.logged_game import Recorder, Showing
+from evaluation.logged_game import LoggedGame
+from machine.system_settings import lower_priority, use_one_thread
 from run_files.run_folder import remove_abandoned
 from workers.child_process import end_process, start_process
 from workers.failures import WorkersFailedError
 from workers.messages import Kind, WorkerError, receive, send
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilmProcess:
+    """A process that receives one game and writes its film. It sends the number of frames, or why the film failed."""
+
+    path: Path
+    low_priority: bool
+
+    def run(self, connection: Connection) -> None:
+        if self.low_priority:
+            lower_priority()
+        use_one_thread()
+        game: LoggedGame = receive(connection).payload
+        try:
+            send(connection, Kind.RESULT, payload=game.write_film(self.path))
+        except OSError as error:
+            send(connection, Kind.RESULT, payload=error.strerror or str(error))
 
 
 @dataclass
@@ -21,8 +40,8 @@ class _Film:
     connection: Connection
 
 
-class Filming:
-    """Makes films in one folder, and says of each where it is, or why there is none."""
+class FilmProcesses:
+    """Makes films in one folder, and announces the path of each one, or why it failed."""
 
     def __init__(self, folder: Path, announce: Callable[[str], None]) -> None:
         self._folder = folder
@@ -31,21 +50,22 @@ class Filming:
 
     @property
     def under_way(self) -> bool:
+        """Whether any film is not ready yet."""
         return bool(self._films)
 
-    def begin(self, showing: Showing, name: str, *, low_priority: bool) -> None:
-        """Begin with the film of a game, or say why it cannot be made."""
-        path = self._folder / f"{name}_game{showing.result.game}_return{showing.result.return_:.0f}.mp4"
+    def begin(self, game: LoggedGame, name: str, *, low_priority: bool) -> None:
+        """Start a process that makes the film of a game. If it cannot start, announce why."""
+        path = self._folder / f"{name}_game{game.result.game}_return{game.result.return_:.0f}.mp4"
         try:
             self._folder.mkdir(exist_ok=True)
-            film = _Film(path, *start_process(Recorder(path=path, low_priority=low_priority), f"recorder-{name}"))
+            film = _Film(path, *start_process(FilmProcess(path=path, low_priority=low_priority), f"film-{name}"))
             self._films.append(film)
-            send(film.connection, Kind.GAME, payload=showing)
+            send(film.connection, Kind.GAME, payload=game)
         except OSError as error:
             self._announce(f"{path} could not be made: {error.strerror}")
 
     def wait(self, timeout: float) -> None:
-        """Until one of the films is ready, or for `timeout` seconds."""
+        """Wait until a film is ready, or for `timeout` seconds."""
         ready = connections.wait([film.connection for film in self._films], timeout)
         for film in [film for film in self._films if film.connection in ready]:
             self._films.remove(film)
@@ -63,7 +83,7 @@ class Filming:
             )
 
     def close(self) -> None:
-        """Give up the films that are not ready yet."""
+        """Kill the processes whose films are not ready, and remove their unfinished files."""
         if self._films:
             self._announce("videos that were not ready yet are left out")
         for film in self._films:

@@ -1,8 +1,7 @@
-"""A game that was played is shown again, exactly, from the log of its actions: into a film, or to any who watches."""
+"""A finished game, played again from the log of its actions: for a film or a window."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,17 +10,15 @@ import numpy as np
 
 from evaluation.film import FRAMES_PER_SECOND, Film, Picture, Scene
 from evaluation.parallel_games import GameResult, game_streams
-from machine.system_settings import lower_priority, use_one_thread
 from option_flags import EnvironmentOptions
 from reports.human_scores import game_name
 from run_files.run_folder import write_atomically
-from workers.messages import Kind, receive, send
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Showing:
-    """One game, to be shown again."""
+class LoggedGame:
+    """One game with its log, and everything that is needed to play it again."""
 
     make_environment: MakeWatchedEnvironment
     environment: EnvironmentOptions
@@ -29,8 +26,8 @@ class Showing:
     result: GameResult
     policy: str
 
-    def run_through(self, show: Callable[[Picture], None]) -> None:
-        """Show every raw frame of the game, from those before its first step on."""
+    def play_back(self, show: Callable[[Picture], None]) -> None:
+        """Call `show` with a picture of every raw frame, including the frames before the agent's first step."""
         log = self.result.log
         assert log is not None
         scene = Scene(game_name(self.environment.env), f"game {self.result.game}, {self.policy} policy")
@@ -52,41 +49,22 @@ class Showing:
             environment.step(index)
         environment.close()
 
+    def write_film(self, path: Path) -> int:
+        """Write the film of the game atomically. Returns its number of frames."""
+        frames = 0
 
-@dataclass(frozen=True, kw_only=True)
-class Recorder:
-    """A process that makes the film of the game that it is sent; says how many frames it has, or why there is none."""
+        def write(file: BinaryIO) -> None:
+            nonlocal frames
+            with Film(file) as film:
+                self.play_back(film.add)
+                frames = film.frames
 
-    path: Path
-    low_priority: bool
-
-    def run(self, connection: Connection) -> None:
-        if self.low_priority:
-            lower_priority()
-        use_one_thread()
-        showing: Showing = receive(connection).payload
-        try:
-            send(connection, Kind.RESULT, payload=record(showing, self.path))
-        except OSError as error:
-            send(connection, Kind.RESULT, payload=error.strerror or str(error))
-
-
-def record(showing: Showing, path: Path) -> int:
-    """Write the film of a game, whole or not at all; return its frames."""
-    frames = 0
-
-    def write(file: BinaryIO) -> None:
-        nonlocal frames
-        with Film(file) as film:
-            showing.run_through(film.add)
-            frames = film.frames
-
-    write_atomically(path, write)
-    return frames
+        write_atomically(path, write)
+        return frames
 
 
 def action_names(environment: gymnasium.Env[Any, Any]) -> list[str]:
-    """What the actions are called; their numbers in a game that has no names for them."""
+    """The names of the actions, or their numbers if the game has no names for them."""
     try:
         return list(environment.get_wrapper_attr("action_meanings"))
     except AttributeError:

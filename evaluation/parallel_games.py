@@ -1,4 +1,4 @@
-"""Whole games, played side by side in one process; what becomes of each depends on the seed and its number only."""
+"""Complete games, played in parallel in one process with one network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,74 +11,59 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
 from agents.categorical import most_likely
-from evaluation.score_statistics import summarise
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
-from reports.human_scores import human_normalised
 from workers.observations import as_batch, observation_shape, put_stack
 from workers.random_streams import stream_of
 from wrappers.environment_types import MakeEnvironment
 
-# A network's outputs for one game do not depend on the others in the batch, but on the size of the batch they do: it is
-# the same everywhere, however few games there are.
-SEATS = 32
+# The batch size of each forward pass. It is constant because the network's output for one game depends on the size of
+# the batch, but not on the other games in it. Unused slots are computed too.
+GAME_SLOTS = 32
 
 
 class GameLog(NamedTuple):
-    """What the agent did in a game, step by step: enough to show it again."""
+    """Every step of the agent in one game: enough to play the game again."""
 
     actions: NDArray[np.uint8]  # [steps]
-    values: NDArray[np.float32]  # [steps], what the agent expected
+    values: NDArray[np.float32]  # [steps], the network's value estimates
 
 
 class GameResult(NamedTuple):
     game: int
     return_: float  # unclipped
-    length: int  # agent steps, those that wrappers made included
-    cut_off: bool  # by the limit of frames
+    length: int  # agent steps, including those that wrappers make
+    cut_off: bool  # by max_game_frames
     log: GameLog | None
 
 
-def as_tested(options: EnvironmentOptions) -> EnvironmentOptions:
-    """Whole games, but for these options as the policy knows them.
+def evaluation_options(options: EnvironmentOptions) -> EnvironmentOptions:
+    """The training environment, but with complete games instead of one episode per life.
 
-    Rewards stay clipped: an LSTM has only ever seen such ones, and returns are counted inside of the clipping.
+    Rewards stay clipped, because an LSTM is trained on clipped rewards. Returns are counted before the clipping.
     """
     return replace(options, episodic_life=False, fire_on_life_loss=True)
 
 
-def figures_of(results: Sequence[GameResult], env: str) -> dict[str, Any]:
-    """What some games come to, by the names that it has in files."""
-    summary = summarise([result.return_ for result in results])
-    return {
-        "cut_off": sum(result.cut_off for result in results),
-        "return_mean": summary.mean,
-        "return_mean_95": summary.interval,
-        "return_median": summary.median,
-        "return_std": summary.std,
-        "return_min": summary.min,
-        "return_max": summary.max,
-        "human_normalised": human_normalised(env, summary.mean),
-        "length_mean": float(np.mean([result.length for result in results])),
-    }
-
-
 def game_streams(seed: Sequence[int], game: int) -> tuple[int, np.random.Generator]:
-    """The seed of a game's environment, and the numbers that choose its actions."""
-    of_game, of_actions = stream_of("game", *seed, game).spawn(2)
-    return int(of_game.generate_state(1)[0] >> 1), np.random.default_rng(of_actions)
+    """The seed of a game's environment, and the random generator that samples its actions."""
+    environment_stream, action_stream = stream_of("game", *seed, game).spawn(2)
+    return int(environment_stream.generate_state(1)[0] >> 1), np.random.default_rng(action_stream)
 
 
 @dataclass
-class _GameUnderWay:
+class _RunningGame:
     game: int
     uniforms: np.random.Generator
     actions: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
 
-class Games:
-    """A fixed number of seats; a game begins on a free one, and one forward pass chooses the actions on all of them."""
+class ParallelGames:
+    """Up to GAME_SLOTS games at once. One forward pass chooses the actions of all of them.
+
+    The course of a game depends only on the seed and the game's number, not on the other games.
+    """
 
     def __init__(
         self,
@@ -89,7 +74,7 @@ class Games:
         seed: Sequence[int],
         *,
         greedy: bool,
-        logged: int,  # the games below this number keep a log
+        logged: int,  # games with a number below this one keep a log
     ) -> None:
         self._make_environment = make_environment
         self._options = options
@@ -98,59 +83,62 @@ class Games:
         self._greedy = greedy
         self._logged = logged
         self._environments: list[gymnasium.Env[NDArray[np.uint8], Any]] = []
-        self._seats: list[_GameUnderWay | None] = [None] * SEATS
-        self._state = ActorState.at_start(SEATS, layout.lstm_size)
-        # The same memory, which numpy writes single numbers to in a fraction of torch's time.
+        self._slots: list[_RunningGame | None] = [None] * GAME_SLOTS
+        self._state = ActorState.at_start(GAME_SLOTS, layout.lstm_size)
+        # Views of the same memory: numpy writes single numbers much faster than torch.
         self._previous_actions = self._state.previous_actions.numpy()
         self._previous_rewards = self._state.previous_rewards.numpy()
-        self._observations = np.zeros((SEATS, *observation_shape(layout)), np.uint8)
+        self._observations = np.zeros((GAME_SLOTS, *observation_shape(layout)), np.uint8)
         self._network_view = as_batch(torch.from_numpy(self._observations))
 
     @property
-    def under_way(self) -> int:
-        return sum(seat is not None for seat in self._seats)
+    def running(self) -> int:
+        """How many games are running."""
+        return sum(slot is not None for slot in self._slots)
 
     @torch.inference_mode()
-    def begin(self, game: int) -> None:
-        """Begin a game on a free seat."""
-        e = self._seats.index(None)
+    def start(self, game: int) -> None:
+        """Start a game in a free slot."""
+        e = self._slots.index(None)
         if e == len(self._environments):
             self._environments.append(self._make_environment(self._options, 0))
         environment_seed, uniforms = game_streams(self._seed, game)
         put_stack(self._observations[e], self._environments[e].reset(seed=environment_seed)[0])
-        self._finished_game(e)  # what a reset may have ended is not this game
+        self._take_finished_game(e)  # a game that ended during the reset is not this one
         self._state.restart(e)
-        self._seats[e] = _GameUnderWay(game, uniforms)
+        self._slots[e] = _RunningGame(game, uniforms)
 
     @torch.inference_mode()
     def step(self) -> list[GameResult]:
-        """One agent step in every game under way; return those that it ended."""
-        uniforms = [seat.uniforms.random() if seat else 0.0 for seat in self._seats]
+        """Make one agent step in every running game. Returns the games that ended."""
+        uniforms = [running.uniforms.random() if running else 0.0 for running in self._slots]
         decision = self._actor.act(self._network_view, self._state, torch.tensor(uniforms, dtype=torch.float64))
         actions = most_likely(decision.logits) if self._greedy else decision.actions
         self._state.lstm_state = decision.lstm_state
-        choices = zip(self._seats, actions.tolist(), decision.values.tolist(), strict=True)
+        choices = zip(self._slots, actions.tolist(), decision.values.tolist(), strict=True)
         results = []
-        for e, (seat, action, value) in enumerate(choices):
-            if seat is not None and (result := self._step(e, seat, action, value)):
+        for e, (running, action, value) in enumerate(choices):
+            if running is not None and (result := self._step_game(e, running, action, value)):
                 results.append(result)
         return results
 
-    def _step(self, e: int, seat: _GameUnderWay, action: int, value: float) -> GameResult | None:
+    def _step_game(self, e: int, running: _RunningGame, action: int, value: float) -> GameResult | None:
         observation, reward, terminated, truncated, _ = self._environments[e].step(action)
         put_stack(self._observations[e], observation)
         self._previous_actions[e] = action
         self._previous_rewards[e] = reward
-        if seat.game < self._logged:
-            seat.actions.append(action)
-            seat.values.append(value)
+        if running.game < self._logged:
+            running.actions.append(action)
+            running.values.append(value)
         if not (terminated or truncated):
             return None
-        self._seats[e] = None
-        game_return, length = self._finished_game(e)
-        log = GameLog(np.array(seat.actions, np.uint8), np.array(seat.values, np.float32)) if seat.actions else None
-        return GameResult(seat.game, game_return, length, truncated and not terminated, log)
+        self._slots[e] = None
+        game_return, length = self._take_finished_game(e)
+        log = None
+        if running.actions:
+            log = GameLog(np.array(running.actions, np.uint8), np.array(running.values, np.float32))
+        return GameResult(running.game, game_return, length, truncated and not terminated, log)
 
-    def _finished_game(self, e: int) -> tuple[float, int]:
+    def _take_finished_game(self, e: int) -> tuple[float, int]:
         finished: list[tuple[float, int]] = self._environments[e].get_wrapper_attr("take_finished_games")()
         return finished[-1] if finished else (0.0, 0)

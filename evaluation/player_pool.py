@@ -1,7 +1,7 @@
-"""The players' processes as their parent sees them: games go out, results come in, and those that die are replaced."""
+"""Player processes as their parent sees them: it sends games, receives results and replaces processes that die."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection as connections
@@ -9,118 +9,118 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from evaluation.parallel_games import SEATS, GameResult
-from evaluation.player_process import Player
+from evaluation.parallel_games import GAME_SLOTS, GameResult
+from evaluation.player_process import PlayerProcess
 from workers.child_process import end_process, start_process
 from workers.failures import WorkersFailedError, could_not_start
 from workers.messages import Kind, WorkerError, receive, send
 
-DEATHS_IN_A_ROW = 5  # without a game coming to its end in between
+MAX_DEATHS_IN_A_ROW = 5  # deaths of player processes without a finished game between them
 
 
 @dataclass
-class _Place:
-    """A process, and the games that it was given."""
+class _Player:
+    """A running process and the numbers of the games that it plays."""
 
-    number: int
+    index: int
     process: BaseProcess
     connection: Connection
     games: set[int] = field(default_factory=set)
 
 
-class Players:
-    """Plays every one of the given games to its end.
+class PlayerPool:
+    """Plays all of the given games to their end, in several processes.
 
-    Which process plays a game makes no difference to it, and none is left out: were only those counted that end first,
-    short games would be too many. The games of a process that dies are played again.
+    A result does not depend on the process that plays the game. If a process dies, its games are played again. No
+    game is left out: the mean of only the games that end first would be biased towards short games.
     """
 
-    def __init__(self, make_player: Callable[[], Player], processes: int, games: Iterable[int]) -> None:
-        self._make_player = make_player
+    def __init__(self, player: PlayerProcess, processes: int, games: Iterable[int]) -> None:
+        self._player = player
         self._waiting = deque(games)
-        self._places: list[_Place] = []
+        self._players: list[_Player] = []
         self._deaths = 0
         try:
-            for number in range(min(processes, len(self._waiting))):
-                self._start(number)
-            for _ in range(SEATS):  # one game each in turn: few games go to as many processes as there are
-                for place in self._places:
-                    self._deal(place)
+            for index in range(min(processes, len(self._waiting))):
+                self._start(index)
+            for _ in range(GAME_SLOTS):  # one game per process and round, so that few games spread over all processes
+                for started in self._players:
+                    self._send_game(started)
         except BaseException:
             self.close()
             raise
 
     @property
     def at_work(self) -> bool:
-        """Whether any game is not over yet."""
-        return bool(self._waiting) or any(place.games for place in self._places)
+        """Whether any game has not ended yet."""
+        return bool(self._waiting) or any(player.games for player in self._players)
 
     def process_ids(self) -> list[int]:
-        return [place.process.pid for place in self._places if place.process.pid]
+        return [player.process.pid for player in self._players if player.process.pid]
 
     def wait(self, timeout: float) -> list[GameResult]:
-        """The games that ended, as soon as there are any, or none after `timeout` seconds.
+        """Wait until a game ends, or for `timeout` seconds. Returns the games that ended.
 
-        Raises WorkersFailedError where a player fails, or where they die one after another.
+        Raises WorkersFailedError if a player raises an exception, or if players die again and again.
         """
-        sources: dict[Any, _Place] = {place.connection: place for place in self._places}
-        sources |= {place.process.sentinel: place for place in self._places}
+        sources: dict[Any, _Player] = {player.connection: player for player in self._players}
+        sources |= {player.process.sentinel: player for player in self._players}
         ready = connections.wait(list(sources), timeout)
         results: list[GameResult] = []
-        for place in {id(sources[source]): sources[source] for source in ready}.values():
-            self._listen(place, results)
+        for player in {id(sources[source]): sources[source] for source in ready}.values():
+            self._receive(player, results)
         return results
 
     def close(self) -> None:
-        """End all players; the games under way are lost."""
-        for place in self._places:
-            place.process.kill()
-        for place in self._places:
-            end_process(place.process, place.connection)
-        self._places.clear()
+        """Kill all players. The results of running games are lost."""
+        for player in self._players:
+            player.process.kill()
+        for player in self._players:
+            end_process(player.process, player.connection)
+        self._players.clear()
 
-    def _start(self, number: int) -> _Place:
+    def _start(self, index: int) -> _Player:
         try:
-            place = _Place(number, *start_process(self._make_player(), f"player-{number}"))
+            player = _Player(index, *start_process(self._player, f"player-{index}"))
         except OSError as error:
-            raise could_not_start(f"player {number}", error) from None
-        self._places.append(place)
-        return place
+            raise could_not_start(f"player {index}", error) from None
+        self._players.append(player)
+        return player
 
-    def _deal(self, place: _Place) -> None:
-        """Give the player another game, if there is one. One that has just died is noticed by the next `wait`."""
+    def _send_game(self, player: _Player) -> None:
+        """Send the next game, if there is one. If the player has just died, the next `wait` notices it."""
         if not self._waiting:
             return
         game = self._waiting.popleft()
-        place.games.add(game)
+        player.games.add(game)
         with suppress(BrokenPipeError, ConnectionResetError):
-            send(place.connection, Kind.GAME, game)
+            send(player.connection, Kind.GAME, game)
 
-    def _listen(self, place: _Place, results: list[GameResult]) -> None:
+    def _receive(self, player: _Player, results: list[GameResult]) -> None:
         try:
-            while place.connection.poll():
-                result = receive(place.connection).payload
-                place.games.discard(result.game)
+            while player.connection.poll():
+                result = receive(player.connection).payload
+                player.games.discard(result.game)
                 results.append(result)
                 self._deaths = 0
-                self._deal(place)
-            if place.process.exitcode is not None:
-                self._replace(place)
+                self._send_game(player)
+            if player.process.exitcode is not None:
+                self._replace(player)
         except WorkerError as error:
             raise WorkersFailedError(f"a player failed:\n{error}".rstrip()) from None
         except (EOFError, OSError):
-            self._replace(place)
+            self._replace(player)
 
-    def _replace(self, place: _Place) -> None:
-        self._places.remove(place)
-        exit_code = end_process(place.process, place.connection)
+    def _replace(self, dead: _Player) -> None:
+        self._players.remove(dead)
+        exit_code = end_process(dead.process, dead.connection)
         self._deaths += 1
-        if self._deaths >= DEATHS_IN_A_ROW:
+        if self._deaths >= MAX_DEATHS_IN_A_ROW:
             raise WorkersFailedError(
-                f"players died {self._deaths} times before any game was over, the last one with exit code {exit_code}"
+                f"players died {self._deaths} times before any game ended, the last one with exit code {exit_code}"
             )
-        self._waiting.extendleft(sorted(place.games, reverse=True))
+        self._waiting.extendleft(sorted(dead.games, reverse=True))
         if self._waiting:
-            successor = self._start(place.number)
-            for _ in range(max(1, len(place.games))):
-                self._deal(successor)
+            successor = self._start(dead.index)
+            for _ in range(max(1, len(dead.games))):
+                self._send_game(successor)

@@ -1,4 +1,4 @@
-"""A process that plays whole games with one policy: takes their numbers, plays them side by side, sends results."""
+"""A process that plays complete games with one policy: it receives game numbers and sends results."""
 
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -7,7 +7,7 @@ import torch
 
 from agents.acting import Actor
 from agents.network import make_network
-from evaluation.parallel_games import Games
+from evaluation.parallel_games import ParallelGames
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import EnvironmentOptions, NetworkOptions
 from replay.unroll_layout import UnrollLayout
@@ -17,27 +17,28 @@ from wrappers.environment_types import MakeEnvironment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Player:
-    """All that a player's process is given."""
+class PlayerProcess:
+    """The arguments of the process, and its main function `run`."""
 
     make_environment: MakeEnvironment
     environment: EnvironmentOptions
     network: NetworkOptions
     layout: UnrollLayout
     compute_dtype: torch.dtype
-    weights: SharedWeights  # published before the process starts, and never again
+    weights: SharedWeights  # published once, before the process starts
     seed: tuple[int, ...]
     greedy: bool
-    logged: int  # games below this number come with a log
+    logged: int  # games with a number below this one keep a log
     low_priority: bool
 
     def run(self, connection: Connection) -> None:
+        """Play the games whose numbers arrive until the parent closes the connection."""
         if self.low_priority:
             lower_priority()
         use_one_thread()
         actor = Actor(make_network(self.network, self.layout, self.compute_dtype))
         NewestWeights(self.weights, actor, torch.device("cpu")).load()
-        games = Games(
+        games = ParallelGames(
             self.make_environment,
             self.environment,
             actor,
@@ -47,7 +48,7 @@ class Player:
             logged=self.logged,
         )
         while True:
-            while not games.under_way or connection.poll():
-                games.begin(receive(connection).index)
+            while not games.running or connection.poll():
+                games.start(receive(connection).index)
             for result in games.step():
                 send(connection, Kind.RESULT, payload=result)

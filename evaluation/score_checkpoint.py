@@ -1,4 +1,4 @@
-"""A test: whole games with the policy of a checkpoint, on all cores, and what they say of it."""
+"""The test of a checkpoint: complete games on all cores, their results in a file, and films of some of them."""
 
 import os
 import sys
@@ -14,9 +14,10 @@ import torch
 from agents.flat_weights import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from evaluation.parallel_games import SEATS, GameResult, as_tested, figures_of
-from evaluation.player_pool import Players
-from evaluation.player_process import Player
+from evaluation.parallel_games import GAME_SLOTS, GameResult, evaluation_options
+from evaluation.player_pool import PlayerPool
+from evaluation.player_process import PlayerProcess
+from evaluation.score_statistics import score_figures
 from evaluation.show_games import show_games
 from machine.device import choose_precision, usable_cores
 from machine.machine_setup import settle_seed
@@ -33,49 +34,27 @@ from workers.failures import RunFailedError
 from workers.shared_weights import SharedWeights
 from wrappers.environment_types import MakeWatchedEnvironment
 
-POLL_SECONDS = 0.1  # longest wait before signals and the display are looked after
-SHOWN_GAMES = 30  # games that the best, the median and the worst are chosen from
+POLL_SECONDS = 0.1  # longest time between two checks for signals, and between two updates of the display
+SHOWN_GAMES = 30  # the best, the median and the worst of the first games are shown
 
 
-@dataclass
-class Tally:
-    """The games that are over so far."""
+def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: Checkpoint) -> Path | None:
+    """Play test games with the checkpoint's policy and write their results; with --render, show some of the games.
 
-    wanted: int
-    begun: float = field(default_factory=time.monotonic)
-    results: dict[int, GameResult] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def add(self, results: Sequence[GameResult]) -> None:
-        self.results |= {result.game: result for result in results}
-        self.seconds = time.monotonic() - self.begun
-
-    @property
-    def in_order(self) -> list[GameResult]:
-        return [self.results[game] for game in sorted(self.results)]
-
-    @property
-    def agent_steps(self) -> int:
-        return sum(result.length for result in self.results.values())
-
-
-def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: Checkpoint) -> Path | None:
-    """Play the games, show them as configured, and return the file of results; None where no game came to its end.
-
-    Everything that can be wrong is looked at before a process is started.
+    Returns the path of the result file, or None if no game ended. Everything is checked before a process starts.
     """
     check_playable(config, checkpoint)
     config = settle_seed(config)
-    config = replace(config, environment=as_tested(config.environment))
+    config = replace(config, environment=evaluation_options(config.environment))
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
-    check_processes(processes, SEATS)
+    check_processes(processes, GAME_SLOTS)
     torch.set_num_threads(1)
     layout = make_unroll_layout(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = make_network(config.network, layout, precision)
     network.load_saved(checkpoint.content["learner"]["network"])
-    path = _result_path(checkpoint.run_folder)
+    result_path = _new_result_path(checkpoint.run_folder)
 
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopSignals())
@@ -84,65 +63,93 @@ def test(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: C
         weights = SharedWeights(weight_count(network))
         cleanup.callback(weights.close)
         weights.publish(0, flat_weights(network))
-
-        def make_player() -> Player:
-            return Player(
-                make_environment=make_environment,
-                environment=config.environment,
-                network=config.network,
-                layout=layout,
-                compute_dtype=precision,
-                weights=weights,
-                seed=(config.seed,),
-                greedy=config.test.test_policy == "greedy",
-                logged=SHOWN_GAMES if config.test.render else 0,
-                low_priority=False,
-            )
-
-        tally = Tally(games)
-        players = Players(make_player, processes, range(games))
+        player = PlayerProcess(
+            make_environment=make_environment,
+            environment=config.environment,
+            network=config.network,
+            layout=layout,
+            compute_dtype=precision,
+            weights=weights,
+            seed=(config.seed,),
+            greedy=config.test.test_policy == "greedy",
+            logged=SHOWN_GAMES if config.test.render else 0,
+            low_priority=False,
+        )
+        progress = TestProgress(games)
+        players = PlayerPool(player, processes, range(games))
         cleanup.callback(players.close)
         try:
-            play(players, tally, console, stop, processes)
-        finally:
+            play_games(players, progress, console, stop, processes)
+        finally:  # the results so far are written even if the players fail
             players.close()
-            lines = ["stopped before any game was over: nothing to say, and nothing written"]
-            failure = None
-            if tally.results:
-                result = results_of(config, checkpoint, tally)
-                failure = _write(path, result)
-                lines = [*verdict(result), failure or f"written   {path}"]
-            console.close(lines)
+            failure = write_results(result_path, config, checkpoint, progress, console)
         if failure is not None:
             raise RunFailedError(failure)
         if config.test.render and not stop.requested:
-            first = [tally.results[game] for game in range(min(games, SHOWN_GAMES))]
-            show_games(first, config, make_environment, path, console.message, stop)
-    return path if tally.results else None
+            first = [progress.results[game] for game in range(min(games, SHOWN_GAMES))]
+            show_games(first, config, make_environment, result_path, console.message, stop)
+    return result_path if progress.results else None
 
 
-def play(players: Players, tally: Tally, console: Console, stop: StopSignals, processes: int) -> None:
-    """Wait for the games to end, one after another, until all have, or a signal came."""
+@dataclass
+class TestProgress:
+    """The games that have ended so far."""
+
+    games_wanted: int
+    begun: float = field(default_factory=time.monotonic)
+    results: dict[int, GameResult] = field(default_factory=dict)
+    seconds: float = 0.0  # until the last game that ended
+
+    def add(self, results: Sequence[GameResult]) -> None:
+        self.results |= {result.game: result for result in results}
+        self.seconds = time.monotonic() - self.begun
+
+    @property
+    def agent_steps(self) -> int:
+        return sum(result.length for result in self.results.values())
+
+
+def play_games(
+    players: PlayerPool, progress: TestProgress, console: Console, stop: StopSignals, processes: int
+) -> None:
+    """Collect results until all games have ended or a stop signal arrives."""
     while players.at_work and not stop.requested:
-        tally.add(players.wait(POLL_SECONDS))
+        progress.add(players.wait(POLL_SECONDS))
         now = time.monotonic()
         at_the_end = stop.requested or not players.at_work
         if console.due(now) or at_the_end:
             console.show(
                 TestStatus(
-                    games=tally.wanted,
-                    seconds=now - tally.begun,
+                    games=progress.games_wanted,
+                    seconds=now - progress.begun,
                     worker_count=processes,
-                    returns=[result.return_ for result in tally.results.values()],
-                    agent_steps=tally.agent_steps,
+                    returns=[result.return_ for result in progress.results.values()],
+                    agent_steps=progress.agent_steps,
                 ),
                 now,
             )
 
 
-def results_of(config: Config, checkpoint: Checkpoint, tally: Tally) -> dict[str, Any]:
-    """What goes into the file: what was played with, what it gave in sum, and each game."""
-    results = tally.in_order
+def write_results(
+    path: Path, config: Config, checkpoint: Checkpoint, progress: TestProgress, console: Console
+) -> str | None:
+    """Write the result file and print the results. Returns why the file could not be written, or None."""
+    if not progress.results:
+        console.close(["stopped before any game ended: there are no results, and no file is written"])
+        return None
+    result = result_content(config, checkpoint, progress)
+    failure = None
+    try:
+        write_json(path, result)
+    except OSError as error:
+        failure = f"{path} could not be written ({error.strerror})"
+    console.close([*verdict(result), failure or f"written   {path}"])
+    return failure
+
+
+def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgress) -> dict[str, Any]:
+    """The content of the result file: how the games were played, their statistics, and each game."""
+    results = [progress.results[game] for game in sorted(progress.results)]
     environment = config.environment
     return {
         "env": environment.env,
@@ -154,11 +161,11 @@ def results_of(config: Config, checkpoint: Checkpoint, tally: Tally) -> dict[str
         "noop_threshold": environment.noop_threshold,
         "repeat_action_probability": environment.repeat_action_probability,
         "max_game_frames": environment.max_game_frames,
-        "games_wanted": tally.wanted,
+        "games_wanted": progress.games_wanted,
         "games": len(results),
-        **figures_of(results, environment.env),
-        "seconds": tally.seconds,
-        "agent_steps_per_second": tally.agent_steps / max(tally.seconds, 1e-9),
+        **score_figures(results, environment.env),
+        "seconds": progress.seconds,
+        "agent_steps_per_second": progress.agent_steps / max(progress.seconds, 1e-9),
         "game_numbers": [result.game for result in results],
         "returns": [result.return_ for result in results],
         "lengths": [result.length for result in results],
@@ -175,17 +182,8 @@ def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]
     ]
 
 
-def _write(path: Path, result: dict[str, Any]) -> str | None:
-    """Write the results; return what went wrong, if anything did."""
-    try:
-        write_json(path, result)
-    except OSError as error:
-        return f"{path} could not be written ({error.strerror})"
-    return None
-
-
-def _result_path(folder: Path) -> Path:
-    """A new name in the folder, which must be one that can be written."""
+def _new_result_path(folder: Path) -> Path:
+    """A file name that is not used yet in the folder. Raises UsageError if the folder cannot be written."""
     if not os.access(folder, os.W_OK):
         raise UsageError(
             f"--load_model_url: the results of a test go into {folder}, which cannot be written; "

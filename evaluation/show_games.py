@@ -1,12 +1,12 @@
-"""The best, the median and the worst of a test's games, shown again: as films, and in a window where there is one."""
+"""Shows the best, the median and the worst game of a test: as films, and in a window if there is a display."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 from evaluation.film import FRAMES_PER_SECOND, Picture
-from evaluation.film_processes import Filming
-from evaluation.logged_game import Showing
+from evaluation.film_processes import FilmProcesses
+from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameResult
 from evaluation.score_statistics import best_median_worst
 from evaluation.window import Window, WindowClosedError, open_window
@@ -26,11 +26,11 @@ def show_games(
     announce: Callable[[str], None],
     stop: StopSignals,
 ) -> None:
-    """Make films beside the file of results, each in a process of its own, and meanwhile show the games in a window."""
+    """Make the films in processes, beside the file of results. Meanwhile show the games in a window."""
     assert config.run.seed is not None
     chosen = best_median_worst([result.return_ for result in results])
-    showings = {
-        name: Showing(
+    games = {
+        name: LoggedGame(
             make_environment=make_environment,
             environment=config.environment,
             seed=(config.run.seed,),
@@ -40,24 +40,24 @@ def show_games(
         for name, index in chosen.items()
     }
     seconds = sum(results[i].length for i in chosen.values()) * config.environment.skipped_frames // FRAMES_PER_SECOND
-    announce(f"showing the {', the '.join(showings)} of the first {len(results)} games, {seconds:,} seconds of play")
+    announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {seconds:,} seconds of play")
     with ExitStack() as cleanup:
-        filming = cleanup.enter_context(closing(Filming(result_path.parent / VIDEOS, announce)))
-        for name, showing in showings.items():
-            filming.begin(showing, f"{result_path.stem}_{name}", low_priority=False)
+        films = cleanup.enter_context(closing(FilmProcesses(result_path.parent / VIDEOS, announce)))
+        for name, game in games.items():
+            films.begin(game, f"{result_path.stem}_{name}", low_priority=False)
         window = open_window(config.environment.env)
         if isinstance(window, Window):
             cleanup.callback(window.close)
-            announce("close the window when you have seen enough; the videos are made in any case")
-            show_in_window(window, list(showings.values()), stop)
+            announce("you can close the window at any time; the videos are made in any case")
+            show_in_window(window, list(games.values()), stop)
         else:
             announce(f"{window}: videos only")
-        while filming.under_way and not stop.requested:
-            filming.wait(POLL_SECONDS)
+        while films.under_way and not stop.requested:
+            films.wait(POLL_SECONDS)
 
 
-def show_in_window(window: Window, showings: Sequence[Showing], stop: StopSignals) -> None:
-    """One game after another, until the window is closed or a signal comes."""
+def show_in_window(window: Window, games: Sequence[LoggedGame], stop: StopSignals) -> None:
+    """Show one game after another, until the window is closed or a stop signal arrives."""
 
     def show(picture: Picture) -> None:
         if stop.requested:
@@ -65,8 +65,8 @@ def show_in_window(window: Window, showings: Sequence[Showing], stop: StopSignal
         window.show(picture)
 
     try:
-        for showing in showings:
-            showing.run_through(show)
+        for game in games:
+            game.play_back(show)
     except WindowClosedError:
         pass
     window.close()

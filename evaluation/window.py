@@ -1,4 +1,4 @@
-"""A window that shows pictures at the pace of a television, where there is a display and Python has tkinter."""
+"""A window that shows pictures at 60 frames per second. It needs a display and a Python with tkinter."""
 
 import os
 import sys
@@ -9,11 +9,11 @@ from evaluation.film import FRAMES_PER_SECOND, HEIGHT, WIDTH, Picture
 
 
 class WindowClosedError(Exception):
-    """The user has seen enough."""
+    """The user closed the window."""
 
 
 def open_window(title: str) -> "Window | str":
-    """A window; where there can be none, why."""
+    """Open a window. If that is not possible, return the reason as text."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "there is no display"
     try:
@@ -39,7 +39,10 @@ class Window:
         self._next = 0.0
 
     def show(self, picture: Picture) -> None:
-        """Show a picture `[HEIGHT, WIDTH, 3]` when its time has come; WindowClosedError once the window is closed."""
+        """Wait until it is time for the next frame, then show the picture `[HEIGHT, WIDTH, 3]`.
+
+        Raises WindowClosedError if the window is closed.
+        """
         now = time.monotonic()
         if self._next > now:
             time.sleep(self._next - now)

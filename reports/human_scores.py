@@ -14,10 +14,8 @@ def human_normalised(env: str, mean: float) -> float | None:
     return (mean - random) / (human - random)
 
 
-# Mean scores of random play and of a professional games tester, from up to 30 no-op frames at the start: Wang et al.,
-# "Dueling Network Architectures for Deep Reinforcement Learning", 2016, whose human scores of 49 games are those of
-# Mnih et al., "Human-level control through deep reinforcement learning", 2015. Compared with the tables in
-# google-deepmind/dqn_zoo and google-research/reincarnating_rl.
+# Mean scores of random play and of a human player: the table of google-deepmind/dqn_zoo, except Surround, which has no
+# NoFrameskip-v4 id.
 RANDOM_AND_HUMAN = {
     "Alien": (227.8, 7127.7),
     "Amidar": (5.8, 1719.5),
@@ -66,7 +64,6 @@ RANDOM_AND_HUMAN = {
     "Solaris": (1236.3, 12326.7),
     "SpaceInvaders": (148.0, 1668.7),
     "StarGunner": (664.0, 10250.0),
-    "Surround": (-10.0, 6.5),
     "Tennis": (-23.8, -8.3),
     "TimePilot": (3568.0, 5229.2),
     "Tutankham": (11.4, 167.6),

@@ -1,4 +1,4 @@
-"""Checkpoints: what they are called, how they are written, and how one is found, read and checked."""
+"""Checkpoints: their names, and how they are written, found, read and checked."""
 
 import os
 import pickle
@@ -20,11 +20,11 @@ FORMAT_VERSION = 3
 BEST = "best.pt"
 BEST_EVAL = "best_eval.pt"
 
-DAMAGED = "is cut off, damaged, or no checkpoint of ours"
-FOLDER_BIT = 0x10  # of a part's attributes in a zip file, as DOS had them
+DAMAGED = "is cut off, damaged, or not a checkpoint of this program"
+FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
-# What the network and the unrolls are made for.
+# Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
 FIXED_FLAGS = (
     *("env", "network", "use_lstm", "lstm_size"),
     *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
@@ -42,10 +42,10 @@ class Checkpoint:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The flags that a resumed run starts from."""
+        """The flags that a resumed run inherits."""
         options = {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
         if options.get("lr_scheduler_steps") == self.content.get("planned_updates"):
-            options["lr_scheduler_steps"] = 0  # older versions wrote down as chosen what they had planned
+            options["lr_scheduler_steps"] = 0  # older versions stored the computed number as if it were a flag
         return options
 
     @property
@@ -56,7 +56,7 @@ class Checkpoint:
 
     @property
     def run_folder(self) -> Path:
-        """The folder of the run that wrote it; for a checkpoint outside of any, the folder that it is in."""
+        """The folder of the run that wrote the checkpoint; the checkpoint's own folder if it lies outside a run."""
         return self.path.parent.parent if self.path.parent.name == CHECKPOINTS else self.path.parent
 
     @property
@@ -81,23 +81,23 @@ def replay_name(updates: int) -> str:
 
 
 def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content`, which must hold only what can be read back without running any code."""
-    whole = {"format_version": FORMAT_VERSION, **content}
-    _check_readable(whole, "checkpoint")
-    # By way of memory: where a disk is full, torch.save would raise an error of its own, about positions in the file.
+    """Write `content` atomically. It must hold only values that can be read back without executing code."""
+    versioned = {"format_version": FORMAT_VERSION, **content}
+    _check_readable(versioned, "checkpoint")
+    # Saved to memory first: on a full disk, torch.save raises its own error about file positions, not an OSError.
     buffer = BytesIO()
-    torch.save(whole, buffer)
+    torch.save(versioned, buffer)
     write_atomically(path, lambda file: file.write(buffer.getbuffer()))
 
 
 def find_checkpoint(url: str) -> Checkpoint:
-    """The checkpoint that `--load_model_url` means: a file, or the newest of a checkpoint folder or a run folder."""
+    """Read the checkpoint that `--load_model_url` names: a file, or the newest one of a checkpoint or run folder."""
     place = Path(url)
     try:
         is_folder, is_there = place.is_dir(), place.exists()
         folder = place / CHECKPOINTS if is_folder and (place / CHECKPOINTS).is_dir() else place
         if is_folder:
-            next(folder.iterdir(), None)  # glob takes a folder that cannot be read for an empty one
+            next(folder.iterdir(), None)  # raises OSError; glob would return nothing for an unreadable folder
     except OSError as error:
         raise UsageError(
             f"--load_model_url={url} cannot be read ({error.strerror}); a run folder or a checkpoint would be right."
@@ -107,7 +107,8 @@ def find_checkpoint(url: str) -> Checkpoint:
         if not candidates:
             if any((run / "config.json").exists() for run in (place, place.parent)):
                 raise UsageError(
-                    f"--load_model_url={url} is a run that has saved nothing yet; kill -USR1 makes it, while it trains."
+                    f"--load_model_url={url} is a run that has not saved anything yet; while it trains, kill -USR1 "
+                    "makes it save."
                 )
             raise UsageError(
                 f"--load_model_url={url} holds no checkpoint; a run folder or a checkpoint would be right."
@@ -117,76 +118,77 @@ def find_checkpoint(url: str) -> Checkpoint:
         raise UsageError(f"--load_model_url={url} does not exist; a run folder or a checkpoint would be right.")
     try:
         return read_checkpoint(place)
-    except UnusableError as error:
-        whole = next((path for path in newest_first(place.parent) if path != place and _is_whole(path)), None)
-        hint = f"; {whole} beside it is whole" if whole else ""
+    except InvalidCheckpointError as error:
+        usable = next((path for path in newest_first(place.parent) if path != place and _is_usable(path)), None)
+        hint = f"; {usable} beside it can be used" if usable else ""
         raise UsageError(f"--load_model_url: {place} {error}{hint}.") from None
 
 
-class UnusableError(Exception):
-    """Why a file cannot be gone on from, as the end of a sentence that begins with its name."""
+class InvalidCheckpointError(Exception):
+    """A file cannot be used as a checkpoint. The message is the rest of a sentence that begins with the file's name."""
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
+    """Read and check a checkpoint. Raises InvalidCheckpointError if it is damaged, foreign or of another format."""
     try:
-        written = path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
-        raise UnusableError(f"cannot be read ({error.strerror})") from None
+        raise InvalidCheckpointError(f"cannot be read ({error.strerror})") from None
     try:
-        if not _is_whole_zip(written):  # torch.load takes what is no zip for an older format, and looks at no checksum
-            raise UnusableError(DAMAGED)
-        content = torch.load(BytesIO(written), map_location="cpu", weights_only=True)
+        if not _is_intact_zip(data):  # torch.load accepts other formats, and checks no checksums
+            raise InvalidCheckpointError(DAMAGED)
+        content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
-        raise UnusableError(DAMAGED) from None
+        raise InvalidCheckpointError(DAMAGED) from None
     if not isinstance(content, dict) or not {"format_version", "options", "learner", "progress"} <= set(content):
-        raise UnusableError("is no checkpoint of ours")
+        raise InvalidCheckpointError("is not a checkpoint of this program")
     if content["format_version"] != FORMAT_VERSION:
-        raise UnusableError(
+        raise InvalidCheckpointError(
             f"has the format {content['format_version']}, but this version reads format {FORMAT_VERSION} only"
         )
     return Checkpoint(path, content)
 
 
 def check_playable(config: Config, checkpoint: Checkpoint) -> None:
-    """Refuse flags that the checkpoint's weights were not made for."""
-    wanted, saved = config.flags(), checkpoint.options
+    """Refuse flags that do not fit the checkpoint's network."""
+    chosen, saved = config.flags(), checkpoint.options
     for name in FIXED_FLAGS:
-        if wanted[name] != saved[name]:
-            instead = "" if config.run.op_mode == "test" else ", or begin a new run with --op_mode=train"
+        if chosen[name] != saved[name]:
+            instead = "" if config.run.op_mode == "test" else ", or start a new run with --op_mode=train"
             raise UsageError(
-                f"--{name}={wanted[name]} cannot go on from a checkpoint of {saved[name]}; leave it out{instead}."
+                f"--{name}={chosen[name]} does not fit a checkpoint with {saved[name]}; leave the flag out{instead}."
             )
 
 
 def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
-    """Refuse flags that the checkpoint's weights were not made for, and a run that is over already."""
+    """Refuse flags that do not fit the checkpoint's network, and a run that has already reached its last step."""
     check_playable(config, checkpoint)
     if checkpoint.agent_steps >= config.run.environment_max_steps:
         raise UsageError(
-            f"--environment_max_steps={config.run.environment_max_steps} is reached already: the checkpoint has "
-            f"{checkpoint.agent_steps} agent steps; a larger number goes on."
+            f"--environment_max_steps={config.run.environment_max_steps} is already reached: the checkpoint has "
+            f"{checkpoint.agent_steps} agent steps; a larger number would be right."
         )
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """The numbered checkpoints of a folder; the best one where there is no other."""
+    """The numbered checkpoints of a folder, or the best one if there are no numbered ones."""
     numbered = sorted(folder.glob("checkpoint_*.pt"), reverse=True)
     return numbered or sorted(folder.glob(BEST))
 
 
 def keep_newest(folder: Path, count: int) -> None:
-    """Delete all but the newest `count` checkpoints, and what killed writers left half-written."""
+    """Delete all but the newest `count` checkpoints, and the temporary files of killed writers."""
     for path in sorted(folder.glob("checkpoint_*.pt"), reverse=True)[count:]:
         path.unlink(missing_ok=True)
     remove_abandoned(folder)
 
 
 def link(source: Path, target: Path) -> None:
-    """Make `target` the same file as `source`, at once; a copy where the file system has no links."""
+    """Make `target` a hard link to `source`, atomically; a copy if the file system has no links."""
     temporary = temporary_beside(target)
     try:
         try:
-            os.link(source.resolve(), temporary)  # what a link leads to, which is not the same seen from elsewhere
+            os.link(source.resolve(), temporary)  # a relative symbolic link would be wrong in another folder
         except OSError:
             shutil.copyfile(source, temporary)
         os.replace(temporary, target)
@@ -196,7 +198,7 @@ def link(source: Path, target: Path) -> None:
 
 
 def _check_readable(value: Any, name: str) -> None:
-    """Refuse at once, and not at the resume, what `weights_only=True` would refuse."""
+    """Refuse values that `weights_only=True` refuses: now, not when the run is resumed."""
     if isinstance(value, dict):
         for key, item in value.items():
             _check_readable(item, f"{name}.{key}")
@@ -204,23 +206,23 @@ def _check_readable(value: Any, name: str) -> None:
         for index, item in enumerate(value):
             _check_readable(item, f"{name}[{index}]")
     elif type(value) not in READABLE_TYPES or (type(value) is bytes and not value):
-        # Empty bytes too: they are stored as a call to their type.
+        # Empty bytes are refused too: pickle stores them as a function call.
         raise TypeError(f"{name} is {value!r:.60} of {type(value)}, which a checkpoint cannot hold")
 
 
-def _is_whole_zip(written: bytes) -> bool:
-    """Whether it is one, of files only, in which each part has the checksum that stands beside it."""
+def _is_intact_zip(data: bytes) -> bool:
+    """Whether the data is a zip file in which every checksum is right and no entry is marked as a folder."""
     try:
-        with zipfile.ZipFile(BytesIO(written)) as parts:
-            # For what is marked as a folder, torch reads nothing, and takes what lies in memory for its content.
-            return parts.testzip() is None and not any(part.external_attr & FOLDER_BIT for part in parts.infolist())
-    except Exception:  # damaged bytes end in errors of many kinds
+        with zipfile.ZipFile(BytesIO(data)) as file:
+            # torch reads nothing for an entry that is marked as a folder, and returns uninitialised memory.
+            return file.testzip() is None and not any(entry.external_attr & FOLDER_BIT for entry in file.infolist())
+    except Exception:  # damaged data raises many kinds of errors
         return False
 
 
-def _is_whole(path: Path) -> bool:
+def _is_usable(path: Path) -> bool:
     try:
         read_checkpoint(path)
-    except UnusableError:
+    except InvalidCheckpointError:
         return False
     return True

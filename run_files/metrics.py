@@ -1,4 +1,4 @@
-"""Where a run's numbers go: one JSON line per report, one CSV row per finished game."""
+"""The files of a run's numbers, written and read: one JSON line per report, one CSV row per finished game."""
 
 import json
 import math
@@ -13,12 +13,12 @@ JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, J
 Report: TypeAlias = dict[str, JsonValue]
 
 EPISODES_FLUSH_SECONDS = 1.0
-TAIL_BYTES = 64 * 1024  # read at once from the end of a file; a report takes some three thousand
-RENAMED = {"return_mean_100": "return_mean"}  # figures of older runs
+TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
+RENAMED = {"return_mean_100": "return_mean"}  # names in older runs: names now
 
 
 class Episode(NamedTuple):
-    """One finished game, as it was played: full length, unclipped return."""
+    """One finished game: its full length and its unclipped return."""
 
     agent_steps: int
     return_: float
@@ -27,9 +27,9 @@ class Episode(NamedTuple):
 
 
 class JsonLinesSink:
-    """Appends each report to `path` as one line of strict JSON. Games are left to other sinks.
+    """Appends each report to `path` as one line of strict JSON. Ignores episodes.
 
-    Each line is written at once, so `tail -f` follows the run, and a kill leaves at most a last line without its end.
+    Each line is written immediately, so `tail -f` follows the run. A kill leaves at most one incomplete last line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,9 +47,10 @@ class JsonLinesSink:
 
 
 class EpisodesCsvSink:
-    """Appends each finished game to `path`; reports only push out the rows that wait.
+    """Appends each finished game to `path` as a CSV row.
 
-    Short games end hundreds of times a second, so rows go out together: once a second, at each report and at the end.
+    Short games end hundreds of times per second, so rows are written together: once per second, at each report and at
+    the end.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,34 +77,34 @@ class EpisodesCsvSink:
 
 
 class _LineFile:
-    """Appends whole lines to a file; those that the disk does not take wait in memory for the next flush."""
+    """Appends complete lines to a file. Lines that do not fit on a full disk stay in memory until the next flush."""
 
     def __init__(self, path: Path) -> None:
-        self._file = _open_after_whole_lines(path)
-        self._end = self._file.tell()  # of the whole lines in the file
-        self._waiting = bytearray()
+        self._file = _open_after_complete_lines(path)
+        self._end = self._file.tell()  # of the complete lines in the file
+        self._unwritten = bytearray()
 
     @property
     def is_empty(self) -> bool:
         return self._end == 0
 
     def add(self, line: str) -> None:
-        self._waiting += line.encode()
+        self._unwritten += line.encode()
 
     def flush(self) -> None:
-        """Write all that waits, or nothing of it: a disk that fills up on the way would else leave half a line."""
-        self._cut_off_torn_line()  # again, should that have failed, too
+        """Write all lines in memory, or none of them if the disk is full: half a line would damage the file."""
+        self._cut_incomplete_line()  # again, in case it failed after the last error
         written = 0
         try:
-            while written < len(self._waiting):
-                written += self._file.write(self._waiting[written:])
+            while written < len(self._unwritten):
+                written += self._file.write(self._unwritten[written:])
         except OSError:
-            self._cut_off_torn_line()
+            self._cut_incomplete_line()
             raise
         self._end += written
-        self._waiting.clear()
+        self._unwritten.clear()
 
-    def _cut_off_torn_line(self) -> None:
+    def _cut_incomplete_line(self) -> None:
         if self._file.tell() != self._end:
             self._file.truncate(self._end)
             self._file.seek(self._end)
@@ -117,34 +118,36 @@ class _LineFile:
 
 
 def each_report(path: Path) -> Iterator[Report]:
-    """The reports in a metrics file one after another, under the names of today.
+    """The reports of a metrics file one after another, with the present names of the figures.
 
-    What follows the last line's end was torn by a kill and is left out. Any other line that is not a JSON object raises
-    ValueError: no run of ours writes one, so the file is damaged.
+    An incomplete last line (of a killed or a running process) is left out. Any other line that is not a JSON object
+    raises ValueError, because the file is damaged.
     """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.endswith(b"\n"):  # nor go on: a live run may finish the line meanwhile
+            if not line.endswith(
+                b"\n"
+            ):  # and no more lines are read: a running process may complete this one meanwhile
                 return
             yield _report(line, f"{path}, line {number}")
 
 
 def read_metrics(path: Path) -> list[Report]:
-    """All of them; those of a long run take gigabytes."""
+    """All reports of a metrics file. For a long run they take gigabytes of memory."""
     return list(each_report(path))
 
 
 def last_report(path: Path) -> Report | None:
-    """The newest report; the others are not looked at."""
+    """The newest report, read from the end of the file."""
     with path.open("rb") as file:
         left, tail = file.seek(0, os.SEEK_END), b""
-        # Enough for a whole line between two ends; at the head of the file its begin is as good.
+        # Two line ends have one complete line between them; the start of the file counts as a line end.
         while left and tail.count(b"\n") < 2:
             size = min(left, TAIL_BYTES)
             left -= size
             file.seek(left)
             tail = file.read(size) + tail
-    *lines, _torn = tail.split(b"\n")
+    *lines, _incomplete = tail.split(b"\n")
     return _report(lines[-1], f"{path}, its last line") if lines else None
 
 
@@ -155,14 +158,14 @@ def _report(line: bytes, where: str) -> Report:
         raise ValueError(f"{where} is not JSON: {error}") from error
     if not isinstance(report, dict):
         raise ValueError(f"{where} is not a report: {line[:80]!r}")
-    for older, name in RENAMED.items():
-        if older in report:
-            report[name] = report.pop(older)
+    for old_name, name in RENAMED.items():
+        if old_name in report:
+            report[name] = report.pop(old_name)
     return report
 
 
 def json_safe(value: JsonValue) -> JsonValue:
-    """The same value with null for what JSON has no word for: NaN and the infinities."""
+    """The same value with None in place of NaN and infinities, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -173,9 +176,9 @@ def json_safe(value: JsonValue) -> JsonValue:
 
 
 def flat_numbers(report: Mapping[str, JsonValue]) -> dict[str, float]:
-    """All finite numbers of a report by names like `time_shares/update` and `replays/0_queue/size`.
+    """All finite numbers of a report, with names like `time_shares/update` and `replays/0_queue/size`.
 
-    What a list holds is named by its place, and by its own name where it has one.
+    The items of a list are named by their index, and by their own name if they have one.
     """
     numbers: dict[str, float] = {}
 
@@ -194,18 +197,18 @@ def flat_numbers(report: Mapping[str, JsonValue]) -> dict[str, float]:
     return numbers
 
 
-def _open_after_whole_lines(path: Path) -> FileIO:
-    """Opens `path` for appending, cutting off the torn last line of a killed run.
+def _open_after_complete_lines(path: Path) -> FileIO:
+    """Open `path` for appending, without the incomplete last line of a killed run.
 
-    Appended to, that line would become a broken one in the middle of the file, which no reader can tell from damage.
+    If that line stayed, it would become a broken line in the middle of the file, which looks like damage.
     """
-    whole = 0
+    complete = 0
     if path.exists():
-        # Line by line, not in one piece: a long run's file is large, and only its last line matters.
+        # Line by line, because the file of a long run is large.
         with path.open("rb") as lines:
-            whole = sum(len(line) for line in lines if line.endswith(b"\n"))
-    # Without a buffer of its own, which would hold back what a full disk refused, and write it again at any time.
+            complete = sum(len(line) for line in lines if line.endswith(b"\n"))
+    # Unbuffered: a buffer would keep what a full disk refused, and write it again at some later time.
     file = FileIO(path, "a")
-    file.truncate(whole)
-    file.seek(whole)
+    file.truncate(complete)
+    file.seek(complete)
     return file

@@ -1,6 +1,6 @@
-"""Large arrays and many byte strings in a file of their own: written piece by piece, never doubled, mapped when read.
+"""Replay files: large arrays and many byte strings, written piece by piece without a copy, memory-mapped when read.
 
-A file is one line of JSON, which says what they are, and then their bytes. Nothing in it is ever executed.
+A file is one line of JSON, the header, followed by the bytes of all arrays. Reading it executes no code.
 """
 
 import json
@@ -17,39 +17,45 @@ from numpy.typing import NDArray
 
 from run_files.run_folder import write_atomically
 
-PIECE = 16 * 2**20  # bytes between two looks at whether to go on
+PIECE = 16 * 2**20  # bytes that are written between two checks of `cancelled`
 
-Content = Sequence[bytes | memoryview]  # what one value of the header stands for; it lies joined in the file
+Content = Sequence[bytes | memoryview]  # the parts of one value; in the file they lie directly behind each other
 
 
-class GivenUpError(Exception):
-    """The writer was asked to stop before the file was whole; nothing is left of it."""
+class WriteCancelledError(Exception):
+    """The writer was asked to stop before the file was complete. The incomplete file has been removed."""
 
 
 class DamagedFileError(Exception):
-    """The file is not whole, or not one of these."""
+    """The file is incomplete, damaged, or not a replay file."""
 
 
-def write_tensor_file(path: Path, state: dict[str, Any], give_up: Callable[[], bool] = lambda: False) -> int:
-    """Write a nested dict of plain values, contiguous uint8 tensors and lists of bytes; return the file's size."""
+def write_tensor_file(path: Path, state: dict[str, Any], cancelled: Callable[[], bool] = lambda: False) -> int:
+    """Write a nested dict of plain values, contiguous uint8 tensors and lists of bytes. Returns the file's size.
+
+    Raises WriteCancelledError as soon as `cancelled()` returns True.
+    """
     contents: list[Content] = []
     header = json.dumps(_without_contents(state, contents)).encode() + b"\n"
 
     def write(file: BinaryIO) -> None:
         file.write(header)
         for piece in _pieces(contents):
-            if give_up():
-                raise GivenUpError
+            if cancelled():
+                raise WriteCancelledError
             file.write(piece)
             file.flush()
-            os.fsync(file.fileno())  # one long sync at the end could not be given up
+            os.fsync(file.fileno())  # a single long sync at the end could not be cancelled
 
     write_atomically(path, write)
     return path.stat().st_size
 
 
 def read_tensor_file(path: Path) -> dict[str, Any]:
-    """The inverse, with memoryviews for bytes; all show the file itself, so that reading takes no memory of its own."""
+    """The inverse of `write_tensor_file`. Tensors and memoryviews map the file, so reading it takes no memory.
+
+    Changing them does not change the file.
+    """
     with path.open("rb") as file:
         header = file.readline()
         size = path.stat().st_size
@@ -80,15 +86,18 @@ def read_tensor_file(path: Path) -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         raise DamagedFileError(f"{path} has no readable header") from error
     if not isinstance(state, dict):
-        raise DamagedFileError(f"{path} is none of ours")
+        raise DamagedFileError(f"{path} is not a replay file")
     return state
 
 
 def _without_contents(value: Any, contents: list[Content]) -> Any:
-    """What the header says: for a tensor its shape, for a list of bytes how many; their lengths come before them."""
+    """The header: shapes in place of tensors, counts in place of lists of bytes. Appends their data to `contents`.
+
+    The data of a list of bytes begins with the lengths of its items.
+    """
     if isinstance(value, torch.Tensor):
         if value.dtype != torch.uint8 or not value.is_contiguous():
-            raise TypeError(f"only contiguous uint8 tensors go into a tensor file, not {value.dtype}")
+            raise TypeError(f"only contiguous uint8 tensors go into a replay file, not {value.dtype}")
         contents.append([value.numpy().reshape(-1).data])
         return {"tensor": list(value.shape)}
     if isinstance(value, dict):
@@ -102,7 +111,7 @@ def _without_contents(value: Any, contents: list[Content]) -> Any:
 
 
 def _pieces(contents: Sequence[Content]) -> Iterator[bytes | bytearray | memoryview]:
-    """All contents one after another, the large ones cut and the small ones joined."""
+    """All contents in order, in pieces of about PIECE bytes: large parts are cut, small parts are joined."""
     joined = bytearray()
     for part in chain.from_iterable(contents):
         for start in range(0, len(part), PIECE):

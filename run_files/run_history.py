@@ -1,4 +1,4 @@
-"""What a run has left behind in its folder, with that of the runs it goes on from: the material of curves."""
+"""The reports, evaluations and games of a run and of the runs that it was resumed from: the data of its curves."""
 
 import json
 import math
@@ -14,15 +14,15 @@ from options.rules import UsageError
 from run_files.metrics import each_report, flat_numbers
 
 Series: TypeAlias = NDArray[np.float64]
-Numbers: TypeAlias = dict[str, float]  # of one report, by flat names (`time_shares/update`)
-EVALUATED = "eval_"  # how the names of an evaluation's figures begin
+Numbers: TypeAlias = dict[str, float]  # the figures of one report, with flat names (`time_shares/update`)
+EVALUATED = "eval_"  # prefix of the names of evaluation figures
 EVALUATED_MEAN = f"{EVALUATED}return_mean"
-FEW_REPORTS = 4000  # more than a picture has pixels; a long run has a hundred thousand, in gigabytes of memory
+FEW_REPORTS = 4000  # more than a picture has pixels; the 100,000 reports of a long run would take gigabytes
 BYTES_AT_ONCE = 16 * 1024 * 1024
 
 
 class Curve(NamedTuple):
-    """Points of one figure, in the order they were reported; `x` and `y` are equally long."""
+    """The points of one figure in the order of the reports. `x` and `y` are equally long."""
 
     x: Series
     y: Series
@@ -30,17 +30,17 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """Reports and games of a whole lineage, oldest first."""
+    """The reports and games of a run and all its ancestors, oldest first."""
 
     folder: Path
     options: Mapping[str, Any]  # of the last run
     reports: Sequence[Numbers]
     games: Curve  # agent steps when each game ended, and its return
     evaluations: Sequence[Numbers] = ()
-    ancestors: frozenset[Path] = frozenset()  # folders of the runs that it goes on from, and has in its curves
+    ancestors: frozenset[Path] = frozenset()  # folders of the runs that it was resumed from, directly or indirectly
 
     def curve(self, name: str, x: str = "agent_steps") -> Curve:
-        """A figure of the reports by its flat name (`time_shares/update`), against another; gaps are left out."""
+        """The figure with this flat name (`time_shares/update`) over the figure `x`, where a report has both."""
         rows = self.evaluations if name.startswith(EVALUATED) else self.reports
         known = [(row[x], row[name]) for row in rows if x in row and name in row]
         points = np.array(known, dtype=np.float64).reshape(-1, 2)
@@ -48,29 +48,30 @@ class History:
 
     @property
     def agent_steps(self) -> float:
-        """At the last report."""
+        """The agent steps at the last report."""
         return self.reports[-1].get("agent_steps", 0.0) if self.reports else 0.0
 
     @property
     def return_window(self) -> int:
-        """Games that `return_mean` is the mean of; older runs do not say it."""
+        """The number of games in the moving mean `return_mean`. Older runs did not store it."""
         return int(self.options.get("avg_buff_size", 100))
 
     def names(self) -> list[str]:
-        """The flat names of all figures that any report or evaluation has."""
+        """The flat names of all figures in any report or evaluation."""
         evaluated = (name for row in self.evaluations for name in row if name.startswith(EVALUATED))
         return list(dict.fromkeys([*(name for report in self.reports for name in report), *evaluated]))
 
 
 def read_history(folder: Path) -> History:
-    """The run in `folder` after those that it goes on from, as far as they are still there.
+    """Read the run in `folder`, and the runs that it was resumed from as far as their folders still exist.
 
-    Raises UsageError where the folder itself is no run's.
+    Raises UsageError if `folder` is not the folder of a run.
     """
     config = _read_config(folder)
     if config is None:
         raise UsageError(
-            f"{folder} is no folder of a run, which has a config.json; one such as results/<env>_<time> would be right."
+            f"{folder} is not the folder of a run: it has no config.json; a folder such as "
+            "results/<env>_<time> would be right."
         )
     reports: list[Numbers] = []
     evaluations: list[Numbers] = []
@@ -81,7 +82,7 @@ def read_history(folder: Path) -> History:
     while place is not None and place.resolve() not in seen:
         seen.add(place.resolve())
         lineage = _read_config(place)
-        if lineage is None:  # a parent that is gone, and with it the way to its own parent
+        if lineage is None:  # this parent is gone, so its own parent is unknown
             break
         reports = _numbers(place / "metrics.jsonl", limit) + reports
         evaluations = _numbers(place / "evaluations.jsonl", limit) + evaluations
@@ -94,7 +95,10 @@ def read_history(folder: Path) -> History:
 
 
 def _numbers(path: Path, limit: float) -> list[Numbers]:
-    """What a file of reports says up to some steps; of very many reports some thousand, evenly spread, and the last."""
+    """The figures of a file of reports up to `limit` agent steps.
+
+    Of very many reports only some thousand are kept, at even distances, and the last one.
+    """
     kept: list[Numbers] = []
     every, last = 1, None
     try:
@@ -104,7 +108,7 @@ def _numbers(path: Path, limit: float) -> list[Numbers]:
                 continue
             last = numbers
             if EVALUATED_MEAN in numbers:
-                numbers.pop("seconds", None)  # of an evaluation: they count from its own start
+                numbers.pop("seconds", None)  # in an evaluation, the seconds count from its own start
             if index % every == 0:
                 kept.append(numbers)
             if len(kept) == 2 * FEW_REPORTS:
@@ -118,15 +122,15 @@ def _numbers(path: Path, limit: float) -> list[Numbers]:
 
 
 def _games(path: Path) -> Series:
-    """`[N, 2]`: agent steps and return of each game; the last line may be torn by a kill."""
+    """Agent steps and return of each game, `[N, 2]`. An incomplete last line of a killed run is left out."""
     parts = [np.empty((0, 2))]
     if path.exists():
         with path.open("rb") as file:
-            file.readline()  # the names
-            torn = False
-            while not torn and (lines := file.readlines(BYTES_AT_ONCE)):
-                torn = not lines[-1].endswith(b"\n")
-                rows = [line.split(b",")[:2] for line in lines[: len(lines) - torn]]
+            file.readline()  # the header
+            incomplete = False
+            while not incomplete and (lines := file.readlines(BYTES_AT_ONCE)):
+                incomplete = not lines[-1].endswith(b"\n")
+                rows = [line.split(b",")[:2] for line in lines[: len(lines) - incomplete]]
                 parts.append(np.array(rows, dtype=np.float64).reshape(-1, 2))
     return np.concatenate(parts)
 
@@ -140,17 +144,17 @@ def _read_config(folder: Path) -> dict[str, Any] | None:
 
 
 def _options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with what the run had where it could choose: so it is no other than one that was told."""
+    """The flags, with `slots_per_worker` as the run chose it, so that it equals a run with this number as its flag."""
     chosen = (config.get("machine") or {}).get("slots_per_worker")
     return {**config["options"], **({"slots_per_worker": chosen} if chosen else {})}
 
 
 def _parent(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:
-    """Where the run that this one goes on from lies, and up to which steps it counts."""
+    """The folder of the run that this one was resumed from, and the agent steps up to which it counts."""
     parent = config.get("parent")
     if not isinstance(parent, Mapping):
         return None, limit
     named = Path(parent["run"])
-    # The path is as it was given then; a results folder that has moved since has moved as a whole.
+    # The path is as it was given at that time. If the results folder was moved since, the parent lies beside the child.
     place = named if named.is_dir() else folder.parent / named.name
     return place, min(limit, float(parent["agent_steps"]))

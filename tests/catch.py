@@ -1,4 +1,4 @@
-"""Catch: a game small enough to be learned within seconds, in pictures like any other."""
+"""Catch: a small game with pictures that is learned within seconds."""
 
 import json
 from typing import Any
@@ -19,9 +19,9 @@ Picture = NDArray[np.uint8]
 
 
 class Catch(gymnasium.Env[Picture, int]):
-    """A ball falls one cell a step from a random column; the paddle on the bottom row moves left, stays or moves right.
+    """A ball falls one cell per step in a random column. The paddle in the bottom row moves left, stays or moves right.
 
-    Catching the ball gives +1, missing it −1; either ends the game after CELLS − 1 steps.
+    The game ends after CELLS − 1 steps, with the reward +1 if the paddle catches the ball and −1 if not.
     """
 
     def __init__(self, seed: int) -> None:

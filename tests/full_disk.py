@@ -1,4 +1,4 @@
-"""A disk that is full, as far as one process can tell: the system takes what fits, and then refuses."""
+"""A full disk, simulated for this process with a limit on file sizes: writes beyond it fail."""
 
 import resource
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_limited_to(nbytes: int) -> Iterator[None]:
-    """No file of this process grows past so many bytes; a write beyond is cut short there, and the next one fails."""
+    """Limit all files of this process to `nbytes`. A write across the limit is cut short, and the next one fails."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, most))  # Python ignores the signal that goes with it
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, most))  # Python ignores the signal SIGXFSZ
     try:
         yield
     finally:

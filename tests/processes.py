@@ -1,4 +1,4 @@
-"""The processes that a test has started."""
+"""The processes that a test started."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,9 +7,9 @@ import psutil
 
 
 def spawned() -> list[psutil.Process]:
-    """The children of this process that multiprocessing spawned and that are alive.
+    """The living children of this process that multiprocessing spawned.
 
-    Found without a look at every process of the machine, for which a thread beside a busy one may need seconds.
+    Read from /proc of this process only: going through all processes of the machine can take seconds.
     """
     found = []
     for children in Path("/proc/self/task").glob("*/children"):

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from run_files.checkpoint import BEST, BEST_EVAL, Checkpoint, UnusableError, read_checkpoint
+from run_files.checkpoint import BEST, BEST_EVAL, Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.metrics import Report, read_metrics
 
 MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
@@ -23,7 +23,7 @@ class BestSoFar:
         progress, folder = parent.content["progress"], parent.path.parent
         best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
         if (folder / BEST).exists():
-            with suppress(UnusableError):
+            with suppress(InvalidCheckpointError):
                 best.return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
         if (folder / BEST_EVAL).exists():
             means = [best.eval_mean, *(row.get("best_eval_return_mean") for row in _evaluations(parent))]

@@ -12,7 +12,7 @@ from option_flags import Config
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
-from run_files.replay_file import GivenUpError, write_tensor_file
+from run_files.replay_file import WriteCancelledError, write_tensor_file
 from training.best_so_far import BestSoFar
 from training.progress import Progress
 from workers.failures import RunFailedError, WorkersFailedError
@@ -136,7 +136,7 @@ class CheckpointSaver:
         self.announce("saving the replays; CTRL+C again skips them" if self.stop.requested else "saving the replays")
         try:
             size = write_tensor_file(path, state, lambda: self.stop.stop_now)
-        except GivenUpError:
+        except WriteCancelledError:
             self.announce("the replays are not saved; the checkpoint is complete without them")
             return
         except OSError as error:

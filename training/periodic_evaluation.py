@@ -9,11 +9,12 @@ from pathlib import Path
 import torch
 
 from agents.flat_weights import flat_weights, weight_count
-from evaluation.film_processes import Filming
-from evaluation.logged_game import Showing
-from evaluation.parallel_games import GameResult, as_tested, figures_of
-from evaluation.player_pool import Players
-from evaluation.player_process import Player
+from evaluation.film_processes import FilmProcesses
+from evaluation.logged_game import LoggedGame
+from evaluation.parallel_games import GameResult, evaluation_options
+from evaluation.player_pool import PlayerPool
+from evaluation.player_process import PlayerProcess
+from evaluation.score_statistics import score_figures
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
@@ -47,7 +48,7 @@ class Evaluation:
 class _GamesUnderWay:
     """The games that evaluate one set of weights."""
 
-    players: Players
+    players: PlayerPool
     weights: SharedWeights
     agent_steps: int
     frames: int
@@ -85,7 +86,7 @@ class PeriodicEvaluation(Evaluation):
         self._stop = stop
         self._sink = RetryingSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
         self._announce = announce
-        self._filming = Filming(folder / VIDEOS, announce)
+        self._filming = FilmProcesses(folder / VIDEOS, announce)
         self._periods = self._periods_over
         self._games: _GamesUnderWay | None = None
 
@@ -177,9 +178,9 @@ class PeriodicEvaluation(Evaluation):
     def _start_games(self, weights: SharedWeights, updates: int) -> _GamesUnderWay:
         weights.publish(0, flat_weights(self._learner.network))
         games, agent_steps = self._config.test.eval_episode_count, self._progress.agent_steps
-        player = Player(
+        player = PlayerProcess(
             make_environment=self._make_environment,
-            environment=as_tested(self._config.environment),
+            environment=evaluation_options(self._config.environment),
             network=self._config.network,
             layout=self._layout,
             compute_dtype=self._compute_dtype,
@@ -189,7 +190,7 @@ class PeriodicEvaluation(Evaluation):
             logged=games if self._config.test.render else 0,
             low_priority=True,
         )
-        players = Players(lambda: player, 1, range(games))
+        players = PlayerPool(player, 1, range(games))
         return _GamesUnderWay(players, weights, agent_steps, self._progress.frames, updates)
 
     def _collect(self, timeout: float) -> None:
@@ -210,7 +211,7 @@ class PeriodicEvaluation(Evaluation):
     def _conclude(self, games: _GamesUnderWay) -> None:
         """Keep the checkpoint if it is the best so far, and report."""
         results = sorted(games.results)
-        figures = figures_of(results, self._config.environment.env)
+        figures = score_figures(results, self._config.environment.env)
         mean = figures["return_mean"]
         is_best = self._best.is_best_evaluation(mean)
         if is_best:
@@ -239,9 +240,9 @@ class PeriodicEvaluation(Evaluation):
             self._film(games.agent_steps, results)
 
     def _film(self, agent_steps: int, results: list[GameResult]) -> None:
-        showing = Showing(
+        showing = LoggedGame(
             make_environment=self._make_environment,
-            environment=as_tested(self._config.environment),
+            environment=evaluation_options(self._config.environment),
             seed=self._seed(agent_steps),
             result=sorted(results, key=lambda result: result.return_)[len(results) // 2],
             policy=self._config.test.test_policy,

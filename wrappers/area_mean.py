@@ -1,7 +1,7 @@
-"""ALE's screens at the usual size, in less than half of OpenCV's time.
+"""Scales ALE's 210×160 screens to 84×84, in less than half of OpenCV's time.
 
-OpenCV goes through the columns of all 210 rows pixel by pixel. Here the rows are added up first, five to two, as whole
-vectors, and then the columns, 40 to 21, by a product of small matrices.
+OpenCV goes through the columns of all 210 rows pixel by pixel. Here the rows are added first, as whole vectors (five
+rows become two), and then the columns, as a product of small matrices (40 columns become 21).
 """
 
 import numpy as np
@@ -12,16 +12,16 @@ from wrappers.emulator import Frame
 SCREEN = (210, 160)
 SMALL = (84, 84)
 
-GROUPS, QUARTERS = 42, 4  # what rows and columns of both sizes have in common as a factor
+GROUPS, QUARTERS = 42, 4  # common factors of the heights 210 and 84, and of the widths 160 and 84
 
 
 class AreaMean:
-    """Each new pixel is the mean of the 2.5 × 40/21 pixels that it covers, halves rounded up."""
+    """Each new pixel is the mean of the 2.5 × 40/21 pixels that it covers. Halves are rounded up."""
 
     def __init__(self) -> None:
         self._rows = np.empty((GROUPS, 5, SCREEN[1]), np.uint16)
         self._sums = np.empty((GROUPS, 2, SCREEN[1]), np.uint16)
-        # In two parts: OpenBLAS would take the whole for large enough to start threads.
+        # In two parts, because OpenBLAS starts threads for a product of the full size.
         self._floats = np.empty((2, GROUPS * QUARTERS, 40), np.float32)
         self._means = np.empty((2, GROUPS * QUARTERS, 21), np.float32)
         self._weights = _overlaps(40, 21) / np.float32(5 * 40)
@@ -32,16 +32,16 @@ class AreaMean:
         np.copyto(rows, screen.reshape(rows.shape))
         np.add(rows[:, 0::3], rows[:, 1::3], out=sums)
         np.left_shift(sums, 1, out=sums)
-        np.add(sums, rows[:, 2:3], out=sums)  # of rows a to e: 2a + 2b + c and c + 2d + 2e
+        np.add(sums, rows[:, 2:3], out=sums)  # for rows a to e: 2a + 2b + c and c + 2d + 2e
         np.copyto(self._floats.reshape(sums.shape), sums)
         np.matmul(self._floats, self._weights, out=self._means)
-        # A mean is a whole number of 200ths; the half of one more makes up for what float32 lacks.
+        # A mean is a multiple of 1/200. Adding 100.5/200 instead of 100/200 compensates for float32 rounding errors.
         np.add(self._means, np.float32(100.5 / 200), out=self._means)
         np.copyto(out, self._means.reshape(out.shape), casting="unsafe")
 
 
 def _overlaps(pixels: int, fewer: int) -> npt.NDArray[np.float32]:
-    """How much of each pixel every one of the fewer covers, in parts of a `fewer`-th: `[pixels, fewer]`."""
+    """How much of each old pixel each new pixel covers, as a multiple of 1/`fewer`: `[pixels, fewer]`."""
     fine = np.arange(pixels * fewer)
     overlaps = np.zeros((pixels, fewer), np.float32)
     np.add.at(overlaps, (fine // fewer, fine // pixels), 1)

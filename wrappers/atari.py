@@ -1,4 +1,4 @@
-"""How an Atari environment is put together."""
+"""Makes Atari environments: the emulator and its chain of wrappers."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ from wrappers.clip_reward import ClipReward
 from wrappers.emulator import Emulator, Frame
 from wrappers.episodic_life import EpisodicLife
 from wrappers.fire_on_life_loss import FireOnLifeLoss
-from wrappers.fire_on_reset import FireOnReset
+from wrappers.fire_on_reset import FIRE, FireOnReset
 from wrappers.frame_skip import FrameSkip
 from wrappers.frame_stack import FrameStack
 from wrappers.noop_start import NoopStart
@@ -27,11 +27,11 @@ gymnasium.register_envs(ale_py)
 
 
 def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> FrameStack:
-    """The game of `options.env`, ready to learn from; its wrappers in the order in which they are applied.
+    """Make the game of `options.env` with all wrappers, in the order of the lines below, innermost first.
 
-    Observations are uint8 [frames_stacked, channels, height, width] with 1 channel or, in colour, 3.
-    Beyond gymnasium's interface there are `snapshot` and `restore`; `get_wrapper_attr` reaches `action_meanings`
-    and `take_finished_games`. `watch` is shown every raw frame, in colour.
+    Observations are uint8 [frames_stacked, channels, height, width], with 1 channel, or 3 in colour.
+    In addition to gymnasium's interface there are `snapshot` and `restore`, and `get_wrapper_attr` finds
+    `action_meanings` and `take_finished_games`. `watch` is called with every raw frame, in colour.
     """
     check_atari(options)
     emulator = Emulator(
@@ -53,7 +53,7 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
     env = ScoreKeeper(env)
     if options.episodic_life:
         env = EpisodicLife(env)
-    if emulator.action_meanings[1] == "FIRE":
+    if emulator.action_meanings[FIRE] == "FIRE":
         if options.fire_on_life_loss and not options.episodic_life:
             env = FireOnLifeLoss(env)
         env = FireOnReset(env)
@@ -66,17 +66,17 @@ def atari_ids() -> list[str]:
     """The ids of all games that `make_atari` can make."""
     return sorted(
         name
-        for name, layout in gymnasium.registry.items()
-        if name.endswith(ID_ENDING) and layout.entry_point == "ale_py.env:AtariEnv"
+        for name, spec in gymnasium.registry.items()
+        if name.endswith(ID_ENDING) and spec.entry_point == "ale_py.env:AtariEnv"
     )
 
 
 def check_atari(options: EnvironmentOptions) -> None:
-    """Raise `UsageError` unless `make_atari` knows the game."""
+    """Raise UsageError if `make_atari` cannot make the game."""
     known = atari_ids()
     if options.env in known:
         return
-    # Compared without what ids of other kinds begin and end with, too, which would make all look alike.
+    # Compared without the prefixes and endings of all kinds of ids, which would make all names look similar.
     name = re.sub(r"^ale/|(noframeskip|deterministic)?(-ram)?(-?v\d+)?$", "", options.env.lower())
     games = {game.removesuffix(ID_ENDING).lower(): game for game in known}
     closest = [games[match] for match in difflib.get_close_matches(name, games, n=3)]

@@ -1,4 +1,4 @@
-"""Rewards of like size in all games."""
+"""Reward clipping, so that rewards have a similar size in all games."""
 
 import math
 from typing import Any
@@ -17,20 +17,20 @@ def abs_one_clamp(reward: float) -> float:
 
 
 def soft_asymmetric(reward: float) -> float:
-    """Losses weigh less than gains, and large rewards little more than middling ones."""
+    """Negative rewards count less than positive ones. Large rewards are squashed."""
     squashed = 5.0 * math.tanh(reward / 5.0)
     return squashed if reward >= 0 else 0.3 * squashed
 
 
-_CLIPPINGS = {clip.__name__: clip for clip in (abs_one_sign, abs_one_clamp, soft_asymmetric)}
+_METHODS = {clip.__name__: clip for clip in (abs_one_sign, abs_one_clamp, soft_asymmetric)}
 
 
 class ClipReward(AtariWrapper):
-    """Pass each step's reward through the clipping of that name."""
+    """Clip the reward of each step with the method of the given name."""
 
     def __init__(self, env: gymnasium.Env[Frame, int], method: str) -> None:
         super().__init__(env)
-        self._clip = _CLIPPINGS[method]
+        self._clip = _METHODS[method]
 
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)

@@ -8,11 +8,12 @@ import gymnasium
 from option_flags import EnvironmentOptions
 from wrappers.spectator import Watch
 
-MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]  # spawned workers find it by its name
+# Takes the options and a seed. It is a function of a module, so that it can be pickled for worker processes.
+MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]
 
 
 class MakeWatchedEnvironment(Protocol):
-    """Makes an environment that somebody may watch; a `MakeEnvironment`, too."""
+    """A `MakeEnvironment` with a third argument: a function that is called with every raw frame."""
 
     def __call__(
         self, options: EnvironmentOptions, seed: int, watch: Watch | None = None

@@ -1,4 +1,4 @@
-"""Lives as episodes."""
+"""One episode per life."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +9,10 @@ from wrappers.emulator import NOOP, AtariWrapper, Frame
 
 
 class EpisodicLife(AtariWrapper):
-    """End the learner's episode at each lost life; the game goes on after a reset of one agent step of doing nothing.
+    """End the learner's episode when a life is lost. The next reset continues the game with one no-op agent step.
 
-    A counter that falls to 0 ends nothing by itself: in some games that is the last life still being played, in
-    others the game is over some frames later, and ending it here would make two episodes of one.
+    A life counter that falls to 0 does not end the episode: in some games the last life is still being played, and in
+    others the game ends some frames later, so that ending the episode here would split it into two.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int]) -> None:
@@ -22,7 +22,7 @@ class EpisodicLife(AtariWrapper):
         self._life_lost = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
-        """Go on with the game if a life was just lost, else (or with a seed) start a new one."""
+        """Continue the game if a life was just lost. Otherwise, and always with a seed, start a new game."""
         if self._life_lost and seed is None:
             observation, _, terminated, truncated, info = self.env.step(NOOP)
             if terminated or truncated:

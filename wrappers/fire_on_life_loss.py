@@ -1,4 +1,4 @@
-"""Press FIRE where a game waits for it after a lost life."""
+"""Press FIRE after each lost life, for environments in which a lost life does not end the episode."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +10,10 @@ from wrappers.fire_on_reset import FIRE
 
 
 class FireOnLifeLoss(AtariWrapper):
-    """Let the step that loses a life go on with one agent step of doing nothing and one of FIRE.
+    """Extend the step that loses a life by one no-op agent step and one agent step with FIRE.
 
-    They are the same two steps that pass in training where a lost life ends an episode, so that the policy is never
-    asked to do what was always done for it. As there, a counter that falls to 0 is left alone.
+    For all games whose action 1 is FIRE. `EpisodicLife` and `FireOnReset` make the same two steps in training, so the
+    policy has not learned to make them itself. As in `EpisodicLife`, a life counter that falls to 0 does not count.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int]) -> None:

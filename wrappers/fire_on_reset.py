@@ -1,23 +1,24 @@
-"""Press FIRE where a game waits for it."""
+"""Press FIRE at the start of every episode."""
 
 from typing import Any
 
 from wrappers.emulator import AtariWrapper, Frame
 
-FIRE = 1  # the place of FIRE in the action set of the games that this is for
-_TRIES = 3
+FIRE = 1  # index of FIRE in the minimal action set of the games that this wrapper is for
+_MAX_TRIES = 3
 
 
 class FireOnReset(AtariWrapper):
-    """One agent step of FIRE at each start of a game or of a life.
+    """After each reset, make one agent step with FIRE.
 
-    A start that does not outlive it is reset and tried again, a few times at most so that a reset always comes to
-    an end; after that the game is left as the reset made it, and FIRE to the agent.
+    For all games whose action 1 is FIRE, whether they wait for it (Breakout) or not (SpaceInvaders). If the episode
+    ends at this step, reset and try again, at most three times. After that, the environment stays as the last reset
+    left it.
     """
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             observation, _, terminated, truncated, info = self.env.step(FIRE)
             if not (terminated or truncated):
                 break

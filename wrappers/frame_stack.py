@@ -1,4 +1,4 @@
-"""The last few frames as one observation."""
+"""Frame stacking: the last few frames are one observation."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from wrappers.emulator import AtariWrapper, Frame
 
 
 class FrameStack(AtariWrapper):
-    """Observations [frames, channels, height, width], the newest frame last; a reset repeats its frame.
+    """Observations [frames, channels, height, width], the newest frame last. A reset repeats the first frame.
 
-    Takes frames [height, width] or [height, width, 3]. Each observation is a new array that belongs to the caller.
+    The frames of the wrapped environment are [height, width] or [height, width, 3]. Each observation is a new array.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int], frames: int) -> None:
@@ -36,14 +36,14 @@ class FrameStack(AtariWrapper):
         return self._frames.copy(), float(reward), terminated, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
-        """All that the environment is made of, in plain values and bytes; each wrapper with a state holds the next.
+        """The complete state of the environment in plain values and bytes. Each wrapper's state contains the inner one.
 
-        The emulator cannot bring its screen back, hence the frames.
+        The frames are included because the emulator cannot restore its screen.
         """
         return {"frames": self._frames.tobytes(), "inner": self.env.get_wrapper_attr("snapshot")()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the snapshot was taken, in an environment made with the same options and any seed."""
+        """Continue exactly where the snapshot was taken, in an environment with the same options and any seed."""
         self._frames[:] = np.frombuffer(state["frames"], np.uint8).reshape(self._frames.shape)
         self.env.get_wrapper_attr("restore")(state["inner"])
 

@@ -1,4 +1,4 @@
-"""A random start: some frames of doing nothing at the beginning of a game."""
+"""Random starts: a random number of no-op frames at the start of each game."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from wrappers.emulator import NOOP, AtariWrapper, Frame
 
 
 class NoopStart(AtariWrapper):
-    """Let 1 to `most` raw frames pass, uniformly drawn, at the start of each game.
+    """Play 1 to `most` no-op raw frames, a uniformly random number, at the start of each game.
 
-    A game that ends meanwhile is reset once more and then left as it is, so a reset always comes to an end.
+    If the game ends during these frames, it is reset once more, without no-op frames.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int], most: int) -> None:

@@ -1,4 +1,4 @@
-"""Smaller screens."""
+"""Scales screens to the size of the observations."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from wrappers.emulator import AtariWrapper, Frame
 
 
 class Resize(AtariWrapper):
-    """Scale [height, width] or [height, width, 3] to `resolution`, each new pixel the mean of the area it covers.
+    """Scale [height, width] or [height, width, 3] to `resolution`. Each new pixel is the mean of the area it covers.
 
-    Observations last until the next step.
+    The next step overwrites the observation.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int], resolution: tuple[int, int]) -> None:
         super().__init__(env)
-        # Workers are what runs in parallel; OpenCV's own threads would only take their cores away.
+        # The worker processes run in parallel; threads of OpenCV would take cores from them.
         cv2.setNumThreads(1)
         shape = env.observation_space.shape
         if shape is None:

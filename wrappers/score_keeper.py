@@ -1,4 +1,4 @@
-"""Scores of whole games."""
+"""The returns and lengths of complete games."""
 
 from typing import Any, NamedTuple
 
@@ -8,17 +8,17 @@ from wrappers.emulator import AtariWrapper, Frame
 
 
 class FinishedGame(NamedTuple):
-    """The unclipped return of a game played to its end or to the time limit, and its length in agent steps."""
+    """The unclipped return of a game that ended or was cut off, and its length in agent steps."""
 
     return_: float
     length: int
 
 
 class ScoreKeeper(AtariWrapper):
-    """Add up each game's rewards and agent steps, those that the resets of the wrappers around it make included.
+    """Sum the rewards and agent steps of each game, including the steps that outer wrappers make during a reset.
 
-    It stands inside of what ends episodes at a lost life and of what clips rewards, so it sees neither. The frames of a
-    random start come before the first agent step and do not count. A game that is reset before its end is forgotten.
+    It is inside EpisodicLife and ClipReward, so it counts complete games and unclipped rewards. The no-op frames of a
+    random start are before the first agent step and do not count. A game that is reset before its end is dropped.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int]) -> None:
@@ -28,7 +28,7 @@ class ScoreKeeper(AtariWrapper):
         self._finished: list[FinishedGame] = []
 
     def take_finished_games(self) -> list[FinishedGame]:
-        """The games that ended since this was last called, oldest first."""
+        """The games that ended since the last call, oldest first."""
         finished, self._finished = self._finished, []
         return finished
 

@@ -1,4 +1,4 @@
-"""Somebody who watches a game, frame by frame."""
+"""Passes every raw frame of a game to a function, for films and windows."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -13,9 +13,9 @@ Watch: TypeAlias = Callable[[NDArray[np.uint8], float], None]  # colour picture 
 
 
 class Spectator(AtariWrapper):
-    """Show every raw frame and the score to `watch`, beginning with the one that a game starts with.
+    """Call `watch` with every raw frame and the score so far, including the first frame of a game.
 
-    It stands next to the emulator, so that it sees what frame skipping leaves out, and rewards as they are.
+    It is the wrapper next to the emulator, so it sees the frames that frame skipping leaves out, and unclipped rewards.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int], watch: Watch) -> None:

@@ -1,4 +1,4 @@
-"""Actions that sometimes stick."""
+"""Sticky actions: sometimes the previous action is repeated."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from wrappers.emulator import NOOP, AtariWrapper, Frame
 
 
 class StickyActions(AtariWrapper):
-    """In each raw frame, repeat with this probability the action of the frame before instead; a game begins with NOOP.
+    """In each raw frame, repeat the previous frame's action with this probability. Before the first frame it is NOOP.
 
-    ALE could do this itself, but its saved states leave out the action that sticks, so games would not go on exactly.
+    ALE has this too, but its saved states do not contain the previous action, so a restored game would differ.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int], probability: float) -> None:

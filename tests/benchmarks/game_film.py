@@ -15,8 +15,8 @@ from agents.flat_weights import flat_weights
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from evaluation.film import FRAMES_PER_SECOND, Picture
-from evaluation.logged_game import Showing
-from evaluation.parallel_games import GameResult, Games, as_tested
+from evaluation.logged_game import LoggedGame
+from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
 from machine.device import choose_precision
 from option_flags import OPTIONS, Config, EnvironmentOptions
 from options.command_line import given_flags
@@ -37,7 +37,7 @@ def game_gif(run: Path, most_bytes: int) -> bytes:
     words = ["--op_mode=test", f"--load_model_url={run}", "--seed=1"]
     config = Config.from_flags({**checkpoint.played_options, **given_flags(words, OPTIONS)})
     check_playable(config, checkpoint)
-    environment = as_tested(config.environment)
+    environment = evaluation_options(config.environment)
     best = max(play(config, environment, checkpoint), key=lambda result: result.return_)
     pictures = show_best_part(environment, best, config.test.test_policy)
     for size in SIZES:
@@ -57,11 +57,11 @@ def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint
     actor = Actor(network)
     actor.load(flat_weights(network))
     greedy = config.test.test_policy == "greedy"
-    games = Games(make_atari, environment, actor, layout, (1,), greedy=greedy, logged=GAMES)
+    games = ParallelGames(make_atari, environment, actor, layout, (1,), greedy=greedy, logged=GAMES)
     for game in range(GAMES):
-        games.begin(game)
+        games.start(game)
     results: list[GameResult] = []
-    while games.under_way:
+    while games.running:
         results += games.step()
     return sorted(results)
 
@@ -78,8 +78,8 @@ def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: 
 
         return make_atari(options, seed, note)
 
-    showing = Showing(make_environment=make_watched, environment=environment, seed=(1,), result=result, policy=policy)
-    showing.run_through(lambda picture: None)
+    game = LoggedGame(make_environment=make_watched, environment=environment, seed=(1,), result=result, policy=policy)
+    game.play_back(lambda picture: None)
     begin = best_part(scores, SECONDS * FRAMES_PER_SECOND)
     wanted = range(begin, min(begin + SECONDS * FRAMES_PER_SECOND, len(scores)), EVERY)
     scores.clear()
@@ -89,7 +89,7 @@ def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: 
         if len(scores) - 1 in wanted:
             pictures.append(picture.copy())
 
-    showing.run_through(keep)
+    game.play_back(keep)
     return pictures
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.parallel_games import SEATS, as_tested
+from evaluation.parallel_games import GAME_SLOTS, evaluation_options
 from machine.device import usable_cores
 from machine.system_settings import use_one_thread
 from option_flags import Config, EnvironmentOptions
@@ -52,7 +52,7 @@ def environment_speeds(options: EnvironmentOptions, seconds: float) -> dict[int,
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
         return {
             games: sum(pool.starmap(play_at_random, [(options, core, games, seconds) for core in range(cores)], 1))
-            for games in (1, SEATS)
+            for games in (1, GAME_SLOTS)
         }
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement of the environment")
     arguments = parser.parse_args()
-    options = as_tested(Config.from_flags(find_checkpoint(arguments.run).played_options).environment)
+    options = evaluation_options(Config.from_flags(find_checkpoint(arguments.run).played_options).environment)
     before = environment_speeds(options, arguments.seconds)
     test = speed_of_a_test(arguments.run, arguments.games)
     after = environment_speeds(options, arguments.seconds)

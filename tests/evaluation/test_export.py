@@ -1,6 +1,9 @@
-"""Exported policies say what the network says; the example in the docs plays a game."""
+"""Exported policies compute the same as the network; the example in the docs plays a game."""
 
+import copy
+import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ SMALL: dict[str, Any] = {"network": "impala_shallow", "env": "PongNoFrameskip-v4
 
 
 def write_agent(folder: Path, **options: Any) -> Path:
-    """A checkpoint of an agent that has learned nothing, but has opinions."""
+    """A checkpoint of an untrained agent whose policy is not uniform."""
     torch.manual_seed(0)
     config = Config.from_flags({**SMALL, **options})
     lstm_size = config.network.lstm_size if config.network.use_lstm else 0
@@ -55,36 +58,40 @@ def test_the_example_of_the_docs_plays_a_game(
     assert re.fullmatch(r"return -?\d+\n", capsys.readouterr().out)
 
 
-def test_a_policy_with_memory_is_exported_to_another_folder(tmp_path: Path) -> None:
+def test_an_lstm_policy_is_exported_to_another_folder(tmp_path: Path) -> None:
     checkpoint = write_agent(tmp_path / "run", use_lstm=True, lstm_size=16) / "checkpoints" / "checkpoint_0000000001.pt"
     export.main([str(checkpoint), f"--output={tmp_path / 'there'}"])
     assert {path.name for path in (tmp_path / "there").iterdir()} == {"policy.onnx", "policy.pt"}
 
 
-def test_a_file_that_computes_something_else_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def other(network: ActorCritic) -> ExportedPolicy:
-        policy = exported(network)
+def test_a_policy_that_differs_from_the_network_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_another_bias(network: ActorCritic) -> ExportedPolicy:
+        policy = copy.deepcopy(exported(network))
         policy.value_head.bias.data.add_(1e-4)
         return policy
 
-    # The reference comes from the same parameters, so it has to be taken before they change.
-    taken: list[Any] = []
-    real_reference = export.reference
-    monkeypatch.setattr(export, "reference", lambda network, inputs: taken[0])
-    monkeypatch.setattr(export, "as_onnx", lambda policy, inputs, options: export.as_torchscript(policy, inputs))
-    monkeypatch.setattr(export, "onnx_function", lambda content, names: export.torchscript_function(content))
-    monkeypatch.setattr(export, "exported", other)
+    monkeypatch.setattr(export, "exported", with_another_bias)
     checkpoint = find_checkpoint(str(write_agent(tmp_path / "run")))
-    config = Config.from_flags(checkpoint.options)
-    network = export.load_network(checkpoint, config)
-    taken.append(real_reference(network, export.check_inputs(config, network)))
     with pytest.raises(RuntimeError, match="nothing is written"):
         export.export(checkpoint, tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
+def test_the_largest_difference_is_relative_for_large_numbers_and_looks_at_single_rows() -> None:
+    inputs = (torch.tensor([0.0, 0.5, 1000.0]),)
+
+    def difference(compute: Callable[[torch.Tensor], torch.Tensor]) -> float:
+        return export.largest_difference(lambda tensors: (compute(tensors[0]),), inputs, inputs)
+
+    assert difference(lambda x: x) == 0
+    assert difference(lambda x: x + 0.25) == pytest.approx(0.25)
+    assert difference(lambda x: x * 1.5) == pytest.approx(0.5)
+    assert difference(lambda x: x + (1.0 if len(x) == 1 else 0.0)) == pytest.approx(1.0)
+    assert math.isnan(difference(lambda x: x * math.nan))
+
+
 @pytest.mark.parametrize("lstm_size", [0, 16])
-def test_the_written_out_step_is_the_networks_own(lstm_size: int) -> None:
+def test_the_exported_step_equals_the_networks_step(lstm_size: int) -> None:
     torch.manual_seed(1)
     network = ActorCritic("impala_shallow", (4, 84, 84), 6, lstm_size)
     torch.nn.init.uniform_(network.background, 0, 255)
@@ -94,15 +101,15 @@ def test_the_written_out_step_is_the_networks_own(lstm_size: int) -> None:
         for parameter in network.lstm.parameters() if network.lstm else ():
             torch.nn.init.normal_(parameter, std=0.1)
         inputs += (torch.tensor([-1, 0, 5, 2, 3]), torch.randn(count), torch.randn(count, 2, lstm_size))
-    wanted = export.reference(network, inputs)
+    expected = export.reference(network, inputs)
     policy = exported(network)
     found = policy(*inputs)
-    assert len(found) == len(policy.outputs) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
+    assert len(found) == len(policy.outputs) == len(expected)
+    for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
-def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=rf"^{tmp_path}/nothing does not exist; .* would be right\.$"):
         export.main([f"{tmp_path}/nothing"])
     (tmp_path / "cut.pt").write_bytes(b"PK")

@@ -1,4 +1,4 @@
-"""Films, read back by another decoder than the one that belongs to their encoder."""
+"""Films, read back with OpenCV's decoder, which does not belong to their encoder."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_a_film_holds_every_picture(tmp_path: Path) -> None:
         assert abs(int(red.sum()) - 16 * frame) <= 2
 
 
-def test_a_picture_shows_the_game_evenly_and_what_is_known_beside_it() -> None:
+def test_a_picture_shows_the_game_evenly_and_text_beside_it() -> None:
     scene = Scene("Pong", "game 1")
     screen = np.zeros((210, 160, 3), np.uint8)
     screen[::2] = 255  # every other line
@@ -40,5 +40,5 @@ def test_a_picture_shows_the_game_evenly_and_what_is_known_beside_it() -> None:
     assert np.ptp(lines) < 25
     second = scene.draw(screen, {"score": "2", "action": "A" * 99})
     changed = (first != second).any(axis=(1, 2))
-    assert 0 < changed.sum() < 40, "only the score's row was drawn anew"
-    assert (first[:, -8:] == first[0, -1]).all(), "a text too long for the panel is written smaller"
+    assert 0 < changed.sum() < 40, "only the row of the score was drawn again"
+    assert (first[:, -8:] == first[0, -1]).all(), "text that is too long for the panel is written smaller"

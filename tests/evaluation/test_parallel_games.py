@@ -1,9 +1,8 @@
-"""Whole games: what becomes of each depends on the seed and its number only, and none is left out."""
+"""Complete games: each depends only on the seed and its number, and none is left out."""
 
 import errno
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -15,9 +14,9 @@ from agents.acting import Actor, ActorState
 from agents.flat_weights import flat_weights, weight_count
 from agents.network import ActorCritic, make_network
 from agents.spaces import make_unroll_layout
-from evaluation.parallel_games import SEATS, GameResult, Games, as_tested, game_streams
-from evaluation.player_pool import Players
-from evaluation.player_process import Player
+from evaluation.parallel_games import GAME_SLOTS, GameResult, ParallelGames, evaluation_options, game_streams
+from evaluation.player_pool import PlayerPool
+from evaluation.player_process import PlayerProcess
 from option_flags import Config, EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
@@ -31,7 +30,7 @@ LAYOUT = make_unroll_layout(CONFIG, make_catch)
 
 
 class LongOrShort(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Every third game is cut off after its third step; each says how long it was."""
+    """Games whose seed is a multiple of 3 are cut off after their third step."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -60,19 +59,19 @@ def network() -> ActorCritic:
     torch.manual_seed(3)
     network = make_network(CONFIG.network, LAYOUT, torch.float32)
     with torch.no_grad():
-        network.policy_head.weight.mul_(300)  # a policy that is not the same everywhere
+        network.policy_head.weight.mul_(300)  # a policy that depends on the observation
     return network
 
 
-def games(greedy: bool = False, logged: int = 0, make: MakeEnvironment = make_catch, seed: int = 7) -> Games:
-    return Games(make, OPTIONS, Actor(network()), LAYOUT, (seed,), greedy=greedy, logged=logged)
+def games(greedy: bool = False, logged: int = 0, make: MakeEnvironment = make_catch, seed: int = 7) -> ParallelGames:
+    return ParallelGames(make, OPTIONS, Actor(network()), LAYOUT, (seed,), greedy=greedy, logged=logged)
 
 
-def play(played: Games, numbers: list[int], at_once: int = SEATS) -> list[GameResult]:
+def play(played: ParallelGames, numbers: list[int], at_once: int = GAME_SLOTS) -> list[GameResult]:
     waiting, results = list(numbers), list[GameResult]()
-    while waiting or played.under_way:
-        while waiting and played.under_way < at_once:
-            played.begin(waiting.pop(0))
+    while waiting or played.running:
+        while waiting and played.running < at_once:
+            played.start(waiting.pop(0))
         results += played.step()
     return sorted(results, key=lambda result: result.game)
 
@@ -83,7 +82,7 @@ def plain(results: list[GameResult]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("greedy", [False, True])
-def test_a_game_is_the_same_in_any_company(greedy: bool) -> None:
+def test_a_game_does_not_depend_on_the_games_beside_it(greedy: bool) -> None:
     together = plain(play(games(greedy, logged=99), list(range(24))))
     assert together == plain(play(games(greedy, logged=99), list(range(23, -1, -1)), at_once=9))
     assert together[17:18] == plain(play(games(greedy, logged=99), [17]))
@@ -93,22 +92,22 @@ def test_a_game_is_the_same_in_any_company(greedy: bool) -> None:
 
 @pytest.mark.parametrize("name", ["nature", "impala_deep"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_batch_of_one_size_gives_each_row_its_own_result(name: str, dtype: torch.dtype) -> None:
-    """What all of the above rests on, with the networks and the observations that real games have."""
+def test_in_batches_of_one_size_a_row_does_not_depend_on_the_others(name: str, dtype: torch.dtype) -> None:
+    """The assumption behind GAME_SLOTS, with the networks and observations of real games."""
     layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
     actor = Actor(make_network(replace(CONFIG.network, network=name, use_lstm=False), layout, dtype))
-    state = ActorState.at_start(SEATS, 0)
-    observations = torch.randint(0, 256, (SEATS, 4, 84, 84), dtype=torch.uint8)
-    first = actor.act(observations, state, torch.zeros(SEATS)).logits
-    order = torch.randperm(SEATS)
+    state = ActorState.at_start(GAME_SLOTS, 0)
+    observations = torch.randint(0, 256, (GAME_SLOTS, 4, 84, 84), dtype=torch.uint8)
+    first = actor.act(observations, state, torch.zeros(GAME_SLOTS)).logits
+    order = torch.randperm(GAME_SLOTS)
     mixed = observations[order].clone()
-    mixed[SEATS // 2 :] = 0
-    second = actor.act(mixed, state, torch.zeros(SEATS)).logits
-    assert torch.equal(first[order][: SEATS // 2], second[: SEATS // 2])
+    mixed[GAME_SLOTS // 2 :] = 0
+    second = actor.act(mixed, state, torch.zeros(GAME_SLOTS)).logits
+    assert torch.equal(first[order][: GAME_SLOTS // 2], second[: GAME_SLOTS // 2])
 
 
-def test_a_game_is_as_its_streams_say() -> None:
-    """Against one game played by hand, its policy's outputs coming from a batch of the same size."""
+def test_a_game_equals_one_played_by_hand_from_its_streams() -> None:
+    """The actions come from the log; the environment is seeded by the game's stream."""
     (result,) = play(games(logged=12), [11])
     assert result.log is not None
     seed, _ = game_streams((7,), 11)
@@ -123,19 +122,19 @@ def test_only_the_first_games_keep_a_log() -> None:
     assert [result.log is not None for result in results] == [True] * 3 + [False] * 3
 
 
-def test_games_that_are_cut_off_are_counted_so() -> None:
+def test_games_that_are_cut_off_are_marked() -> None:
     results = play(games(make=make_long_or_short), list(range(30)))
     short = [game_streams((7,), game)[0] % 3 == 0 for game in range(30)]
     assert [result.cut_off for result in results] == short
 
 
-def test_tests_play_whole_games() -> None:
-    tested = as_tested(replace(OPTIONS, episodic_life=True, noop_threshold=7))
+def test_evaluations_play_complete_games() -> None:
+    tested = evaluation_options(replace(OPTIONS, episodic_life=True, noop_threshold=7))
     assert (tested.episodic_life, tested.fire_on_life_loss, tested.noop_threshold) == (False, True, 7)
 
 
-def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> Player:
-    return Player(
+def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> PlayerProcess:
+    return PlayerProcess(
         make_environment=make,
         environment=OPTIONS,
         network=CONFIG.network,
@@ -149,12 +148,12 @@ def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> P
     )
 
 
-def test_players_play_every_game_though_they_die() -> None:
-    """One of two processes is killed at its first result: what comes out is what one process alone gives."""
+def test_all_games_are_played_even_if_a_player_dies() -> None:
+    """One of two processes is killed after the first result. The results equal those of a single process."""
     trained = network()
     weights = SharedWeights(weight_count(trained))
     weights.publish(0, flat_weights(trained))
-    players = Players(lambda: make_player(weights), 2, range(100))
+    players = PlayerPool(make_player(weights), 2, range(100))
     children = [psutil.Process(number) for number in players.process_ids()]
     results: list[GameResult] = []
     killed = False
@@ -171,11 +170,11 @@ def test_players_play_every_game_though_they_die() -> None:
     assert not psutil.wait_procs(children, timeout=5)[1]
 
 
-def test_a_player_that_fails_says_why() -> None:
+def test_a_players_exception_reaches_the_parent() -> None:
     trained = network()
     weights = SharedWeights(weight_count(trained))
     weights.publish(0, flat_weights(trained))
-    players = Players(lambda: make_player(weights, make_broken), 1, range(3))
+    players = PlayerPool(make_player(weights, make_broken), 1, range(3))
     try:
         with pytest.raises(WorkersFailedError, match="this game cannot be made"):
             players.wait(60.0)
@@ -184,13 +183,13 @@ def test_a_player_that_fails_says_why() -> None:
         weights.close()
 
 
-def test_players_that_find_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_player_that_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Any:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr("evaluation.player_pool.start_process", refuse)
     with pytest.raises(WorkersFailedError, match=r"^player 0 could not be started \(Resource temporarily"):
-        Players(cast(Callable[[], Player], object), 2, range(3))
+        PlayerPool(make_player(SharedWeights(1)), 2, range(3))
 
 
 def test_uniforms_of_different_games_differ() -> None:

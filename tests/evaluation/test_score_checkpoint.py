@@ -1,4 +1,4 @@
-"""Tests of agents, as a user starts them: results, films, CTRL+C, and what is refused."""
+"""Tests of a checkpoint as a user starts them: results, films, CTRL+C and refused flags."""
 
 import errno
 import json
@@ -18,9 +18,9 @@ import torch
 
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from evaluation.logged_game import Showing, record
-from evaluation.parallel_games import GameLog, GameResult, as_tested, game_streams
-from evaluation.score_checkpoint import test as play_test
+from evaluation.logged_game import LoggedGame
+from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
+from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
@@ -40,7 +40,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: dict[str, Any]) -> Path:
-    """A run's folder, as if the run had been stopped before it learned anything."""
+    """The folder of a run whose network is untrained."""
     config = Config.from_flags({**flags, "seed": 5, "worker_count": 7, "max_game_frames": 999})
     layout = make_unroll_layout(config, make_environment)
     network = make_network(config.network, layout, torch.float32)
@@ -72,13 +72,13 @@ def results(path: Path | None) -> dict[str, Any]:
     return content
 
 
-def test_a_test_plays_shows_and_says_all(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_writes_results_and_films(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     flags = ("--test_episode_count=40", "--seed=3", "--worker_count=2", "--render")
     config, make_environment, checkpoint = arguments(run_folder, *flags)
-    assert config.run.precision == "float32", "as in the training"
-    path = play_test(config, make_environment, checkpoint)
+    assert config.run.precision == "float32", "as in training"
+    path = score_checkpoint(config, make_environment, checkpoint)
     found = results(path)
     assert path is not None
     assert path.parent == run_folder
@@ -88,7 +88,7 @@ def test_a_test_plays_shows_and_says_all(run_folder: Path, monkeypatch: pytest.M
     assert found["lengths"] == [5] * 40
     assert (found["seed"], found["policy"], found["noop_threshold"]) == (3, "sampled", 30)
     assert (found["checkpoint_agent_steps"], found["checkpoint_updates"]) == (1234, 56)
-    assert found["max_game_frames"] == 108_000, "a test does not take over the cap of the training"
+    assert found["max_game_frames"] == 108_000, "a test does not use the limit of the training run"
 
     films = sorted((run_folder / "videos").iterdir())
     assert len(films) == 3
@@ -99,18 +99,22 @@ def test_a_test_plays_shows_and_says_all(run_folder: Path, monkeypatch: pytest.M
     capture = cv2.VideoCapture(str(best))
     assert (capture.get(cv2.CAP_PROP_FRAME_COUNT), capture.get(cv2.CAP_PROP_FPS)) == (6, 60)
 
-    alone = results(play_test(*arguments(run_folder, *flags[:2], "--worker_count=1")))
-    assert alone["returns"] == found["returns"], "how many processes play makes no difference"
+    alone = results(score_checkpoint(*arguments(run_folder, *flags[:2], "--worker_count=1")))
+    assert alone["returns"] == found["returns"], "the number of processes makes no difference"
 
 
-def test_what_a_test_takes_no_notice_of_is_told(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def said_of(*words: str) -> str:
-        config, make_environment, checkpoint = arguments(run_folder, "--test_episode_count=2", "--seed=3", *words)
-        play_test(config.replace_flags(console="plain"), make_environment, checkpoint)
-        return capsys.readouterr().out
-
-    assert "without effect" not in said_of("--worker_count=1", "--precision=float32")
-    assert "without effect on a test: --device, --lr\n" in said_of("--device=cpu", "--lr=0.5")
+def test_flags_that_have_no_effect_on_a_test_are_listed(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = (
+        "--test_episode_count=2",
+        "--seed=3",
+        "--worker_count=1",
+        "--precision=float32",
+        "--device=cpu",
+        "--lr=0.5",
+    )
+    config, make_environment, checkpoint = arguments(run_folder, *flags)
+    score_checkpoint(config.replace_flags(console="plain"), make_environment, checkpoint)
+    assert "without effect on a test: --device, --lr\n" in capsys.readouterr().out
 
 
 def arguments(folder: Path, *words: str) -> tuple[Config, MakeWatchedEnvironment, Checkpoint]:
@@ -120,7 +124,7 @@ def arguments(folder: Path, *words: str) -> tuple[Config, MakeWatchedEnvironment
 
 @pytest.mark.parametrize("game", ["Breakout", "Pong"])
 def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, game: str) -> None:
-    options = as_tested(EnvironmentOptions(env=f"{game}NoFrameskip-v4", max_game_frames=400))
+    options = evaluation_options(EnvironmentOptions(env=f"{game}NoFrameskip-v4", max_game_frames=400))
     seed, uniforms = game_streams((4,), 2)
     environment = make_atari(options, 0)
     environment.reset(seed=seed)
@@ -132,15 +136,15 @@ def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, 
     emulator: Any = environment.unwrapped
     log = GameLog(np.array(actions, np.uint8), np.zeros(len(actions), np.float32))
     result = GameResult(2, 0.0, len(actions), True, log)
-    showing = Showing(make_environment=make_atari, environment=options, seed=(4,), result=result, policy="sampled")
+    played = LoggedGame(make_environment=make_atari, environment=options, seed=(4,), result=result, policy="sampled")
     path = tmp_path / "film.mp4"
-    frames = record(showing, path)
+    frames = played.write_film(path)
     assert frames == emulator.ale.getEpisodeFrameNumber() + 1
     assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FRAME_COUNT) == frames
     assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]
 
 
-def test_a_checkpoint_outside_of_a_run_gets_its_results_beside_it(run_folder: Path, tmp_path: Path) -> None:
+def test_the_results_of_a_checkpoint_outside_a_run_go_beside_it(run_folder: Path, tmp_path: Path) -> None:
     bare = tmp_path / "elsewhere" / "mine.pt"
     bare.parent.mkdir()
     find_checkpoint(str(run_folder)).path.rename(bare)
@@ -148,8 +152,8 @@ def test_a_checkpoint_outside_of_a_run_gets_its_results_beside_it(run_folder: Pa
 
 
 def test_another_game_is_refused(run_folder: Path) -> None:
-    with pytest.raises(UsageError, match="--env=BoxingNoFrameskip-v4 cannot go on from a checkpoint of PongNo"):
-        play_test(*arguments(run_folder, "--env=BoxingNoFrameskip-v4"))
+    with pytest.raises(UsageError, match="--env=BoxingNoFrameskip-v4 does not fit a checkpoint with PongNo"):
+        score_checkpoint(*arguments(run_folder, "--env=BoxingNoFrameskip-v4"))
 
 
 def test_a_test_of_no_games_is_refused(run_folder: Path) -> None:
@@ -162,10 +166,10 @@ def test_a_test_of_no_games_is_refused(run_folder: Path) -> None:
     [
         ([], "--op_mode=test needs --load_model_url"),
         (["--load_model_url=/nowhere/at/all"], "does not exist"),
-        (["--load_model_url=README.md"], "no checkpoint of ours"),
+        (["--load_model_url=README.md"], "not a checkpoint of this program"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(words: Sequence[str], sentence: str) -> None:
+def test_an_error_is_one_sentence(words: Sequence[str], sentence: str) -> None:
     ended = subprocess.run(
         [sys.executable, "main.py", "--op_mode=test", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -173,10 +177,10 @@ def test_what_is_wrong_is_one_sentence(words: Sequence[str], sentence: str) -> N
     assert sentence in ended.stderr
 
 
-def test_ctrl_c_saves_what_was_played(tmp_path: Path) -> None:
+def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     folder = untrained(tmp_path, make_atari, {**SMALL, "env": "BreakoutNoFrameskip-v4"})
     command = [sys.executable, "main.py", "--op_mode=test", f"--load_model_url={folder}", "--seed=1"]
-    command += ["--test_episode_count=100000", "--console_period=0.2", "--worker_count=2"]
+    command += ["--test_episode_count=100000", "--max_game_frames=400", "--console_period=0.2", "--worker_count=2"]
     run = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -192,7 +196,7 @@ def test_ctrl_c_saves_what_was_played(tmp_path: Path) -> None:
     assert 1 <= results(path)["games"] < results(path)["games_wanted"]
 
 
-def test_results_that_cannot_be_written_are_told_all_the_same(
+def test_results_that_cannot_be_written_are_still_printed(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
@@ -203,6 +207,6 @@ def test_results_that_cannot_be_written_are_told_all_the_same(
     config, checkpoint = configured(run_folder, *flags)
     config = config.replace_flags(console="plain")
     with pytest.raises(RunFailedError, match=r"test_\d+.json could not be written \(No space left on device\)"):
-        play_test(config, make_catch, checkpoint)
+        score_checkpoint(config, make_catch, checkpoint)
     out = capsys.readouterr().out
     assert "mean" in out and "could not be written (No space left on device)" in out.splitlines()[-1]

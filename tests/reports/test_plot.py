@@ -180,7 +180,7 @@ def test_the_command_draws(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["nothing"], "nothing is no folder of a run"),
+        (["nothing"], "nothing is not the folder of a run"),
         (["a", "empty"], "empty has no metrics yet"),
         (["young"], "no game has ended in young yet"),
         (["a", "--metric=entrpy"], "did you mean entropy?"),

@@ -57,7 +57,7 @@ def test_reports_are_readable_line_by_line_before_the_sink_closes(tmp_path: Path
     assert [report["update"] for report in read_metrics(path)] == [0, 1, 2]
 
 
-def test_what_json_has_no_word_for_is_null_at_every_depth(tmp_path: Path) -> None:
+def test_nan_and_infinity_become_null_at_every_depth(tmp_path: Path) -> None:
     sink = JsonLinesSink(tmp_path / "metrics.jsonl")
     sink.write({"a": math.nan, "b": [1.0, math.inf, {"c": -math.inf}], "d": (2.0, math.nan), "e": None, "f": "nan"})
     sink.close()
@@ -85,7 +85,7 @@ def test_report_of_finite_numbers_is_unchanged(report: Report) -> None:
     assert json_safe(report) == report
 
 
-def test_report_that_is_no_json_leaves_no_part_of_a_line(tmp_path: Path) -> None:
+def test_a_report_that_is_not_json_leaves_no_part_of_a_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     sink = JsonLinesSink(path)
     with pytest.raises(TypeError):
@@ -104,14 +104,14 @@ def test_resumed_run_appends(tmp_path: Path) -> None:
     assert read_metrics(path) == [{"update": 1}, {"update": 2}]
 
 
-def test_older_names_are_read_as_the_present_ones(tmp_path: Path) -> None:
+def test_older_names_of_figures_are_read_as_the_present_ones(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 1, "return_mean_100": 2.5}\n')
     assert read_metrics(path) == [{"update": 1, "return_mean": 2.5}]
 
 
-@pytest.mark.parametrize("kept", range(1, len('{"update": 2}\n')))
-def test_torn_last_line_is_skipped_and_then_written_over(tmp_path: Path, kept: int) -> None:
+@pytest.mark.parametrize("kept", [1, 7, len('{"update": 2}')])
+def test_an_incomplete_last_line_is_skipped_and_then_overwritten(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 1}\n' + '{"update": 2}\n'[:kept])
     assert read_metrics(path) == [{"update": 1}]
@@ -121,9 +121,9 @@ def test_torn_last_line_is_skipped_and_then_written_over(tmp_path: Path, kept: i
     assert path.read_text() == '{"update": 1}\n{"update": 3}\n'
 
 
-def test_file_of_one_torn_line_starts_anew(tmp_path: Path) -> None:
+def test_a_file_with_only_an_incomplete_line_is_emptied(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"name": "\xc3')  # torn inside a character, too
+    path.write_bytes(b'{"name": "\xc3')  # cut inside a UTF-8 character
     assert read_metrics(path) == []
     JsonLinesSink(path).close()
     assert path.read_bytes() == b""
@@ -188,7 +188,7 @@ def test_episodes_reach_the_file_once_a_second_and_at_each_report(tmp_path: Path
     assert rows_on_disk() == 2_004
 
 
-def test_list_hands_on_in_order_and_closes_all() -> None:
+def test_a_sink_list_calls_its_sinks_in_order_and_closes_all() -> None:
     log: list[object] = []
     report: Report = {"update": 1}
     row = Episode(1, 2.0, 3, 4)
@@ -199,7 +199,7 @@ def test_list_hands_on_in_order_and_closes_all() -> None:
     assert log == [("a", report), ("b", report), ("a", row), ("b", row), ("a", "closed"), ("b", "closed")]
 
 
-def test_sink_that_cannot_close_does_not_keep_the_others_open() -> None:
+def test_a_sink_that_fails_to_close_does_not_keep_the_others_open() -> None:
     log: list[object] = []
     with pytest.raises(OSError, match="cannot close"):
         SinkList(RecordingSink("a", log, fails=True), RecordingSink("b", log)).close()
@@ -226,7 +226,7 @@ def outage_proof(folder: Path) -> tuple[RetryingSink, list[str]]:
 
 @pytest.mark.parametrize("room", [0, 7, 40])
 def test_full_disk_is_announced_once_and_nothing_is_missing_afterwards(tmp_path: Path, room: int) -> None:
-    """The disk takes a part of a line, and refuses the rest."""
+    """The disk accepts a part of a line and refuses the rest."""
     sink, announced = outage_proof(tmp_path)
     for update in range(9):
         if update in {0, 6}:
@@ -237,7 +237,7 @@ def test_full_disk_is_announced_once_and_nothing_is_missing_afterwards(tmp_path:
         with files_limited_to(size + room):
             sink.write({"update": update, "more than fits": "x" * 50})
             sink.episode(Episode(update, 1.0, 2, 3))
-        assert (tmp_path / "metrics.jsonl").read_text().endswith("}\n"), "not even a part of a line is left"
+        assert (tmp_path / "metrics.jsonl").read_text().endswith("}\n"), "no part of a line is left"
     sink.write({"update": 9})
     sink.close()
     assert [report["update"] for report in read_metrics(tmp_path / "metrics.jsonl")] == list(range(10))
@@ -261,7 +261,7 @@ def test_episodes_alone_notice_a_full_disk_too(tmp_path: Path) -> None:
     assert (tmp_path / "episodes.csv").read_text() == HEADER + "0,1.0,2,3\n1,1.0,2,3\n2,1.0,2,3\n"
 
 
-def test_what_a_full_disk_takes_away_at_the_end_is_announced(tmp_path: Path) -> None:
+def test_lines_lost_on_a_full_disk_at_the_end_are_announced(tmp_path: Path) -> None:
     sink, announced = outage_proof(tmp_path)
     sink.write({"update": 0})
     with files_limited_to(20):
@@ -272,7 +272,7 @@ def test_what_a_full_disk_takes_away_at_the_end_is_announced(tmp_path: Path) -> 
     assert (tmp_path / "metrics.jsonl").read_text() == '{"update": 0}\n'
 
 
-def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
+def test_other_errors_are_raised(tmp_path: Path) -> None:
     sink, announced = outage_proof(tmp_path)
     with pytest.raises(TypeError):
         sink.write({"not": object()})  # type: ignore[dict-item]
@@ -281,14 +281,14 @@ def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10, sinks.TAIL_BYTES - 8, 3 * sinks.TAIL_BYTES])
-@pytest.mark.parametrize("torn", [b"", b'{"update": 9', b"x" * 2 * sinks.TAIL_BYTES])
-def test_the_last_report_is_found_from_the_end(tmp_path: Path, size: int, torn: bytes) -> None:
+@pytest.mark.parametrize("incomplete", [b"", b'{"update": 9', b"x" * 2 * sinks.TAIL_BYTES])
+def test_the_last_report_is_found_from_the_end(tmp_path: Path, size: int, incomplete: bytes) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_bytes(torn)
+    path.write_bytes(incomplete)
     assert last_report(path) is None
     lines = [json.dumps({"update": number, "return_mean_100": 0.5, "text": "x" * size}) + "\n" for number in range(5)]
     for count in (1, 2, 5):
-        path.write_bytes("".join(lines[:count]).encode() + torn)
+        path.write_bytes("".join(lines[:count]).encode() + incomplete)
         assert last_report(path) == read_metrics(path)[-1]
 
 

@@ -48,13 +48,13 @@ def test_runs_started_together_never_share_a_folder(tmp_path: Path) -> None:
     assert set(folders) == set(tmp_path.iterdir())
 
 
-def test_name_taken_by_a_file_is_passed_over(tmp_path: Path) -> None:
+def test_a_name_taken_by_a_file_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "Pong_1700000000").write_text("no folder")
     assert create_run_folder(tmp_path, "Pong", NOW).name == "Pong_1700000000_2"
 
 
 @pytest.mark.parametrize("inside", ["", "deeper"])
-def test_results_folder_that_is_a_file_raises_os_error(tmp_path: Path, inside: str) -> None:
+def test_a_results_folder_that_is_a_file_raises_os_error(tmp_path: Path, inside: str) -> None:
     (tmp_path / "results").write_text("a file")
     with pytest.raises((FileExistsError, NotADirectoryError)):
         create_run_folder(tmp_path / "results" / inside, "Pong", NOW)
@@ -89,12 +89,12 @@ def test_relative_path_without_a_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "disk full"), ValueError("bad value"), KeyboardInterrupt()])
-def test_failure_half_way_keeps_the_old_file_and_leaves_no_other(tmp_path: Path, failure: BaseException) -> None:
+def test_an_error_while_writing_keeps_the_old_file_and_leaves_no_other(tmp_path: Path, failure: BaseException) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old and whole")
 
     def write(file: BinaryIO) -> None:
-        file.write(b"half of the n")
+        file.write(b"half of the new")
         file.flush()
         assert path.read_bytes() == b"old and whole"
         raise failure
@@ -123,7 +123,7 @@ def test_failing_disk_keeps_the_old_file_and_leaves_no_other(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_file_is_synced_before_it_takes_the_name_and_the_folder_after(
+def test_the_file_is_synced_before_the_rename_and_the_folder_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
@@ -167,7 +167,7 @@ def test_json_keeps_the_order_of_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "error"), [(float("nan"), ValueError), (float("inf"), ValueError), ({1}, TypeError)])
-def test_value_that_is_no_json_keeps_the_old_file(tmp_path: Path, value: object, error: type[Exception]) -> None:
+def test_a_value_that_is_not_json_keeps_the_old_file(tmp_path: Path, value: object, error: type[Exception]) -> None:
     path = tmp_path / "config.json"
     write_json(path, {"old": 1})
     with pytest.raises(error):
@@ -176,7 +176,7 @@ def test_value_that_is_no_json_keeps_the_old_file(tmp_path: Path, value: object,
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_names_that_are_no_utf_8_are_written_and_read(tmp_path: Path) -> None:
+def test_file_names_that_are_not_utf_8_are_written_and_read(tmp_path: Path) -> None:
     name = os.fsdecode(b"runs\xff")
     write_json(tmp_path / "file.json", {"checkpoint": name})
     assert json.loads((tmp_path / "file.json").read_text(encoding="utf-8")) == {"checkpoint": name}

@@ -1,4 +1,4 @@
-"""Curves of a whole lineage from the folders of its runs."""
+"""Curves of a run and its ancestors, read from their folders."""
 
 import json
 import shutil
@@ -38,12 +38,12 @@ def test_a_parent_counts_up_to_its_checkpoint(tmp_path: Path) -> None:
     returns = dict(zip(*history.curve("return_mean"), strict=True))
     assert returns[12_000] == 12 and returns[13_000] == 63
     assert history.games.x.tolist() == [at - 7 for at in range(1000, 31_000, 1000)]
-    # From a checkpoint that the second had carried over from the first, before it had steps of its own.
+    # The third was resumed from a checkpoint that the second had copied from the first before its own first step.
     steps = read_history(third).curve("entropy").x.tolist()
     assert steps == [*range(1000, 9_000, 1000), *range(9_000, 12_000, 1000)]
 
 
-def test_parents_are_found_where_all_has_moved_and_missed_where_they_are_gone(tmp_path: Path) -> None:
+def test_a_parent_is_found_after_the_results_folder_moved_and_left_out_if_deleted(tmp_path: Path) -> None:
     write_run(tmp_path / "old" / "first")
     write_run(tmp_path / "old" / "second", range(21_000, 23_000, 1000), parent={"run": "x/first", "agent_steps": 9000})
     (tmp_path / "old").rename(tmp_path / "new")
@@ -52,7 +52,7 @@ def test_parents_are_found_where_all_has_moved_and_missed_where_they_are_gone(tm
     assert read_history(tmp_path / "new" / "second").curve("entropy").x.tolist() == [21_000, 22_000]
 
 
-def test_evaluations_are_a_curve_of_their_own(tmp_path: Path) -> None:
+def test_evaluations_have_their_own_curve(tmp_path: Path) -> None:
     first, lines = write_run(tmp_path / "first"), []
     for steps in (5000, 15_000):
         evaluation = {"agent_steps": steps, "frames": 4 * steps, "seconds": 9.0, "eval_return_mean": steps / 1000}
@@ -61,7 +61,7 @@ def test_evaluations_are_a_curve_of_their_own(tmp_path: Path) -> None:
     history = read_history(first)
     assert history.curve("eval_return_mean").x.tolist() == [5000, 15_000]
     assert history.curve("eval_return_mean", "frames").y.tolist() == [5, 15]
-    assert history.curve("eval_return_mean", "seconds").x.size == 0, "these are seconds of the evaluation"
+    assert history.curve("eval_return_mean", "seconds").x.size == 0, "an evaluation's seconds count from its own start"
     assert "eval_return_mean" in history.names()
     assert len(history.curve("agent_steps").x) == 20
     parent = {"run": str(first), "agent_steps": 12_500}
@@ -74,31 +74,31 @@ def test_a_folder_that_is_its_own_parent_is_read_once(tmp_path: Path) -> None:
     assert len(read_history(folder).reports) == 20
 
 
-def test_what_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+def test_files_that_do_not_exist_yet_are_empty(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "metrics.jsonl").unlink()
-    (folder / "episodes.csv").write_text("agent_steps,return,length,worker\n12,3.0,4,0\n99,")  # torn by a kill
+    (folder / "episodes.csv").write_text("agent_steps,return,length,worker\n12,3.0,4,0\n99,")  # cut off by a kill
     history = read_history(folder)
     assert not history.reports and history.names() == []
     assert history.games.x.tolist() == [12]
 
 
 @pytest.mark.parametrize("config", [None, "", "[]", '{"options": 3}'])
-def test_a_folder_that_is_no_runs_is_a_sentence(tmp_path: Path, config: str | None) -> None:
+def test_a_folder_that_is_not_a_runs_is_refused(tmp_path: Path, config: str | None) -> None:
     if config is not None:
         (tmp_path / "config.json").write_text(config)
-    with pytest.raises(UsageError, match=r"no folder of a run.*\.$"):
+    with pytest.raises(UsageError, match=r"not the folder of a run.*\.$"):
         read_history(tmp_path)
 
 
-def test_damaged_metrics_are_a_sentence(tmp_path: Path) -> None:
+def test_damaged_metrics_are_refused(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "metrics.jsonl").write_text("nonsense\n{}\n")
     with pytest.raises(UsageError, match="line 1"):
         read_history(folder)
 
 
-def test_numbers_are_named_by_their_way_through_the_report() -> None:
+def test_numbers_are_named_by_their_path_in_the_report() -> None:
     report = {
         "agent_steps": 12,
         "none": None,
@@ -118,7 +118,7 @@ def test_numbers_are_named_by_their_way_through_the_report() -> None:
     }
 
 
-def test_of_very_many_reports_some_are_kept_evenly_spread_and_the_last(
+def test_of_very_many_reports_some_are_kept_at_even_distances_and_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_module, "FEW_REPORTS", 8)

@@ -15,10 +15,10 @@ import psutil
 import pytest
 import torch
 
-from evaluation.film_processes import Filming
-from evaluation.logged_game import Showing
+from evaluation.film_processes import FilmProcesses
+from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult
-from evaluation.player_pool import Players
+from evaluation.player_pool import PlayerPool
 from machine.stop_signals import StopSignals
 from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import find_checkpoint, read_checkpoint, write_checkpoint
@@ -132,7 +132,7 @@ def test_a_run_outlives_its_film(
 
 def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
     said: list[str] = []
-    filming = Filming(tmp_path, said.append)
+    filming = FilmProcesses(tmp_path, said.append)
     filming.begin(a_showing(10**6), "killed", low_priority=True)
     while not list(tmp_path.iterdir()):
         time.sleep(0.01)
@@ -149,9 +149,9 @@ def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
     assert not spawned()
 
 
-def a_showing(steps: int) -> Showing:
+def a_showing(steps: int) -> LoggedGame:
     log = GameLog(np.ones(steps, np.uint8), np.zeros(steps, np.float32))
-    return Showing(
+    return LoggedGame(
         make_environment=make_catch,
         environment=EnvironmentOptions(frames_stacked=1),
         seed=(1,),
@@ -174,14 +174,14 @@ def test_a_run_outlives_its_evaluation(
         started.append(arguments)
         return start_process(*arguments)
 
-    class Doomed(Players):
+    class Doomed(PlayerPool):
         def wait(self, timeout: float) -> Any:
             for number in self.process_ids():
                 psutil.Process(number).kill()
             return super().wait(1.0)
 
     monkeypatch.setattr("evaluation.player_pool.start_process", start)
-    monkeypatch.setattr(evaluation_module, "Players", Doomed)
+    monkeypatch.setattr(evaluation_module, "PlayerPool", Doomed)
     folder = run(tmp_path, console="plain")
     why = "player 0 could not be started (Resource temporarily unavailable)" if refused else "players died"
     assert why in capsys.readouterr().out
@@ -217,12 +217,12 @@ def test_an_evaluation_that_waits_for_another_at_the_end_comes_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first takes longer than the rest of the training."""
-    real = Players.wait
+    real = PlayerPool.wait
 
-    def wait(self: Players, timeout: float) -> list[GameResult]:
+    def wait(self: PlayerPool, timeout: float) -> list[GameResult]:
         return real(self, timeout) if timeout else []  # in training it is never waited for
 
-    monkeypatch.setattr(Players, "wait", wait)
+    monkeypatch.setattr(PlayerPool, "wait", wait)
     first, last = evaluations(run(tmp_path))
     assert 800 <= first["agent_steps"] < 1600
     assert last["agent_steps"] == 2000
@@ -246,14 +246,14 @@ def test_the_last_line_says_how_to_go_on_also_where_an_evaluation_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A signal comes while the run waits for the film of the last evaluation."""
-    real = Filming.begin
+    real = FilmProcesses.begin
 
-    def begin(self: Filming, *arguments: Any, **named: Any) -> None:
+    def begin(self: FilmProcesses, *arguments: Any, **named: Any) -> None:
         real(self, *arguments, **named)
         if "evaluation_0000001600" in arguments:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Filming, "begin", begin)
+    monkeypatch.setattr(FilmProcesses, "begin", begin)
     folder = run(tmp_path, console="plain", render=True, eval_period=1600)
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith("go on with: ")

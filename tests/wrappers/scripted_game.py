@@ -1,4 +1,4 @@
-"""A game that goes as a test has written it down."""
+"""A game whose course is written in the test."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from wrappers.emulator import Frame
 
 
 class Moment(NamedTuple):
-    """What one step leads to."""
+    """The result of one step."""
 
     lives: int = 3
     reward: float = 0.0
@@ -19,9 +19,9 @@ class Moment(NamedTuple):
 
 
 class ScriptedGame(gymnasium.Env[Frame, int]):
-    """Play the games in their order, the last one again and again; `log` holds what was asked of it.
+    """Play the games in their order, and then the last one repeatedly. `log` holds the resets and actions.
 
-    An observation is one pixel, [1, 1], which counts the entries of the log.
+    An observation is one pixel, [1, 1]: the number of entries in the log.
     """
 
     def __init__(self, *games: list[Moment], lives: int = 3) -> None:

@@ -1,4 +1,4 @@
-"""Where games and episodes begin and end, on scripted games."""
+"""Starts and ends of games and episodes, on scripted games."""
 
 from itertools import pairwise
 
@@ -34,13 +34,13 @@ def test_a_lost_life_ends_the_episode_and_the_game_goes_on() -> None:
     assert game.log[-2:] == [7, "reset"]
 
 
-def test_lives_may_rise_and_a_counter_at_zero_ends_nothing() -> None:
+def test_lives_may_rise_and_a_counter_at_zero_does_not_end_the_episode() -> None:
     env = EpisodicLife(ScriptedGame([Moment(1), Moment(2), Moment(1), Moment(0), Moment(0), ENDED], lives=1))
     env.reset()
     assert [terminated for terminated, _ in ends(env, 6)] == [False, False, True, False, False, True]
 
 
-def test_a_truncation_passes_even_where_a_life_is_lost() -> None:
+def test_a_truncation_is_passed_on_even_if_a_life_is_lost() -> None:
     game = ScriptedGame([Moment(2, truncated=True)])
     env = EpisodicLife(game)
     env.reset()
@@ -91,19 +91,19 @@ def test_a_game_that_ends_at_fire_is_reset_and_fired_again(last: Moment) -> None
     assert ends(env, 1) == [(False, False)]
 
 
-def test_a_life_lost_at_fire_goes_on_with_the_next_one() -> None:
+def test_after_a_life_lost_at_fire_the_next_life_is_fired() -> None:
     game = ScriptedGame([Moment(2), Moment(2), Moment(2)])
     FireOnReset(EpisodicLife(game)).reset()
     assert game.log == ["reset", 1, 0, 1]
 
 
-def test_a_game_that_always_ends_at_fire_is_left_alone_in_the_end() -> None:
+def test_a_game_that_always_ends_at_fire_is_reset_a_last_time_without_fire() -> None:
     game = ScriptedGame([ENDED])
     assert FireOnReset(game).reset()[0].item() == len(game.log)
     assert game.log == ["reset", 1, "reset", 1, "reset", 1, "reset"]
 
 
-def test_scores_are_of_whole_games_with_the_steps_that_resets_make() -> None:
+def test_scores_are_of_complete_games_and_include_the_steps_of_resets() -> None:
     first = [Moment(reward=10), Moment(2, reward=-1), Moment(2, reward=20), Moment(2, reward=5), Moment(0, 2.5, True)]
     game = ScriptedGame(first, [Moment(1, reward=7, truncated=True)], [Moment()])
     scores = ScoreKeeper(game)
@@ -127,7 +127,7 @@ def test_a_game_reset_before_its_end_has_no_score() -> None:
     assert scores.take_finished_games() == [FinishedGame(3.0, 1)]
 
 
-def test_starts_wait_for_every_number_of_frames_up_to_the_most() -> None:
+def test_starts_have_every_number_of_noop_frames_up_to_the_most() -> None:
     game = ScriptedGame([Moment()] * 4)
     env = NoopStart(game, most=4)
     env.reset(seed=0)
@@ -141,14 +141,14 @@ def test_starts_wait_for_every_number_of_frames_up_to_the_most() -> None:
     assert waits == {1, 2, 3, 4}
 
 
-def test_a_game_that_ends_while_waiting_is_reset_once_more() -> None:
+def test_a_game_that_ends_during_the_noop_frames_is_reset_once_more() -> None:
     game = ScriptedGame([ENDED])
     observation, _ = NoopStart(game, most=4).reset()
     assert game.log == ["reset", 0, "reset"]
     assert observation.item() == 3
 
 
-def test_sticky_actions_stick_in_their_share_of_the_frames() -> None:
+def test_sticky_actions_repeat_with_the_given_probability() -> None:
     game = ScriptedGame([Moment()] * 4000)
     env = StickyActions(game, probability=0.25)
     env.reset(seed=0)
@@ -160,16 +160,14 @@ def test_sticky_actions_stick_in_their_share_of_the_frames() -> None:
     assert 900 < sum(repeated) < 1100
 
 
-def test_a_new_game_starts_from_doing_nothing() -> None:
-    game = ScriptedGame([Moment()])
-    env = StickyActions(game, probability=1.0)
-    env.reset()
-    env.step(7)
-    assert game.log == ["reset", 0]
-    other = StickyActions(game, probability=0.0)
-    other.reset()
-    other.step(7)
-    other._probability = 1.0
-    other.reset()
-    other.step(5)
-    assert game.log[-2:] == ["reset", 0]
+def test_sticky_actions_of_a_new_game_start_with_noop() -> None:
+    game = ScriptedGame([Moment()] * 2)
+    env = StickyActions(game, probability=0.5)
+    env.reset(seed=0)
+    first_actions = set()
+    for _ in range(40):
+        env.step(7)
+        first_actions.add(game.log[-1])
+        env.step(5)
+        env.reset()
+    assert first_actions == {0, 7}, "the action before a game is NOOP, never the last one of the previous game"

@@ -1,4 +1,4 @@
-"""All of the games, and what is said about ids that are none."""
+"""All Atari games, and the errors for ids that are not one of them."""
 
 import gymnasium
 import pytest
@@ -9,7 +9,7 @@ from wrappers.atari import atari_ids, check_atari, make_atari
 from wrappers.emulator import Emulator
 
 
-def test_there_are_all_sixty_two_games() -> None:
+def test_there_are_sixty_two_games() -> None:
     assert len(atari_ids()) == 62
     assert {"PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "QbertNoFrameskip-v4"} <= set(atari_ids())
 
@@ -20,7 +20,7 @@ def test_options_reach_the_emulator() -> None:
     assert ale.getFloat("repeat_action_probability") == 0  # ALE's default is 0.25
 
 
-def test_a_game_over_at_the_very_frame_of_the_limit_is_over_and_not_cut_off() -> None:
+def test_a_game_that_ends_at_exactly_the_frame_limit_is_terminated_and_not_truncated() -> None:
     def play(limit: int) -> tuple[int, bool, bool]:
         emulator = Emulator("space_invaders", 0, grayscale=True, max_game_frames=limit)
         emulator.reset()

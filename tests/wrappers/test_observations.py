@@ -1,4 +1,4 @@
-"""What steps do to frames and rewards."""
+"""What the wrappers do to frames and rewards."""
 
 import math
 
@@ -35,8 +35,8 @@ def test_clipping(method: str, clipped: dict[float, float]) -> None:
 
 
 @given(stack=st.integers(1, 5), lengths=st.lists(st.integers(0, 7), min_size=1, max_size=4))
-def test_stacks_hold_the_last_frames_and_stay_as_they_are(stack: int, lengths: list[int]) -> None:
-    """Pixels count resets and steps, so every stack can be told in advance; all are compared after the last step."""
+def test_stacks_hold_the_last_frames_and_are_not_overwritten(stack: int, lengths: list[int]) -> None:
+    """Pixels count resets and steps, so the expected stacks are known. All are compared after the last step."""
     env = FrameStack(ScriptedGame([Moment()] * 7), stack)
     observations, expected = [], []
     count = 0
@@ -70,12 +70,13 @@ def shares(size: int, new_size: int) -> npt.NDArray[np.float64]:
 @pytest.mark.parametrize("grayscale", [False, True])
 @pytest.mark.parametrize("resolution", [(84, 84), (105, 80), (50, 130)])
 def test_new_pixels_are_means_of_the_area_they_cover(resolution: tuple[int, int], grayscale: bool) -> None:
-    emulator = Emulator("space_invaders", 0, grayscale=grayscale, max_game_frames=10_000)
-    screens = FrameSkip(emulator, 2)
-    env = Resize(screens, resolution)
+    def screens() -> FrameSkip:
+        return FrameSkip(Emulator("space_invaders", 0, grayscale=grayscale, max_game_frames=10_000), 2)
+
+    env, unscaled = Resize(screens(), resolution), screens()
     env.reset()
-    resized = env.step(0)[0]
-    screen = np.maximum(screens._latest, screens._earlier)
+    unscaled.reset()
+    resized, screen = env.step(0)[0], unscaled.step(0)[0]
     rows, columns = shares(210, resolution[0]), shares(160, resolution[1])
     means = np.einsum("ah,hw...,bw->ab...", rows, screen.astype(float), columns, optimize=True)
     assert resized.shape == env.observation_space.shape == (*resolution, *screen.shape[2:])
@@ -91,11 +92,11 @@ def screens_of_many_kinds() -> list[npt.NDArray[np.uint8]]:
     return [*noise, *black_or_white, *plain]
 
 
-def test_means_at_the_usual_size_are_exact_and_those_of_opencv_but_for_halves() -> None:
+def test_means_at_the_usual_size_are_exact_and_equal_opencvs_except_for_halves() -> None:
     area_mean, small, halves = AreaMean(), np.empty((84, 84), np.uint8), 0
     for screen in screens_of_many_kinds():
         area_mean.shrink(screen, small)
-        # Cut so fine that the areas hold whole pixels: 5 × 40 of them.
+        # Cut so finely that each area holds 5 × 40 whole pixels.
         fine = np.repeat(np.repeat(screen, 2, axis=0), 21, axis=1)
         sums = fine.reshape(84, 5, 84, 40).sum(axis=(1, 3), dtype=np.int64)
         assert np.array_equal(small, (sums + 100) // 200)
@@ -106,25 +107,24 @@ def test_means_at_the_usual_size_are_exact_and_those_of_opencv_but_for_halves() 
     assert halves > 100
 
 
-def test_the_screens_behind_the_last_two_frames_are_all_that_is_fetched() -> None:
-    emulator = Emulator("pong", 0, grayscale=True, max_game_frames=10_000)
-    fetched = []
-    copy_screen = emulator._copy_screen
+def test_only_the_screens_of_the_last_two_frames_are_copied() -> None:
+    copied: list[int] = []
 
-    def counting_copy(out: Frame) -> None:
-        fetched.append(emulator.ale.getEpisodeFrameNumber())
-        copy_screen(out)
+    class LoggingEmulator(Emulator):
+        def screen(self, out: Frame) -> None:
+            copied.append(self.ale.getEpisodeFrameNumber())
+            super().screen(out)
 
-    emulator._copy_screen = counting_copy  # type: ignore[assignment]
+    emulator = LoggingEmulator("pong", 0, grayscale=True, max_game_frames=10_000)
     for skip, frames in [(1, [1]), (2, [1, 2]), (4, [3, 4]), (6, [5, 6])]:
         env = FrameSkip(emulator, skip)
         env.reset()
-        fetched.clear()
+        copied.clear()
         env.step(0)
-        assert fetched == frames
+        assert copied == frames
 
 
-def test_observations_belong_to_the_space_and_keep_their_values() -> None:
+def test_observations_belong_to_the_space_and_are_not_overwritten() -> None:
     env = make_atari(EnvironmentOptions(grayscaling_frames=False, frame_scale_resolution="42,50"), seed=0)
     kept = [env.reset()[0]] + [env.step(2)[0] for _ in range(30)]
     copies = [observation.copy() for observation in kept]

@@ -1,4 +1,4 @@
-"""What only tests have: FIRE after a lost life, and somebody who watches every frame."""
+"""Wrappers that only tests use: FIRE after a lost life, and a function that sees every frame."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ BREAKOUT = EnvironmentOptions(
 
 
 class Lives(gymnasium.Env[NDArray[np.uint8], int]):
-    """Each step gives 1 and takes the lives of the script, −1 for the end."""
+    """Each step has the reward 1 and sets the lives to the next number of the script; −1 ends the game."""
 
     def __init__(self, script: list[int]) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 255, (1,), np.uint8)
@@ -52,13 +52,13 @@ def test_fire_follows_a_lost_life() -> None:
     assert play([3, 2, 2, 2, 2], 3) == ([7, 7, 0, 1, 7], [1, 3, 1])
 
 
-def test_nothing_is_pressed_where_the_game_ends_or_the_counter_falls_to_0() -> None:
+def test_fire_does_not_follow_the_end_of_a_game_or_a_counter_that_falls_to_0() -> None:
     assert play([3, 2, -1], 2) == ([7, 7, 0], [1, 2])
     assert play([1, 1, 1, 0, 0], 3) == ([7, 0, 1, 7, 7], [3, 1, 1])
 
 
-def test_breakout_goes_on_by_itself_after_a_lost_life() -> None:
-    """Without FIRE the ball would never come back, and the game would stand still until the limit of frames."""
+def test_breakout_continues_after_a_lost_life() -> None:
+    """Without FIRE the ball never comes back, and the game stands still until the frame limit."""
     for fire, ends in ((True, (True, False)), (False, (False, True))):
         environment = make_atari(replace(BREAKOUT, max_game_frames=4000, fire_on_life_loss=fire), 1)
         environment.reset()
