@@ -13,7 +13,7 @@ from multi_train import SWEEP, SweepOptions
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import declared
-from reports import curves_sink
+from reports.sinks import curves_sink
 from run_files.curve_archive import SUFFIX, read_archive
 from run_files.metrics import read_metrics
 from sweeps.plan import KEYS, plan_sweep, read_sweep

@@ -18,7 +18,7 @@ from evaluation.score_statistics import score_figures
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
-from reports.sinks import RetryingSink
+from reports.sinks.sink import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, link
 from run_files.metrics import JsonLinesSink
 from run_files.run_folder import VIDEOS

@@ -8,7 +8,7 @@ from agents.learner import Learner
 from replay.mix import Mix
 from reports.console import Console
 from reports.run_display import ReplayFill, Status
-from reports.sinks import Sink
+from reports.sinks.sink import Sink
 from run_files.metrics import Episode, JsonValue
 from training.machine_load import Load, MachineLoad
 from training.progress import Progress

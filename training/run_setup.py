@@ -12,7 +12,7 @@ from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
-from reports.make_sinks import check_sinks
+from reports.sinks.make_sinks import check_sinks
 from run_files.checkpoint import Checkpoint, check_resumable
 from run_files.run_folder import CHECKPOINTS, create_run_folder, write_json
 from training.memory_budget import plan_memory

@@ -11,8 +11,8 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.bottleneck import name_bottleneck
 from reports.console import make_console
-from reports.make_sinks import make_sinks
 from reports.run_summary import RunEnd, run_ending, run_header
+from reports.sinks.make_sinks import make_sinks
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS
 from training.checkpoint_saver import CheckpointSaver

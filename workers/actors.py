@@ -7,9 +7,12 @@ from agents.network import ActorCritic
 from machine.machine_setup import Machine
 from option_flags import Config
 from replay.unroll_layout import Rows, UnrollLayout
-from workers.make_pool import make_pool
+from workers.inference.rows import InferenceRows
+from workers.inference.server import InferenceServer
 from workers.shared_weights import SharedWeights
+from workers.slots import Slots
 from workers.weight_publisher import WeightPublisher, make_publisher
+from workers.worker import Worker
 from workers.worker_clock import WorkerTimes
 from workers.worker_pool import WorkerPool
 from wrappers.environment_types import MakeEnvironment
@@ -64,3 +67,52 @@ def make_actors(
     times = WorkerTimes(machine.worker_count + 1)  # the last row is for an inference server
     pool = make_pool(config, make_environment, layout, machine, weights, times, resume_count, announce)
     return Actors(pool, publisher, times, lockstep)
+
+
+def make_pool(
+    config: Config,
+    make_environment: MakeEnvironment,
+    layout: UnrollLayout,
+    machine: Machine,
+    weights: SharedWeights,
+    times: WorkerTimes,
+    resume_count: int,
+    announce: Callable[[str], None],
+) -> WorkerPool:
+    """Start the workers, and with --inference=learner the inference server before them.
+
+    `config` has a seed. `times` has a row for each worker and one for the inference server.
+    """
+    workers = config.workers
+    lockstep, dtype = config.run.reproducible, machine.worker_precision
+    slots = Slots(machine.worker_count, machine.slots_per_worker, workers.envs_per_worker, layout.nbytes)
+    rows, server = None, None
+    if workers.inference == "learner":
+        rows = InferenceRows(layout, machine.worker_count, workers.envs_per_worker)
+        server = InferenceServer(config.network, machine.precision, machine.device, rows, weights, times, lockstep)
+
+    def make_worker(index: int, restart_index: int) -> Worker:
+        return Worker(
+            config=config,
+            make_environment=make_environment,
+            seed=config.seed,
+            index=index,
+            resume_count=resume_count,
+            restart_index=restart_index,
+            layout=layout,
+            compute_dtype=dtype,
+            slots=slots,
+            weights=weights,
+            times=times,
+            inference=rows,
+        )
+
+    return WorkerPool(
+        make_worker,
+        slots,
+        announce,
+        lockstep=lockstep,
+        silence_limit=workers.worker_timeout,
+        restart_budget=workers.worker_restart_budget,
+        server=server,
+    )

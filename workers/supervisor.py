@@ -10,7 +10,7 @@ from typing import Any
 
 from workers.child_process import end_process, start_process
 from workers.failures import could_not_start
-from workers.inference_server import HEARTBEAT_SECONDS, InferenceServer, connect_worker
+from workers.inference.server import HEARTBEAT_SECONDS, InferenceServer, connect_worker
 from workers.messages import Kind, Message, WorkerError, receive, send
 from workers.restarts import Restarts, WorkerHandle
 from workers.worker import Worker

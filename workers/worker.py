@@ -11,11 +11,11 @@ from agents.network import make_network
 from machine.system_settings import use_one_thread
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
-from workers.inference_rows import InferenceRows
+from workers.inference.remote_policy import RemotePolicy
+from workers.inference.rows import InferenceRows
 from workers.local_policy import ActingPolicy, LocalPolicy
 from workers.messages import Kind, receive, send
 from workers.random_streams import stream_of
-from workers.remote_policy import RemotePolicy
 from workers.rollout import EnvironmentSlot, Rollout
 from workers.shared_weights import NewestWeights, SharedWeights
 from workers.slots import Slots

@@ -9,7 +9,7 @@ from typing import Any
 from replay.unroll_layout import Rows
 from workers.child_process import start_process
 from workers.flow_control import Lockstep, PlayOnDemand
-from workers.inference_server import InferenceServer
+from workers.inference.server import InferenceServer
 from workers.lockstep_snapshot import LockstepSnapshot
 from workers.messages import Kind, Message
 from workers.round_queue import RoundQueue

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from reports.console import LiveConsole
-from reports.film_gif import as_gif
+from reports.sinks.film_gif import as_gif
 from tests.benchmarks.console_picture import draw
 from tests.benchmarks.game_film import best_part
 from tests.reports.statuses import STATUS

@@ -53,7 +53,9 @@ def test_the_plot_command_draws_an_archive(tmp_path: Path, capsys: pytest.Captur
     assert (tmp_path / "curves.png").exists()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"nonsense", gzip.compress(b"{}\n"), gzip.compress(b"[1]\n")[:-9]])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"nonsense", gzip.compress(b"{}\n", mtime=0), gzip.compress(b"[1]\n", mtime=0)[:-9]]
+)
 def test_a_file_that_is_no_archive_is_reported_in_one_sentence(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "curves.jsonl.gz"
     if content is not None:

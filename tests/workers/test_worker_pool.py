@@ -16,7 +16,7 @@ from tests.processes import spawned
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer, read_pattern
 from workers.child_process import start_process
 from workers.failures import WorkersFailedError
-from workers.inference_server import InferenceServer
+from workers.inference.server import InferenceServer
 from workers.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS
 from workers.slots import Slots
 from workers.worker_pool import WorkerPool

@@ -27,12 +27,12 @@ from tests.training.catch_runs import catch_run, go_on
 from tests.training.test_resume import assert_same_run
 from tests.training.test_train import catch_config
 from tests.workers.test_rollout import make_slot
-from workers.inference_rows import InferenceRows
-from workers.inference_server import InferenceServer, connect_worker
+from workers.actors import make_pool
+from workers.inference.remote_policy import RemotePolicy
+from workers.inference.rows import InferenceRows
+from workers.inference.server import InferenceServer, connect_worker
 from workers.local_policy import LocalPolicy
-from workers.make_pool import make_pool
 from workers.messages import Kind, Message, receive, send
-from workers.remote_policy import RemotePolicy
 from workers.rollout import Rollout
 from workers.shared_weights import NewestWeights, SharedWeights
 from workers.worker_clock import CPU, WorkerTimes

@@ -18,7 +18,7 @@ from agents.network import make_network
 from machine.device import padded_size, prepare_torch
 from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
-from workers.inference_rows import InferenceRows
+from workers.inference.rows import InferenceRows
 from workers.messages import Kind, receive, send
 from workers.observations import as_batch
 from workers.shared_weights import NewestWeights, SharedWeights

@@ -13,7 +13,7 @@ from run_files.run_folder import remove_abandoned
 LAST_DRAWING_SECONDS = 2.0  # longest wait for the last drawing at the end of a run
 LOWEST_PRIORITY = 19
 NEW_REPORT, LAST_WORD = b"r", b"e"
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class CurvesSink:
@@ -51,7 +51,7 @@ class CurvesSink:
 
     def _started(self) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
-            [sys.executable, "-m", "reports.curves_process", str(self._folder)],
+            [sys.executable, "-m", "reports.sinks.curves_process", str(self._folder)],
             cwd=CHECKOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import ActorState, Decision
-from workers.inference_rows import InferenceRows
+from workers.inference.rows import InferenceRows
 from workers.local_policy import PolicyInputs
 from workers.messages import Kind, receive, send
 from workers.observations import put_stack

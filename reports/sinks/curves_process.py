@@ -1,4 +1,4 @@
-"""The process that draws curves.png during a run; `reports/curves_sink.py` starts it.
+"""The process that draws curves.png during a run; `reports/sinks/curves_sink.py` starts it.
 
 Learner and workers never import matplotlib. This process reads requests from its standard input and exits at its end.
 """
@@ -10,8 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from reports.curves_sink import LAST_WORD, NEW_REPORT
 from reports.run_curves import draw_run
+from reports.sinks.curves_sink import LAST_WORD, NEW_REPORT
 from run_files.run_folder import write_atomically
 from run_files.run_history import read_history
 

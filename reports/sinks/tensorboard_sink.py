@@ -10,7 +10,7 @@ from typing import Any
 from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
-from reports.film_gif import gif_of, is_whole
+from reports.sinks.film_gif import gif_of, is_whole
 from run_files.metrics import Episode, Report, flat_numbers
 from run_files.run_folder import VIDEOS
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from option_flags import Config, ReportOptions
 from options.rules import UsageError
-from reports.curves_sink import CurvesSink
-from reports.prometheus_sink import PrometheusSink, check_address
-from reports.sinks import RetryingSink, Sink, SinkList
+from reports.sinks.curves_sink import CurvesSink
+from reports.sinks.prometheus_sink import PrometheusSink, check_address
+from reports.sinks.sink import RetryingSink, Sink, SinkList
 from run_files.metrics import Episode, EpisodesCsvSink, JsonLinesSink, Report
 
 Announce = Callable[[str], None]
@@ -35,11 +35,11 @@ def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
         address = options.metrics_host, options.metrics_port
         extra.append(("--metrics_port", lambda: PrometheusSink(*address, folder.name, config.environment.env)))
     if options.tensorboard:
-        from reports.tensorboard_sink import TensorBoardSink
+        from reports.sinks.tensorboard_sink import TensorBoardSink
 
         extra.append(("--tensorboard", lambda: TensorBoardSink(folder, config.flags())))
     if options.wandb:
-        from reports.wandb_sink import WandbSink
+        from reports.sinks.wandb_sink import WandbSink
 
         extra.append(("--wandb", lambda: WandbSink(folder, options.wandb_project, config.flags())))
     optional = [OptionalSink(name, make, announce) for name, make in extra]

@@ -19,10 +19,10 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from option_flags import Config, ReportOptions
 from options.rules import UsageError
-from reports.film_gif import gif_of, is_whole
-from reports.make_sinks import OptionalSink, check_sinks, make_sinks
-from reports.prometheus_sink import PrometheusSink
-from reports.sinks import SinkList
+from reports.sinks.film_gif import gif_of, is_whole
+from reports.sinks.make_sinks import OptionalSink, check_sinks, make_sinks
+from reports.sinks.prometheus_sink import PrometheusSink
+from reports.sinks.sink import SinkList
 from run_files.metrics import Episode, Report
 from tests.reports.some_run import report
 
@@ -45,7 +45,7 @@ def free_port() -> int:
 def test_a_learner_imports_no_optional_package() -> None:
     """Nor matplotlib, which only the process that draws curves.png imports."""
     program = "import sys, training.train; print(*{name.partition('.')[0] for name in sys.modules})"
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     said = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     loaded = set(said.stdout.split())
     assert {"torch", "cv2"} <= loaded
@@ -180,7 +180,7 @@ def test_weights_and_biases_gets_the_numbers(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(fake, "init", init, raising=False)
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    monkeypatch.delitem(sys.modules, "reports.wandb_sink", raising=False)
+    monkeypatch.delitem(sys.modules, "reports.sinks.wandb_sink", raising=False)
     options = config(wandb=True, wandb_project="mine", seed=3)
     check_sinks(options.report)
     folder = tmp_path / "Pong_1"
@@ -194,7 +194,7 @@ def test_weights_and_biases_gets_the_numbers(tmp_path: Path, monkeypatch: pytest
     ((numbers, step),) = run.logged
     assert step == 2000 and numbers["time_shares/update"] == 0.9 and "kl_replayed" not in numbers
     assert run.finished
-    monkeypatch.delitem(sys.modules, "reports.wandb_sink")
+    monkeypatch.delitem(sys.modules, "reports.sinks.wandb_sink")
 
 
 # --- TensorBoard ------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_a_video_becomes_a_small_gif(tmp_path: Path) -> None:
 
 
 def test_tensorboard_tags_are_grouped() -> None:
-    from reports.tensorboard_sink import tag_of  # noqa: PLC0415  # loads TensorBoard
+    from reports.sinks.tensorboard_sink import tag_of  # noqa: PLC0415  # loads TensorBoard
 
     names = ["episodes", "value_loss", "policy_loss", "policy_lag_max", "updates", "frames_per_second", "cpu_learner"]
     assert [tag_of(name).partition("/")[0] for name in names] == [

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from reports import curves_process, curves_sink
-from reports.curves_process import serve
-from reports.curves_sink import LAST_WORD, NEW_REPORT, CurvesSink
+from reports.sinks import curves_process, curves_sink
+from reports.sinks.curves_process import serve
+from reports.sinks.curves_sink import LAST_WORD, NEW_REPORT, CurvesSink
 from tests.reports.some_run import write_run
 
 pytestmark = pytest.mark.timeout(60)
@@ -23,7 +23,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawers() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if "reports.curves_process" in p.cmdline()]
+    return [p for p in psutil.Process().children() if "reports.sinks.curves_process" in p.cmdline()]
 
 
 def wait_for_end(process: psutil.Process) -> None:
