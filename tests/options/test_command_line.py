@@ -94,6 +94,7 @@ def test_texts_that_are_no_whole_number_are_refused(text: str) -> None:
         (["--batchsize=2"], "--batchsize is no known flag; did you mean --batch_size?"),
         (["--batch=2"], "--batch is no known flag; did you mean --batch_size?"),
         (["--flag-file=x"], "--flag_file is no known flag; did you mean --flagfile?"),
+        (["--help=1"], "--help is no known flag."),
         (["--zzzzzz=2", "stray"], "--zzzzzz is no known flag."),
         (["stray", "--zzzzzz=2"], "--zzzzzz is no known flag."),
         (["--no-use-lstm"], "--no_use_lstm is no known flag; did you mean --nouse_lstm?"),
@@ -137,6 +138,9 @@ def test_sentences(words: list[str], sentence: str) -> None:
         (["--"], "--"),
         (["--", "--seed=1"], "--"),
         (["-3"], "-3"),
+        (["--use_lstm", "train"], "train"),
+        (["--use_lstm", "a", "no"], "a"),
+        (["--replay_parameters=[]", "x"], "x"),
         ([""], ""),
     ],
 )
