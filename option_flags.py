@@ -6,10 +6,8 @@ UsageError.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Self, get_type_hints
 
@@ -48,11 +46,13 @@ class RunOptions(Options):
     )
     environment_max_steps: int = option(6_000_000, whole(1), "Agent steps of the run, all environments together.")
     seed: int | None = option(
-        None, whole(0, 2**31 - 1, optional=True), "Seed of all random streams. Unset: a random one."
+        None, whole(0, 2**31 - 1, optional=True), "Seed of all random streams. Unset: chosen at random."
     )
     reproducible: bool = option(False, ON_OFF, "Give bit-identical results for the same seed, at some cost in speed.")
     results_dir: str = option(
-        "results", matching(r"(?s)[^-].*", "be a path that begins with no dash"), "Folder for the folders of all runs."
+        "results",
+        matching(r"(?s)[^-].*", "be a path that does not begin with a dash"),
+        "Folder for the folders of all runs.",
     )
     device: str = option(
         "auto",
@@ -87,7 +87,7 @@ class EnvironmentOptions(Options):
         "Atari game (Gymnasium id).",
     )
     skipped_frames: int = option(4, whole(1, 100), "Game frames per agent step, all with the same action (frame skip).")
-    frames_stacked: int = option(4, whole(1, 64), "Latest frames in one observation (frame stack).")
+    frames_stacked: int = option(4, whole(1, 64), "Number of latest frames in one observation (frame stack).")
     grayscaling_frames: bool = option(True, ON_OFF, "Observations in gray instead of colour.")
     frame_scale_resolution: str = option("84,84", RESOLUTION, 'Size of an observation, as "height,width".')
     noop_threshold: int = option(
@@ -97,7 +97,7 @@ class EnvironmentOptions(Options):
     fire_on_life_loss: bool = option(
         False,
         ON_OFF,
-        "With --noepisodic_life: press FIRE after a lost life where a game waits for it; tests always do.",
+        "With --noepisodic_life: press FIRE after a lost life in games that wait for it; tests always do.",
     )
     reward_clipping_method: str = option(
         "abs_one_sign",
@@ -166,8 +166,8 @@ class ReplayOptions(Options):
     lz4_compression_level: int = option(
         0, whole(0, 12), "Compression level of lz4. 0 is fastest; 1 to 12 compress better and take longer."
     )
-    caching: bool = option(False, ON_OFF, "Prepare batches in the background, some updates before they are used.")
-    cache_output_buffer_size: int = option(1, whole(1, 64), "With --caching: batches that are prepared ahead.")
+    caching: bool = option(False, ON_OFF, "Prepare batches in the background, before the learner needs them.")
+    cache_output_buffer_size: int = option(1, whole(1, 64), "With --caching: number of batches prepared ahead.")
 
     @cached_property
     def replays(self) -> tuple[ReplaySpec, ...]:
@@ -180,12 +180,9 @@ class ReplayOptions(Options):
 
     @property
     def warmup_unrolls(self) -> tuple[int, ...]:
-        """Number of unrolls in each replay before learning starts; queues need none."""
-        factor = Fraction(str(self.training_fill_in_factor))  # exact: in binary, 0.29 × 100 is 28.999…
-        return tuple(
-            0 if replay.type == "queue" else max(share, math.ceil(factor * replay.capacity))
-            for replay, share in zip(self.replays, self.shares, strict=True)
-        )
+        """Number of unrolls in each replay before learning starts."""
+        factor = self.training_fill_in_factor
+        return tuple(r.warmup_unrolls(share, factor) for r, share in zip(self.replays, self.shares, strict=True))
 
     @property
     def longest_warmup(self) -> int:
@@ -197,7 +194,7 @@ class ReplayOptions(Options):
 
     @property
     def ranks_by_features(self) -> bool:
-        """Whether a replay compares states by their features."""
+        """Whether any replay compares states by their features."""
         return any(r.ranks and r.dist_function != "kl_div" for r in self.replays)
 
     @property
@@ -258,7 +255,7 @@ class OptimizerOptions(Options):
     optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "Optimizer of the network weights.")
     lr: float = option(1e-3, above(0, 100), "Learning rate at the start of the schedule.")
     lr_warmup_updates: int = option(
-        300, whole(0), "First updates, at most a tenth of all, in which the learning rate rises to its schedule."
+        300, whole(0), "First updates, at most a tenth of all, over which the learning rate rises to its schedule."
     )
     rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.")
     rmsprop_eps: float = option(1e-5, above(0), "RMSProp: constant added to the divisor.")
@@ -307,16 +304,16 @@ class ReportOptions(Options):
     )
     metrics_port: int = option(0, whole(0, 65535), "Port on which Prometheus reads the newest report. 0: no port.")
     metrics_host: str = option(
-        "127.0.0.1", matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1"), "Address of that port."
+        "127.0.0.1", matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1"), "Address of --metrics_port."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestOptions(Options):
     topic = "Tests and evaluation"
-    __test__ = False  # or pytest takes it for a collection of tests
+    __test__ = False  # otherwise pytest would collect the class as tests
 
-    test_episode_count: int = option(100, whole(1, 10**6), "Games of a test.")
+    test_episode_count: int = option(100, whole(1, 10**6), "Number of games in a test.")
     test_policy: str = option(
         "sampled",
         one_of("sampled", "greedy"),
@@ -329,11 +326,7 @@ class TestOptions(Options):
         "a display. Training: record a video of the median game of each evaluation (needs --eval_period).",
     )
     eval_period: int = option(0, whole(0), "Agent steps between two evaluations during training. 0: no evaluations.")
-    eval_episode_count: int = option(10, whole(1, 10**6), "Games of one evaluation.")
-
-
-# One slot per worker is enough if a round of unrolls from the other workers is enough for this many updates.
-UPDATES_FROM_OTHERS = 2
+    eval_episode_count: int = option(10, whole(1, 10**6), "Number of games in one evaluation.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,23 +358,13 @@ class Config:
 
     @property
     def seed(self) -> int:
-        """The seed of a configuration that is settled (see machine/machine_setup.py)."""
+        """The seed. It is set once `settle_seed` (machine/machine_setup.py) has run."""
         assert self.run.seed is not None
         return self.run.seed
 
     @property
     def saves_replays(self) -> bool:
         return self.checkpoint.save_replay or self.run.reproducible
-
-    def slots_for(self, workers: int) -> int:
-        """Rounds of unrolls that each of this many workers may be ahead of the learner; one in a reproducible run.
-
-        More rounds than the learner needs only increase the policy lag.
-        """
-        if self.run.reproducible:
-            return 1
-        updates_from_others = (workers - 1) * self.workers.envs_per_worker / self.fresh_unrolls_per_update
-        return self.workers.slots_per_worker or (1 if updates_from_others >= UPDATES_FROM_OTHERS else 2)
 
     @property
     def fresh_unrolls_per_update(self) -> int:
@@ -417,7 +400,7 @@ class Config:
 
     @classmethod
     def from_flags(cls, values: Mapping[str, Any]) -> Self:
-        """Make a Config of values by flag name; names that are left out get their defaults."""
+        """Make a Config from values by flag name; names that are left out get their defaults."""
         for name in values:
             if name not in OPTIONS:
                 raise unknown_flag(name, OPTIONS)

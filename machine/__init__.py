@@ -1,1 +1,1 @@
-"""What the computer is and does: device, cores, memory, GPU gauge, signals."""
+"""The machine that a run uses: device, cores, memory, GPU utilization, signals and settings of the system."""

@@ -35,13 +35,13 @@ def prepare_torch(device: torch.device, repeatable: bool) -> None:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # CUDA reads it when it starts, which is later
     torch.use_deterministic_algorithms(repeatable)
     torch.backends.cudnn.benchmark = not repeatable
-    torch.backends.cudnn.allow_tf32 = False  # float32 means float32
+    torch.backends.cudnn.allow_tf32 = False  # full float32, without TF32
     if device.type == "cuda":
         torch.cuda.set_device(device)  # the default for events and streams
 
 
 def padded_size(count: int, device: torch.device) -> int:
-    """The batch size to compute for `count` rows. A GPU spends time on each new size, so it gets only few of them.
+    """The batch size to compute for `count` rows. A GPU spends time on each new size, so few sizes are used.
 
     There are four sizes between one power of two and the next. On a CPU the size is `count`.
     """

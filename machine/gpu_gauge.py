@@ -26,7 +26,7 @@ class GpuGauge:
                 self._handle = None
 
     def utilization(self) -> float | None:
-        """Percent of the last second or less in which the GPU was at work."""
+        """Percent of the last second or less in which the GPU was busy."""
         if self._handle is None:
             return None
         try:

@@ -12,10 +12,13 @@ from machine.system_settings import keep_freed_memory, use_long_time_slices
 from option_flags import Config
 from options.rules import UsageError
 
+# One slot per worker is enough if a round of unrolls from the other workers is enough for this many updates.
+UPDATES_FROM_OTHERS = 2
+
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run uses of its machine."""
+    """The device, the number formats and the numbers of processes, slots and threads of a run."""
 
     device: torch.device
     precision: torch.dtype  # of the network on that device
@@ -73,6 +76,17 @@ def prepare_machine(config: Config) -> Machine:
         precision=choose_precision(config.run.precision, device),
         worker_precision=choose_precision(config.run.precision, torch.device("cpu")),
         worker_count=worker_count,
-        slots_per_worker=config.slots_for(worker_count),
+        slots_per_worker=choose_slots_per_worker(config, worker_count),
         learner_threads=threads,
     )
+
+
+def choose_slots_per_worker(config: Config, workers: int) -> int:
+    """Rounds of unrolls that each of this many workers may be ahead of the learner; one in a reproducible run.
+
+    More rounds than the learner needs only increase the policy lag.
+    """
+    if config.run.reproducible:
+        return 1
+    updates_from_others = (workers - 1) * config.workers.envs_per_worker / config.fresh_unrolls_per_update
+    return config.workers.slots_per_worker or (1 if updates_from_others >= UPDATES_FROM_OTHERS else 2)

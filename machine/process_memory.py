@@ -14,11 +14,11 @@ def check_processes(count: int, games_each: int) -> int:
     if count * each > room:
         remedy = f"--worker_count={room // each} or fewer" if room >= each else "a machine with more memory"
         raise UsageError(
-            f"--worker_count={count} needs {count} × {in_bytes(each)}, more than the {in_bytes(room)} of memory "
-            f"that are free; {remedy} would be right."
+            f"--worker_count={count} needs {count} × {format_bytes(each)}, more than the {format_bytes(room)} of "
+            f"memory that is free; {remedy} would be right."
         )
     return count * each
 
 
-def in_bytes(nbytes: int) -> str:
+def format_bytes(nbytes: int) -> str:
     return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 0.1 * 2**30 else f"{nbytes / 2**20:,.1f} MiB"

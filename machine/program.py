@@ -1,6 +1,6 @@
-"""The start and the end of a program of ours: signals before anything is started, closed streams, a quick exit.
+"""The start and the end of main.py and multi_train.py: early signals, closed output streams, a quick exit.
 
-It imports nothing slow, because programs import it before they handle signals.
+It imports nothing slow, because they import it before they handle signals.
 """
 
 import os

@@ -15,7 +15,7 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # the number of the system cal
 
 
 def use_one_thread() -> None:
-    """For each of several processes that run in parallel: more threads than cores would slow them down."""
+    """Call it in each of several parallel processes: more threads than cores would slow them down."""
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     keep_freed_memory()
@@ -44,7 +44,7 @@ def use_long_time_slices() -> None:
     """Ask the kernel for longer time slices for this process and all that it starts from now on.
 
     There are more processes than cores, and a process that gets a core finds another one's data in the caches. With
-    ten times longer slices this happens less often. Other programs get a core as soon as before.
+    ten times longer slices this happens less often. Other programs do not wait longer for a core.
     """
     number = _SCHED_SETATTR.get(platform.machine())
     if sys.platform != "linux" or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:

@@ -1,4 +1,4 @@
-"""The parser of command lines: from words and a flag file to the values of declared options."""
+"""The parser of command lines: it turns words and a flag file into the values of declared options."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tupl
         raise HelpRequested
     given: dict[str, Any] = {}
     others: list[str] = []
-    bare_switch = ""  # the switch that the word before named without a value
+    bare_switch = ""  # the switch in the previous word, if it was given without a value
     remaining = iter(zip(words, flags, strict=True))
     for word, flag in remaining:
         if flag is None:
@@ -63,8 +63,9 @@ def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tupl
         written, value = flag["name"].replace("-", "_"), flag["value"]
         name = _option_name(written, options)
         if name in given:
-            torn = ", its JSON in single quotes" if name == "replay_parameters" else ""  # a shell splits it otherwise
-            raise UsageError(f"--{name} is given twice; give it once{torn}.")
+            # Without quotes, a shell splits the JSON into several words.
+            hint = ", its JSON in single quotes" if name == "replay_parameters" else ""
+            raise UsageError(f"--{name} is given twice; give it once{hint}.")
         bare_switch = name if is_switch(options[name]) and value is None else ""
         if written != name and value is not None:
             raise UsageError(f"--{written} takes no value; write --{written} alone.")
@@ -89,7 +90,7 @@ def _option_name(written: str, options: Mapping[str, Field[Any]]) -> str:
 
 
 def _converted(text: str, kind: type) -> Any:
-    """The text as a number or a switch. If it is none, the text itself: the option's rule then refuses it."""
+    """The text as a number or a bool. If it is neither, the text itself, which the option's rule then refuses."""
     if kind is bool:
         return SWITCH_VALUES.get(text.lower(), text)
     try:
@@ -128,6 +129,6 @@ def _read_flagfile(path: str, options: Mapping[str, Field[Any]]) -> dict[str, An
 
 def _word_without_flag(word: str, given: Mapping[str, Any]) -> UsageError:
     replays = str(given.get("replay_parameters", ""))
-    if replays.startswith("[") and not replays.endswith("]"):  # a shell has split it at its spaces
+    if replays.startswith("[") and not replays.endswith("]"):  # a shell has split it at the spaces
         return UsageError(f"{shown(word)} belongs to no flag; the JSON of --replay_parameters needs single quotes.")
     return UsageError(f"{shown(word)} belongs to no flag; every word must be --name=value, --name value or --name.")

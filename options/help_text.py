@@ -1,4 +1,4 @@
-"""The text of --help: all options by topic, each with its sentence, accepted words and default."""
+"""The text of --help: all options by topic, each with its help sentence, choices and default."""
 
 import json
 import textwrap

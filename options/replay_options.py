@@ -15,7 +15,7 @@ from options.unknown_names import did_you_mean
 class ReplaySpec:
     """One entry of --replay_parameters. parse_replays checks each key by its rule."""
 
-    type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "Kind of replay.")
+    type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "Type of the replay.")
     capacity: int = option(MISSING, whole(1), "Number of unrolls that the replay holds.")
     sample_ratio: float = option(MISSING, above(0, 1), "Share of every batch; the ratios of all replays add up to 1.")
     dist_function: str = option(
@@ -25,7 +25,9 @@ class ReplaySpec:
     )
     p: float = option(2.0, between(1, 64), "Exponent of ln_norm.")
     lambda_batch_multiplier: float = option(
-        1.0, between(1, 1000), "Candidates per unroll of the share (λ): the replay draws them and keeps a selection."
+        1.0,
+        between(1, 1000),
+        "Candidates per unroll of the share (λ): the replay draws this many and selects from them.",
     )
     alfa_annealing_factor: float = option(
         1.0, above(0), "Fraction of the planned updates over which λ falls to 1; it may be above 1."
@@ -45,15 +47,22 @@ class ReplaySpec:
 
     @property
     def ranks(self) -> bool:
-        """Whether the replay compares candidates, if it has more of them than its share."""
+        """Whether the replay compares candidates. It does so only while it has more of them than its share."""
         return self.type in ("attentive", "elite")
+
+    def warmup_unrolls(self, share: int, fill_in_factor: float) -> int:
+        """Number of unrolls in the replay before learning starts; a queue needs none."""
+        if self.type == "queue":
+            return 0
+        factor = Fraction(str(fill_in_factor))  # exact: in binary, 0.29 × 100 is 28.999…
+        return max(share, math.ceil(factor * self.capacity))
 
     def most_candidates(self, share: int) -> int:
         """The largest number of candidates that are compared for a share of this many unrolls."""
         return min(self.capacity, int(self.lambda_batch_multiplier * share))
 
-    def no_choice(self, share: int) -> str:
-        """Why there are never more candidates than the share, and what would change that. Empty if there are."""
+    def why_never_ranked(self, share: int) -> str:
+        """Why a ranking replay never has more candidates than its share, and what would change that; else empty."""
         if not self.ranks or self.most_candidates(share) > share:
             return ""
         if self.capacity <= share:
@@ -72,7 +81,7 @@ REPLAY_KEYS: dict[str, tuple[str, ...]] = {
     "elite": (*_COMMON_KEYS, *_RANKED_KEYS, "elite_batch_size", "elite_sampling_strategy", "insert_strategy"),
 }
 
-# The older form {"type": "custom", "sample_strategy": ...}, and the present names of its values.
+# The older form {"type": "custom", "sample_strategy": ...} is accepted too. These are the current names of its values.
 CUSTOM_TYPES = {"attentive_sampling": "attentive", "elite_sampling": "elite"}
 NUMBERED_STRATEGIES = {
     "strategy1": "lowest",
@@ -82,7 +91,7 @@ NUMBERED_STRATEGIES = {
 }
 
 
-def once_each(subject: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+def refuse_duplicate_keys(subject: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     """A hook for `json.loads` that refuses a key given twice; without it the last value would win silently."""
 
     def entry_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -104,7 +113,7 @@ def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
         raise UsageError(f"{flag} must hold finite numbers, not {name}.")
 
     try:
-        entries = json.loads(text, object_pairs_hook=once_each(flag), parse_constant=no_constant)
+        entries = json.loads(text, object_pairs_hook=refuse_duplicate_keys(flag), parse_constant=no_constant)
     except json.JSONDecodeError as error:
         hint = "write it in single quotes in a shell, without quotes in a flagfile"
         raise UsageError(
@@ -124,7 +133,7 @@ def parse_replays(text: str) -> tuple[ReplaySpec, ...]:
 def _replay(subject: str, entry: object) -> ReplaySpec:
     if not isinstance(entry, dict) or "type" not in entry:
         raise UsageError(f'{subject} must be an object with the key "type", not {shown(entry)}.')
-    entry = _with_present_names(subject, entry)
+    entry = _with_current_names(subject, entry)
     declared = {item.name: item for item in fields(ReplaySpec)}
     kind = declared["type"].metadata["rule"].checked(f"{subject}: type", entry["type"])
     allowed = REPLAY_KEYS[kind]
@@ -144,8 +153,8 @@ def _replay(subject: str, entry: object) -> ReplaySpec:
     return replay
 
 
-def _with_present_names(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """The entry with the older names for types and strategies replaced."""
+def _with_current_names(subject: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry, with older names of types and strategies replaced by the current ones."""
     renamed = dict(entry)
     if renamed["type"] == "custom":
         strategy = renamed.pop("sample_strategy", None)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 
 class UsageError(Exception):
-    """A mistake of the user, as one sentence on one line: which flag is wrong, and what would be right."""
+    """A user's mistake, as one sentence on one line: which flag is wrong, and what would be right."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
@@ -29,13 +29,13 @@ class Rule:
         """Return the value in its declared type. Raise a UsageError about `subject` if it is not accepted."""
         if value is None and self.optional:
             return None
-        exact = self._converted(value)
-        if exact is None or not self.accepts(exact):
+        converted = self._converted(value)
+        if converted is None or not self.accepts(converted):
             raise UsageError(f"{subject} must {self.wanted}, not {shown(value)}.")
-        return exact
+        return converted
 
     def _converted(self, value: object) -> Any:
-        """The value as `kind`, or None if it has another type. An int is a float too; a bool is never a number."""
+        """The value as `kind`, or None if it has another type. An int counts as a float, a bool does not."""
         if isinstance(value, bool) != (self.kind is bool):
             return None
         if self.kind is float and isinstance(value, int):
@@ -89,7 +89,7 @@ PATH = Rule(str, "be a path", bool, optional=True)
 FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
 RESOLUTION = Rule(
     str,
-    'be "height,width", such as 84,84, neither above 512',
+    'be "height,width", such as 84,84, both at most 512',
     lambda v: re.fullmatch("[1-9][0-9]{0,2},[1-9][0-9]{0,2}", v) is not None and max(map(int, v.split(","))) <= 512,
 )
 

@@ -12,7 +12,7 @@ REPLACED_FLAGS = {
     "learner_thread_count": "there is one learner; --learner_threads sets its CPU threads",
     "undefok": "unknown flags are always refused",
 }
-NAMES_ELSEWHERE = {  # names that other platforms use for our options
+NAMES_ELSEWHERE = {  # the names of some options in other RL platforms
     "entropy": "entropy_loss_weight",
     "entropy_coef": "entropy_loss_weight",
     "learning_rate": "lr",
@@ -25,15 +25,15 @@ NAMES_ELSEWHERE = {  # names that other platforms use for our options
 
 
 def unknown_flag(name: str, options: Mapping[str, Field[Any]]) -> UsageError:
-    """The error for a flag that is none of `options`."""
+    """The error for a flag that is not among `options`."""
     if name in REPLACED_FLAGS:
         return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
     switch = name.removeprefix("no_")
     if switch != name and switch in options and is_switch(options[switch]):
-        return UsageError(f"--{name} is no known flag; did you mean --no{switch}?")
+        return UsageError(f"--{name} is not a known flag; did you mean --no{switch}?")
     if NAMES_ELSEWHERE.get(name) in options:
-        return UsageError(f"--{name} is no known flag; did you mean --{NAMES_ELSEWHERE[name]}?")
-    return UsageError(f"--{name} is no known flag{did_you_mean(name, options, dashes='--')}")
+        return UsageError(f"--{name} is not a known flag; did you mean --{NAMES_ELSEWHERE[name]}?")
+    return UsageError(f"--{name} is not a known flag{did_you_mean(name, options, dashes='--')}")
 
 
 def did_you_mean(name: str, names: Iterable[str], dashes: str = "", quote: str = "") -> str:

@@ -50,7 +50,7 @@ def unused_in_training(config: Config) -> list[str]:
     ] + [
         f"the {replay.type} replay draws like standard: nothing is ranked with {why}"
         for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
-        if (why := replay.no_choice(share))
+        if (why := replay.why_never_ranked(share))
     ]
 
 

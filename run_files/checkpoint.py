@@ -31,7 +31,7 @@ FIXED_FLAGS = (
 )
 # What the policy is and what it observes.
 POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, NetworkOptions))
-# What a resumed run has of its own, and does not take from its parent.
+# Flags that a resumed run does not inherit from its parent.
 OWN_FLAGS = ("op_mode", "load_model_url")
 
 
@@ -50,7 +50,7 @@ class Checkpoint:
 
     @property
     def played_options(self) -> dict[str, Any]:
-        """The flags that a test starts from: what the policy is and what it sees, and not how long a game may be."""
+        """The flags that a test inherits: those of the policy and its observations, but not max_game_frames."""
         taken = set(POLICY_OPTIONS) - {"max_game_frames"}
         return {name: value for name, value in self.options.items() if name in taken}
 

@@ -1,4 +1,4 @@
-"""Curves of many runs in one compressed file: what `docs/data` keeps of the runs behind a picture.
+"""Curves of many runs in one compressed file. `docs/data` has such a file for the runs of each picture.
 
 The file is gzip-compressed JSON lines, one line for each run: its name, its options, its machine, and one list of
 numbers for each figure of its reports.
@@ -32,7 +32,7 @@ class ArchivedRun(NamedTuple):
 def read_histories(path: Path) -> list[History]:
     """All runs of an archive, or the one run of a run folder.
 
-    Raises UsageError where `path` is neither.
+    Raises UsageError if `path` is neither.
     """
     if not path.name.endswith(SUFFIX):
         return [read_history(path)]
@@ -41,14 +41,14 @@ def read_histories(path: Path) -> list[History]:
 
 
 def read_archive(path: Path) -> list[ArchivedRun]:
-    """The runs of an archive in their order. Raises UsageError where the file cannot be read."""
+    """The runs of an archive in their order. Raises UsageError if the file cannot be read."""
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
         runs = [_from_line(json.loads(line)) for line in lines]
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror or error}).") from None
     except (EOFError, zlib.error, ValueError, KeyError, TypeError):
-        raise UsageError(f"{path} is no archive of curves, which tests.benchmarks.keep_curves makes.") from None
+        raise UsageError(f"{path} is not an archive of curves, as tests.benchmarks.keep_curves makes it.") from None
     if not runs:
         raise UsageError(f"{path} holds no runs.")
     return runs
@@ -61,7 +61,7 @@ def write_archive(path: Path, runs: Sequence[ArchivedRun]) -> None:
 
 
 def _as_line(run: ArchivedRun) -> dict[str, Any]:
-    """Columns compress better than rows; null stands where a report has no such figure."""
+    """Columns compress better than rows. null means that a report does not have the figure."""
     names = dict.fromkeys(name for report in run.reports for name in report)
     columns = {name: [_short(report.get(name)) for report in run.reports] for name in names}
     return {"name": run.name, "options": run.options, "machine": run.machine, "columns": columns}

@@ -14,7 +14,7 @@ Report: TypeAlias = dict[str, JsonValue]
 
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
-RENAMED = {"return_mean_100": "return_mean"}  # names in older runs: names now
+RENAMED = {"return_mean_100": "return_mean"}  # name in older runs → current name
 
 
 class Episode(NamedTuple):
@@ -118,17 +118,15 @@ class _LineFile:
 
 
 def each_report(path: Path) -> Iterator[Report]:
-    """The reports of a metrics file one after another, with the present names of the figures.
+    """The reports of a metrics file one after another, with the current names of the figures.
 
     An incomplete last line (of a killed or a running process) is left out. Any other line that is not a JSON object
     raises ValueError, because the file is damaged.
     """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.endswith(
-                b"\n"
-            ):  # and no more lines are read: a running process may complete this one meanwhile
-                return
+            if not line.endswith(b"\n"):
+                return  # reads no further line: a running process may complete this one meanwhile
             yield _report(line, f"{path}, line {number}")
 
 

@@ -19,7 +19,7 @@ from run_files.run_folder import write_atomically
 
 PIECE = 16 * 2**20  # bytes that are written between two checks of `cancelled`
 
-Content = Sequence[bytes | memoryview]  # the parts of one value; in the file they lie directly behind each other
+Content = Sequence[bytes | memoryview]  # the parts of one value; in the file they follow each other directly
 
 
 class WriteCancelledError(Exception):

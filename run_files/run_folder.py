@@ -38,9 +38,9 @@ def create_run_folder(results_dir: Path, env: str, now: float) -> Path:
 def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
     """Write the file `path` so that it is always either the old file or the complete new one.
 
-    `content` is the bytes, or a function that writes them to the open file it is given. If the function raises, the old
-    file stays, the temporary file is removed and the exception goes on to the caller. A process that is killed while it
-    writes leaves a file `.<name>.<random>.tmp`, which `remove_abandoned` removes.
+    `content` is the bytes, or a function that writes them to an open file. If the function raises, the old file stays,
+    the temporary file is removed and the exception is raised again. A process that is killed while it writes leaves a
+    file `.<name>.<random>.tmp`, which `remove_abandoned` removes.
     """
     # Not tempfile.mkstemp, because its files can only be read by their owner, also after the rename.
     temporary = temporary_beside(path)

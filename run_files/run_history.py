@@ -17,7 +17,7 @@ Series: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = dict[str, float]  # the figures of one report, with flat names (`time_shares/update`)
 EVALUATED = "eval_"  # prefix of the names of evaluation figures
 EVALUATED_MEAN = f"{EVALUATED}return_mean"
-FEW_REPORTS = 4000  # more than a picture has pixels; the 100,000 reports of a long run would take gigabytes
+MIN_KEPT_REPORTS = 4000  # more than a picture has pixels; the 100,000 reports of a long run would take gigabytes
 BYTES_AT_ONCE = 16 * 1024 * 1024
 
 
@@ -81,14 +81,14 @@ def read_history(folder: Path) -> History:
     place: Path | None = folder
     while place is not None and place.resolve() not in seen:
         seen.add(place.resolve())
-        lineage = _read_config(place)
-        if lineage is None:  # this parent is gone, so its own parent is unknown
+        own_config = _read_config(place)
+        if own_config is None:  # this parent is gone, so its own parent is unknown
             break
         reports = _numbers(place / "metrics.jsonl", limit) + reports
         evaluations = _numbers(place / "evaluations.jsonl", limit) + evaluations
         rows = _games(place / "episodes.csv")
         games.insert(0, rows[rows[:, 0] <= limit])
-        place, limit = _parent(place, lineage, limit)
+        place, limit = _parent(place, own_config, limit)
     played = np.concatenate(games)
     ancestors = frozenset(seen - {folder.resolve()})
     return History(folder, _options(config), reports, Curve(played[:, 0], played[:, 1]), evaluations, ancestors)
@@ -97,7 +97,7 @@ def read_history(folder: Path) -> History:
 def _numbers(path: Path, limit: float) -> list[Numbers]:
     """The figures of a file of reports up to `limit` agent steps.
 
-    Of very many reports only some thousand are kept, at even distances, and the last one.
+    Of a long file only some thousand reports are kept, at even distances, and the last one.
     """
     kept: list[Numbers] = []
     every, last = 1, None
@@ -111,7 +111,7 @@ def _numbers(path: Path, limit: float) -> list[Numbers]:
                 numbers.pop("seconds", None)  # in an evaluation, the seconds count from its own start
             if index % every == 0:
                 kept.append(numbers)
-            if len(kept) == 2 * FEW_REPORTS:
+            if len(kept) == 2 * MIN_KEPT_REPORTS:
                 every *= 2
                 kept = kept[::2]
     except ValueError as error:
@@ -150,7 +150,7 @@ def _options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parent(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:
-    """The folder of the run that this one was resumed from, and the agent steps up to which it counts."""
+    """The folder of the run that this one was resumed from, and the agent steps up to which its reports count."""
     parent = config.get("parent")
     if not isinstance(parent, Mapping):
         return None, limit

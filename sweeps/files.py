@@ -1,4 +1,4 @@
-"""What the files of a sweep's job tell: how far it is, what it can continue from, whether it is still at work.
+"""Reads from the files of a sweep's job how far it is, what it can continue from, and whether it is still running.
 
 A job is one run of a sweep. Its folder holds a log, a lock, and a run folder of main.py for each time that it was
 started.
@@ -44,7 +44,7 @@ def last_report(job_folder: Path) -> tuple[Path, Report] | None:
 
 
 def agent_steps(job_folder: Path) -> int:
-    """Agent steps in the newest checkpoint. A report may be older, or count steps that a kill has undone."""
+    """Agent steps in the newest checkpoint. A report may be older, or count steps that were lost in a kill."""
     from run_files.checkpoint import find_checkpoint  # noqa: PLC0415  # only now: torch takes seconds to load
 
     folder = resumable(job_folder)

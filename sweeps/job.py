@@ -16,7 +16,7 @@ from sweeps.files import is_locked, resumable, try_lock
 class Job:
     """One run of a sweep, in its folder. `start` begins or continues it.
 
-    The process of main.py holds the lock of the folder. If a sweep is killed, its jobs work on and keep their locks, so
+    The process of main.py holds the lock of the folder. If a sweep is killed, its jobs go on and keep their locks, so
     the next multi_train.py watches them and does not start them a second time.
     """
 
@@ -29,7 +29,7 @@ class Job:
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(self, flags: Mapping[str, Any]) -> bool:
-        """Begin the run, or continue it. False if it is at work already; it is then only watched."""
+        """Begin the run, or continue it. False if it is running already; it is then only watched."""
         self._log_bytes_read = self.log.stat().st_size if self.log.exists() else 0
         lock = try_lock(self._lock_path)
         if lock is None:
@@ -54,7 +54,7 @@ class Job:
         )
 
     @property
-    def at_work(self) -> bool:
+    def is_running(self) -> bool:
         """Whether its process runs, whoever started it."""
         return is_locked(self._lock_path) if self._process is None else self._process.poll() is None
 
@@ -64,7 +64,7 @@ class Job:
         return None if self._process is None else self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the learner, which looks after its workers."""
+        """Send a signal to the learner process, which ends its workers itself."""
         if self._process is not None:
             self._process.send_signal(number)
             return
@@ -73,16 +73,16 @@ class Job:
                 process.send_signal(number)
 
     def new_log_lines(self) -> list[str]:
-        """Whole lines that were added to the log since the last call."""
+        """Complete lines that were added to the log since the last call."""
         if not self.log.exists():
             return []
         with self.log.open("rb") as file:
             file.seek(self._log_bytes_read)
-            whole = file.read().rpartition(b"\n")[0]
-        if not whole:
+            complete = file.read().rpartition(b"\n")[0]
+        if not complete:
             return []
-        self._log_bytes_read += len(whole) + 1
-        return whole.decode("utf-8", errors="replace").splitlines()
+        self._log_bytes_read += len(complete) + 1
+        return complete.decode("utf-8", errors="replace").splitlines()
 
     @property
     def _lock_path(self) -> Path:

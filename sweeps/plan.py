@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from option_flags import Config
-from options.replay_options import once_each
+from options.replay_options import refuse_duplicate_keys
 from options.rules import UsageError
 from reports.replay_labels import describe_replays, differing_keys
 from wrappers.atari import check_atari
@@ -59,7 +59,9 @@ class Sweep:
 def read_sweep(path: str) -> object:
     """The content of a JSON file; `plan_sweep` checks it."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=once_each(f"--sweep={path}"))
+        return json.loads(
+            Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=refuse_duplicate_keys(f"--sweep={path}")
+        )
     except OSError as error:
         raise UsageError(f"--sweep={path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

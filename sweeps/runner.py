@@ -18,7 +18,7 @@ SECONDS_BETWEEN_SIGNALS = 2 * SAME_SIGNAL_SECONDS  # main.py counts two signals 
 
 
 class SweepRunner:
-    """Starts the waiting jobs, watches those at work, and records how each one ends."""
+    """Starts the waiting jobs, watches the running ones, and records how each one ends."""
 
     def __init__(
         self,
@@ -44,23 +44,23 @@ class SweepRunner:
         self._width = max(len(run.name) for run in sweep.runs)
 
     def run(self) -> None:
-        """Run until all jobs have ended, or until those at work have stopped after a stop signal."""
+        """Run until all jobs have ended, or until the running ones have stopped after a stop signal."""
         waiting = self._waiting()
         while (waiting and not self._stop.requested) or self._active:
             self._forward_signals()
             while waiting and len(self._active) < self._jobs and not self._stop.requested:
                 self._try_start(waiting.popleft())
             for run, job in list(self._active.values()):
-                at_work = job.at_work  # before the log is read, so that its last lines are not missed
+                is_running = job.is_running  # before the log is read, so that its last lines are not missed
                 self._print_progress(run, job)
-                if not at_work:
+                if not is_running:
                     del self._active[run.name]
                     if not self._record_end(run, job):
                         waiting.appendleft(run)
             time.sleep(self._poll_seconds)
 
     def _waiting(self) -> deque[SweepRun]:
-        """The runs that are not done. Those that are at work come first: they outlived a sweep that was killed."""
+        """The runs that are not done. Those that are still running come first: only their sweep was killed."""
         waiting = []
         for run in self._sweep.runs:
             if self._is_done(run):
@@ -70,16 +70,16 @@ class SweepRunner:
         if len(waiting) < len(self._sweep.runs):
             done = len(self._sweep.runs) - len(waiting)
             self._print_line(f"{done} of {len(self._sweep.runs)} runs are done already")
-        return deque(sorted(waiting, key=lambda run: not self._is_at_work(run)))
+        return deque(sorted(waiting, key=lambda run: not self._is_running(run)))
 
     def _job_folder(self, run: SweepRun) -> Path:
         return self._folder / run.name
 
     def _is_done(self, run: SweepRun) -> bool:
-        at_work = self._is_at_work(run)
-        return not at_work and agent_steps(self._job_folder(run)) >= run.config.run.environment_max_steps
+        is_running = self._is_running(run)
+        return not is_running and agent_steps(self._job_folder(run)) >= run.config.run.environment_max_steps
 
-    def _is_at_work(self, run: SweepRun) -> bool:
+    def _is_running(self, run: SweepRun) -> bool:
         return is_locked(self._job_folder(run) / "lock")
 
     def _try_start(self, run: SweepRun) -> None:
@@ -96,7 +96,7 @@ class SweepRunner:
         console = "off" if run.flags.get("console") == "off" else "plain"
         self._active[run.name] = run, job
         if not job.start({**run.flags, "console": console}):
-            self._print(run, "is at work already; waiting for it")
+            self._print(run, "is running already; waiting for it")
         elif parent is None:
             self._print(run, f"starts, log in {job.log}")
         else:
@@ -105,8 +105,8 @@ class SweepRunner:
 
     def _forward_signals(self) -> None:
         if self._stop_pacing.is_due(self._stop.requested + self._stop.stop_now, time.monotonic()):
-            again = "" if self._stop.stop_now else "; CTRL+C again hurries them"
-            self._print_line(f"stopping {len(self._active)} run(s){again}")
+            hint = "" if self._stop.stop_now else "; CTRL+C again makes them stop sooner"
+            self._print_line(f"stopping {len(self._active)} run(s){hint}")
             self._signal_all(signal.SIGTERM)
         if self._stop.save_now:
             self._stop.save_now = False
@@ -151,7 +151,7 @@ class StopPacing:
         self._forwarded, self._forwarded_at = 0, -math.inf
 
     def is_due(self, requests: int, now: float) -> bool:
-        """Whether another signal must be sent now, for so many requests until now (in seconds)."""
+        """Whether another signal must be sent at the time `now`, after so many requests in all."""
         if requests <= self._forwarded or now <= self._forwarded_at + SECONDS_BETWEEN_SIGNALS:
             return False
         self._forwarded, self._forwarded_at = self._forwarded + 1, now

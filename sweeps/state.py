@@ -16,7 +16,7 @@ CHANGEABLE = {"environment_max_steps", "console", "console_period"}
 
 
 class SweepState:
-    """The flags, the status and the end of each run, as in `sweep.json`. The files of a run tell how far it is."""
+    """The flags, the status and the end of each run, as in `sweep.json`. The progress of a run is in its own files."""
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
         self._path = folder / STATE_FILE
@@ -37,7 +37,8 @@ class SweepState:
                     raise TypeError
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise UsageError(
-                f"--sweep_dir={folder} holds a {STATE_FILE} that is not of a sweep; another folder would be right."
+                f"--sweep_dir={folder} holds a {STATE_FILE} that is damaged or not of a sweep; another folder would be "
+                "right."
             ) from None
         return dict(runs)
 
@@ -57,7 +58,7 @@ class SweepState:
     def set(self, name: str, status: str, exit_code: int | None = None, lines: Sequence[str] = ()) -> None:
         """Set and save the status of a run; `lines` are the last ones of its log."""
         self.runs[name] |= {"status": status, "exit_code": exit_code, "last_lines": list(lines)}
-        with suppress(OSError):  # a full disk; the files of the runs tell how far they are
+        with suppress(OSError):  # a full disk; the progress is in the files of the runs
             self.write()
 
     def write(self) -> None:

@@ -1,7 +1,7 @@
 """Interrupts and kills a training run at random moments, resumes it, and checks after each round that nothing is lost.
 
 Run by hand: `python -m tests.chaos --rounds 100`. Each round starts a run or resumes the newest one, waits a random
-time and takes one of the actions below. The first broken promise ends the program with exit code 1 and all details.
+time and takes one of the actions below. The first broken guarantee ends the program with exit code 1 and all details.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file
 from run_files.run_folder import CHECKPOINTS
-from tests.chaos_run import BrokenPromiseError, Run
+from tests.chaos_run import BrokenGuaranteeError, Run
 
 GONE_SECONDS = 5.0  # from a signal to the end of all processes, without the time to save the replays
+HURRIED_SECONDS = 1.0  # the same after a second signal, if only the replays were left to save
 TEMPORARY = ".*.tmp"
-HURRIED_SECONDS = 1.0  # the same from the second signal on, if only the replays were left to save
 LONGEST_DELAY = 9.0  # start-up takes about half of it
 REPLAYS = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, '
@@ -170,7 +170,7 @@ class Lineage:
             delay = self.rng.uniform(0.1, self.longest_delay)
             time.sleep(delay)
             if run.process.poll() is not None:
-                raise BrokenPromiseError(f"it ended before the action, with code {run.process.returncode}")
+                raise BrokenGuaranteeError(f"it ended before the action, with code {run.process.returncode}")
             ending = action(run, self.rng)
             took = run.wait_until_gone(self.slack * ending.seconds + 60 * (REPLAYS_BEGUN in run.output))
             seconds = self.slack * ending.seconds + time_for_replays(run.output)
@@ -180,8 +180,8 @@ class Lineage:
             self.check_ending(run, ending, new)
             for folder in new:
                 self.check_folder(folder, run.output)
-        except BrokenPromiseError as broken:
-            raise BrokenPromiseError(
+        except BrokenGuaranteeError as broken:
+            raise BrokenGuaranteeError(
                 f"round {number}, {action.__name__}: {broken}\n$ {shlex.join(command)}\n{run.output}"
             ) from None
         finally:
@@ -232,9 +232,9 @@ class Lineage:
             self.newest, self.steps, self.updates = folder, newest.agent_steps, newest.updates
 
 
-def require(kept: bool, otherwise: str) -> None:
-    if not kept:
-        raise BrokenPromiseError(otherwise)
+def require(condition: bool, failure: str) -> None:
+    if not condition:
+        raise BrokenGuaranteeError(failure)
 
 
 def names_in_dev_shm() -> set[str]:
@@ -260,7 +260,7 @@ def play_rounds(
     for number in range(1, rounds + 1):
         actions = actions or rng.sample(ACTIONS, len(ACTIONS))
         yield lineage.play(number, actions.pop())
-    yield f"{rounds} rounds, no promise broken; the lineage came to {lineage.steps:,} agent steps"
+    yield f"{rounds} rounds, no guarantee broken; the lineage came to {lineage.steps:,} agent steps"
 
 
 def main() -> int:
@@ -275,8 +275,8 @@ def main() -> int:
     try:
         for line in play_rounds(options.rounds, options.seed, results, options.slack):
             print(line, flush=True)
-    except BrokenPromiseError as broken:
-        print(f"BROKEN PROMISE in {broken}", flush=True)
+    except BrokenGuaranteeError as broken:
+        print(f"BROKEN GUARANTEE in {broken}", flush=True)
         return 1
     return 0
 

@@ -13,7 +13,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 
 
-class BrokenPromiseError(Exception):
+class BrokenGuaranteeError(Exception):
     """A run did something that it must never do."""
 
 
@@ -65,7 +65,7 @@ class Run:
             if int(caught.split()[1], 16) & terminate:
                 return
             time.sleep(0.005)
-        raise BrokenPromiseError("main.py ended, or hung, before it did anything")
+        raise BrokenGuaranteeError("main.py ended, or hung, before it did anything")
 
     def signal_group(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
@@ -87,7 +87,7 @@ class Run:
             if self.process.poll() is not None and not left:
                 return time.monotonic() - started_at
             if time.monotonic() - started_at > seconds:
-                raise BrokenPromiseError(f"{len(left)} processes are left after {seconds:g} s: {left}")
+                raise BrokenGuaranteeError(f"{len(left)} processes are left after {seconds:g} s: {left}")
             time.sleep(0.01)
 
     def end(self) -> None:

@@ -7,4 +7,4 @@ from tests.chaos import play_rounds
 
 def test_some_rounds_of_interrupts_and_kills(tmp_path: Path) -> None:
     lines = list(play_rounds(4, seed=5, results=tmp_path, slack=8.0, longest_delay=5.0))
-    assert lines[-1].startswith("4 rounds, no promise broken")
+    assert lines[-1].startswith("4 rounds, no guarantee broken")

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from machine.device import usable_memory
-from machine.process_memory import PART_OF_FREE, check_processes, in_bytes
+from machine.process_memory import PART_OF_FREE, check_processes, format_bytes
 from option_flags import Config
 from options.rules import UsageError
 from replay.compression import UnrollCodec
@@ -45,7 +45,7 @@ class ReplayMemory:
         """A line for the header of a run that has other replays than queues."""
         if not self.in_others:
             return []
-        size = f"about {in_bytes(self.in_replays)} compressed" if self.compressed else in_bytes(self.in_replays)
+        size = f"about {format_bytes(self.in_replays)} compressed" if self.compressed else format_bytes(self.in_replays)
         return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
 
     def check(self, workers: int, games_each: int) -> Self:
@@ -67,7 +67,7 @@ class ReplayMemory:
             remedy = "a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker"
         raise UsageError(
             f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls {each}, "
-            f"{in_bytes(self.needed)} in all, but {in_bytes(free)} of memory are free beside the workers; "
+            f"{format_bytes(self.needed)} in all, but {format_bytes(free)} of memory are free beside the workers; "
             f"{remedy} would be right."
         )
 

@@ -1,1 +1,1 @@
-"""Processes that play for the learner, and the memory and pipes between them."""
+"""The worker processes (the actors of IMPALA), and the shared memory and pipes between them and the learner."""

@@ -1,4 +1,4 @@
-"""The acting side of a run as the training loop sees it: unrolls come from here, new weights go here."""
+"""The acting side of a run, as the training loop uses it: it delivers unrolls and accepts new weights."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ from wrappers.environment_types import MakeEnvironment
 
 
 class Actors:
-    """A pool of workers, and the shared memory that the learner's weights go through."""
+    """The worker pool, and the publisher that gives the learner's weights to the workers."""
 
     def __init__(self, pool: WorkerPool, publisher: WeightPublisher, times: WorkerTimes, lockstep: bool) -> None:
         self.pool = pool
@@ -36,11 +36,11 @@ class Actors:
         return self.pool.take(limit)
 
     def publish(self, version: int) -> None:
-        """Give the workers the weights as they are after `version` updates."""
+        """Publish the weights as they are now, after `version` updates."""
         self._publisher.post(version)
 
     def finish_publishing(self, wait: bool) -> None:
-        """Publish weights whose copy from a GPU has arrived; with `wait`, wait for a copy under way."""
+        """Publish weights whose copy from a GPU is complete; with `wait`, wait until it is."""
         self._publisher.deliver(wait)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ def make_pool(
 ) -> WorkerPool:
     """Start the workers, and with --inference=learner the inference server before them.
 
-    `config` has a seed. `times` has a row for each worker and one for the inference server.
+    `config` must have a seed. `times` has a row for each worker and one for the inference server.
     """
     workers = config.workers
     lockstep, dtype = config.run.reproducible, machine.worker_precision

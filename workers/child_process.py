@@ -1,6 +1,7 @@
 """Starts and ends child processes.
 
-This file imports nothing heavy: a child watches its parent before it loads torch, and ends with it.
+A child ends when its parent ends. This module imports nothing slow, so that a child watches its parent before it loads
+torch.
 """
 
 import multiprocessing
@@ -72,7 +73,7 @@ def end_process(process: BaseProcess, connection: Connection) -> int:
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """A child started here ignores the signals that a terminal or a scheduler sends to all processes of a run.
+    """Block the signals that a terminal or a scheduler sends to all processes of a run; a child inherits the block.
 
     Only the parent handles them. Children end with it, or are killed by it.
     """

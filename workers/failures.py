@@ -6,7 +6,7 @@ class RunFailedError(Exception):
 
 
 class WorkersFailedError(RunFailedError):
-    """Processes end again and again, or cannot be started. The text names the process and the cause."""
+    """Processes end again and again, or cannot be started. The message names the process and the cause."""
 
 
 def could_not_start(name: str, error: OSError) -> WorkersFailedError:

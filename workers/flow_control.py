@@ -24,39 +24,39 @@ class FlowControl(Protocol):
     def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
         """A worker has filled a slot. Return the slots that the learner can take now, in order."""
 
-    def round_started(self, ready_behind: int) -> None:
-        """The learner starts to take a round while `ready_behind` other rounds are ready."""
+    def learner_starts_round(self, ready_behind: int) -> None:
+        """The learner starts to take the unrolls of a round; `ready_behind` other rounds are ready."""
 
 
 class PlayOnDemand:
     """Keeps only as many rounds in flight as the learner needs, so that policy lag stays small.
 
     The limit rises by one when the learner has to wait, and by one more with each second of waiting. It falls when
-    rounds stay ready: after twice `limit` rounds, half of the fewest rounds that were ever ready behind the one taken
-    (rounded up) were not needed.
+    some rounds are always ready: the smallest number of other rounds that were ready whenever the learner started one,
+    over `2 * limit` rounds, is a surplus, and the limit falls by half of it (rounded up).
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.limit = most
+    def __init__(self, max_limit: int) -> None:
+        self._max_limit = max_limit
+        self.limit = max_limit
         self._waits = 0  # since the learner started to take the latest round
         self._start_counting()
 
     def _start_counting(self) -> None:
-        self._rounds_seen, self._fewest_ready = 0, self._most
+        self._rounds_seen, self._fewest_ready = 0, self._max_limit
 
     def nothing_delivered(self, learner_waits: bool) -> None:
         if not learner_waits:
             return
         if self._waits % WAITS_PER_RAISE == 0:
-            self.limit = min(self._most, self.limit + 1)
+            self.limit = min(self._max_limit, self.limit + 1)
             self._start_counting()
         self._waits += 1
 
     def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
         return [filled]
 
-    def round_started(self, ready_behind: int) -> None:
+    def learner_starts_round(self, ready_behind: int) -> None:
         self._waits = 0
         if ready_behind >= self.limit:  # the limit fell, and more rounds than it allows are still in flight
             return
@@ -70,7 +70,7 @@ class PlayOnDemand:
 class Lockstep:
     """Workers play only while the learner waits: one round each, taken in the order of the workers.
 
-    So the same unrolls meet the same weights in every run with the same seed.
+    So all runs with the same seed play the same unrolls with the same weights.
     """
 
     def __init__(self, workers: int) -> None:
@@ -93,5 +93,5 @@ class Lockstep:
         delivered, self._filled, self._playing = sorted(self._filled), [], False
         return delivered
 
-    def round_started(self, ready_behind: int) -> None:
+    def learner_starts_round(self, ready_behind: int) -> None:
         pass

@@ -54,7 +54,7 @@ class ActingPolicy(Protocol):
         """Wait for the requested actions; also return the version of the weights that chose them."""
 
     def value_of(self, environment: int, observation: NDArray[np.uint8]) -> float:
-        """The policy's value of another observation `[S, C, H, W]` of an environment."""
+        """The value estimate of an observation `[S, C, H, W]` at which a time limit has cut the episode off."""
 
 
 class LocalPolicy:

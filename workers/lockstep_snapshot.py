@@ -1,4 +1,4 @@
-"""Saving and restoring what is between the workers and the learner, so that a lockstep run continues exactly."""
+"""Saves and restores the state of all workers and untaken unrolls, so that a lockstep run continues exactly."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ POLL_SECONDS = 0.1
 class LockstepSnapshot:
     """Collects a snapshot of each worker and the unrolls that the learner has not taken.
 
-    `exchange` receives messages for up to so many seconds; snapshots that arrive are handed to `received`.
+    `exchange(seconds)` receives messages for up to so many seconds, and passes snapshots to `received`.
     """
 
     def __init__(self, supervisor: Supervisor, rounds: RoundQueue, exchange: Callable[[float], None]) -> None:

@@ -1,4 +1,4 @@
-"""When a lost process is replaced, and when a run has lost too many processes."""
+"""Decides when a lost process is replaced, and when a run has lost too many processes to go on."""
 
 import signal
 from collections import deque
@@ -11,8 +11,8 @@ from workers.failures import WorkersFailedError
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 5.0  # seconds between two starts of a worker that keeps failing
 DEATHS_WINDOW = 600.0  # seconds over which deaths count against the budget
-FAILURES_IN_A_ROW = 5  # failures before the first delivered round after which a worker is given up
-REFUSALS_IN_A_ROW, REFUSED_SECONDS = 60, 1.0  # starts that the system refuses, and the time between two tries
+FAILURES_IN_A_ROW = 5  # failures of one process, without a delivered round between them, that end the run
+REFUSALS_IN_A_ROW, REFUSED_SECONDS = 60, 1.0  # refused starts that end the run, and the time between two tries
 KILLS_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # by a user or for lack of memory: not the worker's own failure
 
 
@@ -26,7 +26,7 @@ class WorkerHandle:
     connection: Connection | None = None
     restart_index: int = 0  # processes before this one
     unanswered: int = 0  # requests that the process has not answered yet
-    last_sign: float = 0.0  # time of the last message, or of the first unanswered request
+    silent_since: float = 0.0  # time of the last message, or of the first unanswered request
     failures: int = 0  # ends in a row without a delivered round
     refusals: int = 0  # starts in a row that the system refused
     start_at: float = 0.0  # earliest time of the next start

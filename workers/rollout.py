@@ -19,26 +19,26 @@ from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS,
 
 
 @dataclass
-class EnvironmentSlot:
+class SeededEnvironment:
     """One environment, and the random generator that draws its actions."""
 
-    environment: gymnasium.Env[NDArray[np.uint8], Any]
+    env: gymnasium.Env[NDArray[np.uint8], Any]
     environment_id: int
     uniforms: np.random.Generator
 
     def __post_init__(self) -> None:
-        self.take_finished_games = self.environment.get_wrapper_attr("take_finished_games")
+        self.take_finished_games = self.env.get_wrapper_attr("take_finished_games")
         self.finished_games: deque[tuple[float, int]] = deque()
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "game": self.environment.get_wrapper_attr("snapshot")(),
+            "game": self.env.get_wrapper_attr("snapshot")(),
             "uniforms": json.dumps(self.uniforms.bit_generator.state),
             "finished_games": [list(game) for game in self.finished_games],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.environment.get_wrapper_attr("restore")(state["game"])
+        self.env.get_wrapper_attr("restore")(state["game"])
         self.uniforms.bit_generator.state = json.loads(state["uniforms"])
         self.finished_games = deque((game_return, length) for game_return, length in state["finished_games"])
 
@@ -52,7 +52,7 @@ class Rollout:
 
     def __init__(
         self,
-        environments: Sequence[EnvironmentSlot],
+        environments: Sequence[SeededEnvironment],
         policy: ActingPolicy,
         layout: UnrollLayout,
         clock: WorkerClock | None = None,
@@ -66,8 +66,8 @@ class Rollout:
         self._state = policy.inputs.state
         self._uniforms = policy.inputs.uniforms
         self._previous_rewards = self._state.previous_rewards.numpy()  # same memory; numpy writes faster
-        for e, slot in enumerate(environments):
-            put_stack(self._observations[e], slot.environment.reset()[0])
+        for e, environment in enumerate(environments):
+            put_stack(self._observations[e], environment.env.reset()[0])
 
     @torch.inference_mode()
     def collect(self, rows: Rows) -> None:
@@ -75,7 +75,7 @@ class Rollout:
         self._policy.refresh()
         self._clock.lap(WEIGHTS)
         unrolls = self._layout.arrays(rows)
-        self._write_head(unrolls)
+        self._write_start(unrolls)
         versions = set()
         self._clock.lap(REST)
         for group in range(len(self._policy.groups)):
@@ -95,14 +95,14 @@ class Rollout:
 
     def _request(self, group: int) -> None:
         environments = self._policy.groups[group]
-        uniforms = [slot.uniforms.random() for slot in self._environments[environments]]
+        uniforms = [environment.uniforms.random() for environment in self._environments[environments]]
         self._uniforms[environments] = torch.tensor(uniforms, dtype=torch.float64)
         self._policy.request(group)
 
     def snapshot(self) -> dict[str, Any]:
         """The environments and the policy's inputs, in plain values and bytes."""
         return {
-            "seats": [slot.snapshot() for slot in self._environments],  # the name in existing checkpoints
+            "seats": [environment.snapshot() for environment in self._environments],  # the key in existing checkpoints
             "observations": self._stacks.tobytes(),
             "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
@@ -112,20 +112,20 @@ class Rollout:
     @torch.inference_mode()
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot of as many environments with the same options."""
-        for slot, state in zip(self._environments, snapshot["seats"], strict=True):
-            slot.restore(state)
+        for environment, state in zip(self._environments, snapshot["seats"], strict=True):
+            environment.restore(state)
         stacks = np.frombuffer(snapshot["observations"], np.uint8)
         self._stacks[:] = stacks.reshape(self._stacks.shape)
         self._state.lstm_state[:] = torch.tensor(snapshot["lstm_state"], dtype=torch.float32)
         self._state.previous_actions[:] = torch.tensor(snapshot["previous_actions"], dtype=torch.int32)
         self._state.previous_rewards[:] = torch.tensor(snapshot["previous_rewards"], dtype=torch.float32)
 
-    def _write_head(self, unrolls: dict[str, NDArray[Any]]) -> None:
+    def _write_start(self, unrolls: dict[str, NDArray[Any]]) -> None:
         unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
-        unrolls["environment_id"][:] = [slot.environment_id for slot in self._environments]
+        unrolls["environment_id"][:] = [environment.environment_id for environment in self._environments]
         for name in ("bootstraps", "game_returns", "game_lengths"):  # most steps leave them at zero
             unrolls[name][:] = 0
 
@@ -141,8 +141,8 @@ class Rollout:
 
     def _step(self, e: int, action: int, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
-        slot = self._environments[e]
-        observation, reward, terminated, truncated, _ = slot.environment.step(action)
+        environment = self._environments[e]
+        observation, reward, terminated, truncated, _ = environment.env.step(action)
         done = terminated or truncated
         self._previous_rewards[e] = reward
         unrolls["rewards"][e, t] = reward
@@ -150,14 +150,16 @@ class Rollout:
         if truncated and not terminated:
             unrolls["bootstraps"][e, t] = self._policy.value_of(e, observation)
         if done:
-            observation, _ = slot.environment.reset()
+            observation, _ = environment.env.reset()
             self._state.restart(e)
         put_stack(self._observations[e], observation)
         unrolls["frames"][e, self._layout.frame_stack + t] = observation[-1]
-        self._write_finished_game(slot, unrolls, e, t)
+        self._write_finished_game(environment, unrolls, e, t)
 
-    def _write_finished_game(self, slot: EnvironmentSlot, unrolls: dict[str, NDArray[Any]], e: int, t: int) -> None:
-        """Write one game. A step has room for one; if a reset ended a second game, it is written with the next step."""
-        slot.finished_games.extend(slot.take_finished_games())
-        if slot.finished_games:
-            unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = slot.finished_games.popleft()
+    def _write_finished_game(
+        self, environment: SeededEnvironment, unrolls: dict[str, NDArray[Any]], e: int, t: int
+    ) -> None:
+        """Write one finished game. A step has room for one; if a reset ended a second one, the next step stores it."""
+        environment.finished_games.extend(environment.take_finished_games())
+        if environment.finished_games:
+            unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = environment.finished_games.popleft()

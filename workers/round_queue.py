@@ -30,12 +30,12 @@ class RoundQueue:
 
     @property
     def in_flight(self) -> int:
-        """Rounds that are being played, or that are delivered and not taken to their end."""
+        """Rounds that are being played, or that are delivered and not taken completely."""
         return self._slot_total - len(self._idle)
 
     @property
     def ready(self) -> int:
-        """Delivered rounds that are not taken to their end."""
+        """Delivered rounds that are not taken completely."""
         return len(self._delivered)
 
     @property
@@ -71,7 +71,7 @@ class RoundQueue:
         """The oldest delivered unroll `[nbytes]`, a view into shared memory."""
         worker, slot = self._delivered[0]
         if not self._taken:
-            self._flow_control.round_started(ready_behind=len(self._delivered) - 1)
+            self._flow_control.learner_starts_round(ready_behind=len(self._delivered) - 1)
         unroll: Rows = self._rows[worker, slot, self._taken]
         return unroll
 

@@ -18,8 +18,8 @@ _HEADER_BYTES = 64
 class SharedWeights:
     """Two buffers of float32, written in turn, each with a version number, so that no copy mixes two versions.
 
-    A reader copies the newest buffer and then checks that its version is unchanged. If the writer was two versions
-    ahead and changed it meanwhile, the reader copies again.
+    A reader copies the newest buffer and then checks that its version is unchanged. If the writer has published once
+    more meanwhile and started to overwrite this buffer, the reader copies again.
     """
 
     def __init__(self, weight_count: int) -> None:

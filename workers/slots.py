@@ -1,4 +1,4 @@
-"""The shared memory in which workers deliver their unrolls."""
+"""The shared memory through which workers deliver their unrolls."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ from workers.messages import Kind, Message, WorkerError, receive, send
 from workers.restarts import Restarts, WorkerHandle
 from workers.worker import Worker
 
-MISSED_HEARTBEATS = 3  # after so many the inference server counts as silent, and its workers have to wait for it
+MISSED_HEARTBEATS = 3  # the inference server counts as silent after this many, and its workers have to wait for it
 
 
 class Supervisor:
@@ -83,7 +83,7 @@ class Supervisor:
         """Send a message that the worker answers with one message; the silence limit applies until then."""
         handle = self._workers[worker]
         if not handle.unanswered:
-            handle.last_sign = self._clock()
+            handle.silent_since = self._clock()
         handle.unanswered += 1
         self.send(worker, kind, index)
 
@@ -99,16 +99,16 @@ class Supervisor:
         ready = connections.wait(list(self._sources), timeout)
         # The server first: if it is lost, its workers end because of it.
         for source in sorted(ready, key=lambda source: self._sources[source].index):
-            if source in self._sources:  # not of a process that was ended a moment ago
+            if source in self._sources:  # its process was not ended in this loop
                 self._receive(self._sources[source])
         now = self._clock()
-        self._excuse_silence(now, timeout)
+        self._reset_silence(now, timeout)
         for handle in self._handles:
             if handle.process is None:
                 if now >= handle.start_at and (handle in self._servers or self._server_is_running):
                     self._start_again(handle)
-            elif self._owes_a_message(handle) and now - handle.last_sign > self._silence_limit:
-                self._lose(handle, f"gave no sign of life for {self._silence_limit:g} seconds")
+            elif self._must_respond(handle) and now - handle.silent_since > self._silence_limit:
+                self._lose(handle, f"did not respond for {self._silence_limit:g} seconds")
 
     def close(self) -> None:
         """End all processes. They hold nothing that could be lost."""
@@ -121,21 +121,21 @@ class Supervisor:
 
     @property
     def _server_is_running(self) -> bool:
-        """Also if there is none, and workers need none."""
+        """Also true in a run without an inference server."""
         return all(server.process is not None for server in self._servers)
 
-    def _owes_a_message(self, handle: WorkerHandle) -> bool:
+    def _must_respond(self, handle: WorkerHandle) -> bool:
         return handle in self._servers or handle.unanswered > 0
 
-    def _excuse_silence(self, now: float, timeout: float) -> None:
+    def _reset_silence(self, now: float, timeout: float) -> None:
         """Silence does not count while the learner itself was stopped, or while workers wait for a silent server."""
-        away, self._polled_at = now - self._polled_at - timeout, now
-        if away > self._silence_limit / 2:  # all processes of the run may have been stopped
+        not_polled, self._polled_at = now - self._polled_at - timeout, now
+        if not_polled > self._silence_limit / 2:  # all processes of the run may have been stopped
             for handle in self._handles:
-                handle.last_sign = now
-        if any(now - server.last_sign > MISSED_HEARTBEATS * HEARTBEAT_SECONDS for server in self._servers):
+                handle.silent_since = now
+        if any(now - server.silent_since > MISSED_HEARTBEATS * HEARTBEAT_SECONDS for server in self._servers):
             for worker in self._workers:
-                worker.last_sign = now
+                worker.silent_since = now
 
     def _receive(self, handle: WorkerHandle) -> None:
         """Receive all messages of one process, also those that it sent before it died."""
@@ -143,7 +143,7 @@ class Supervisor:
         try:
             while handle.connection.poll():
                 message = receive(handle.connection)
-                handle.last_sign = self._clock()
+                handle.silent_since = self._clock()
                 if message.kind == Kind.SLOT_FILLED or (message.kind == Kind.HEARTBEAT and message.index):
                     handle.failures = 0
                 if message.kind != Kind.HEARTBEAT:
@@ -161,7 +161,7 @@ class Supervisor:
             worker = self._make_worker(handle.index, handle.restart_index)
             name = f"worker-{handle.index}"
             handle.process, handle.connection = self._start_process(worker, name, *self._server_pipes(handle))
-        handle.last_sign = self._clock()
+        handle.silent_since = self._clock()
         self._sources[handle.connection] = self._sources[handle.process.sentinel] = handle
 
     def _server_pipes(self, handle: WorkerHandle) -> Iterator[Connection]:
@@ -203,7 +203,7 @@ class Supervisor:
             worker.start_at = max(worker.start_at, start_at)
 
     def _end(self, handle: WorkerHandle) -> int:
-        """End the process for certain, before its slots are used again; return its exit code."""
+        """Kill the process if it still runs, so that its slots can be used again; return its exit code."""
         process, connection = handle.process, handle.connection
         assert process is not None and connection is not None
         del self._sources[connection], self._sources[process.sentinel]

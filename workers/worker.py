@@ -16,7 +16,7 @@ from workers.inference.rows import InferenceRows
 from workers.local_policy import ActingPolicy, LocalPolicy
 from workers.messages import Kind, receive, send
 from workers.random_streams import stream_of
-from workers.rollout import EnvironmentSlot, Rollout
+from workers.rollout import Rollout, SeededEnvironment
 from workers.shared_weights import NewestWeights, SharedWeights
 from workers.slots import Slots
 from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
@@ -66,7 +66,7 @@ class Worker:
         newest = NewestWeights(self.weights, actor, torch.device("cpu"))
         return LocalPolicy(actor, self.layout, self.config.workers.envs_per_worker, newest.load)
 
-    def _make_environments(self) -> list[EnvironmentSlot]:
+    def _make_environments(self) -> list[SeededEnvironment]:
         """The environments. Their random streams depend on the seed, their id, the resumes and the restarts only."""
         count = self.config.workers.envs_per_worker
         environments = []
@@ -74,5 +74,5 @@ class Worker:
             sequence = stream_of("environment", self.seed, environment_id, self.resume_count, self.restart_index)
             game_stream, action_stream = sequence.spawn(2)
             environment = self.make_environment(self.config.environment, int(game_stream.generate_state(1)[0] >> 1))
-            environments.append(EnvironmentSlot(environment, environment_id, np.random.default_rng(action_stream)))
+            environments.append(SeededEnvironment(environment, environment_id, np.random.default_rng(action_stream)))
         return environments

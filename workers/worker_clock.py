@@ -1,4 +1,4 @@
-"""Measures where the workers' time goes, in shared memory that the learner reads."""
+"""Measures how much time the workers spend in each stage, in shared memory that the learner reads."""
 
 import time
 from typing import Any
@@ -10,12 +10,15 @@ from workers.shared_block import SharedBlock
 
 STAGES = ("environment", "inference", "waiting", "weights", "rest")
 ENVIRONMENT, INFERENCE, WAITING, WEIGHTS, REST = range(len(STAGES))
-CPU = len(STAGES)  # the column after them
+CPU = len(STAGES)  # the column after the stages
 COLUMNS = len(STAGES) + 1
 
 
 class WorkerTimes:
-    """Shared seconds `[worker, stage and then CPU]`. They only rise: a replacement adds to its predecessor's."""
+    """Shared seconds `[worker, column]`: a column for each stage, then one for CPU time.
+
+    They only rise: the replacement of a worker adds to the seconds of the worker before it.
+    """
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -26,7 +29,7 @@ class WorkerTimes:
         self.seconds: NDArray[np.float64] = self._block.bytes.view(np.float64).reshape(self._workers, COLUMNS)
 
     def totals(self) -> NDArray[np.float64]:
-        """The sums `[stage and then CPU]` over all workers."""
+        """The sums `[column]` over all workers."""
         totals: NDArray[np.float64] = self.seconds.sum(axis=0)
         return totals
 
@@ -42,10 +45,10 @@ class WorkerTimes:
 
 
 class WorkerClock:
-    """One worker's stopwatch. It counts in plain numbers and shares them once per unroll, so a step costs little."""
+    """One worker's stopwatch. It counts in plain numbers, and `share` adds them to shared memory once per round."""
 
     def __init__(self, shared: NDArray[np.float64]) -> None:
-        self._shared = shared  # [stage and then CPU]
+        self._shared = shared  # [column]
         self._seconds = [0.0] * len(STAGES)
         self._cpu = 0.0  # counted from the start of the process, imports included
         self._last = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The worker processes as the training loop sees them: a source of unrolls that replaces lost workers."""
+"""The worker processes, as the training loop uses them: a source of unrolls that replaces lost workers."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -70,16 +70,16 @@ class WorkerPool:
 
     @property
     def rounds_under_way(self) -> int:
-        """Rounds that are being played, or that are delivered and not taken to their end."""
+        """Rounds that are being played, or that are delivered and not taken completely."""
         return self._rounds.in_flight
 
     @property
     def rounds_ready(self) -> int:
-        """Delivered rounds that are not taken to their end."""
+        """Delivered rounds that are not taken completely."""
         return self._rounds.ready
 
     def process_ids(self) -> list[int]:
-        """Of the inference server, if there is one, and of the workers."""
+        """The ids of the inference server, if there is one, and of the workers."""
         return self._supervisor.process_ids()
 
     def wait(self, timeout: float) -> None:

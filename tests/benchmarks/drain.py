@@ -11,6 +11,7 @@ import torch
 
 from agents.flat_weights import weight_count
 from agents.learner import Learner
+from machine.machine_setup import choose_slots_per_worker
 from replay.mix import BatchMix
 from tests.benchmarks.recorded_worker import RecordedWorker
 from tests.benchmarks.recording import record_untrained
@@ -84,7 +85,7 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
     count, nbytes = bench.config.workers.envs_per_worker, bench.layout.nbytes
     recording = Slots(1, 1, count, nbytes)
     recording.rows[0, 0] = record_untrained(bench.config, bench.layout, bench.worker_precision, count)
-    slots = Slots(workers, bench.config.slots_for(workers), count, nbytes)
+    slots = Slots(workers, choose_slots_per_worker(bench.config, workers), count, nbytes)
     delivered = SharedBlock(8 * workers)
     pool = WorkerPool(
         partial(RecordedWorker, recording, delivered, slots),  # type: ignore[arg-type]

@@ -8,14 +8,14 @@ from agents.network import ActorCritic, make_network
 from option_flags import Config
 from replay.unroll_layout import Rows, UnrollLayout
 from workers.local_policy import LocalPolicy
-from workers.rollout import EnvironmentSlot, Rollout
+from workers.rollout import Rollout, SeededEnvironment
 from wrappers.atari import make_atari
 
 
 def make_rollout(config: Config, layout: UnrollLayout, network: ActorCritic, environments: int) -> Rollout:
     """Real games, and the policy that plays them."""
     slots = [
-        EnvironmentSlot(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
+        SeededEnvironment(make_atari(config.environment, 100 + number), number, np.random.default_rng(number))
         for number in range(environments)
     ]
     return Rollout(slots, LocalPolicy(Actor(network), layout, environments), layout)

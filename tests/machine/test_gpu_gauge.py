@@ -14,7 +14,7 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """Two GPUs, of which the second is the learner's."""
+    """Two GPUs; the second one is the learner's."""
 
     NVMLError = NVMLError
 
@@ -53,7 +53,7 @@ def test_other_devices_have_no_figures(device: str) -> None:
 
 
 @pytest.mark.usefixtures("_a_gpu")
-def test_the_utilization_is_that_of_the_learner_s_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_utilization_is_read_from_the_learners_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml()
     monkeypatch.setattr(gpu_gauge, "pynvml", nvml)
     gauge = GpuGauge(torch.device("cuda"))

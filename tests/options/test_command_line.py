@@ -61,7 +61,7 @@ def test_ways_to_write_a_whole_number(text: str, value: int) -> None:
 @pytest.mark.parametrize(
     "text", ["1.5", "nan", "inf", "-3", "abc", "", "1e-3", "1e9999999999", "9" * 5000, "0x10", "true"]
 )
-def test_texts_that_are_no_whole_number_are_refused(text: str) -> None:
+def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
     assert sentence_of(f"--batch_size={text}").startswith("--batch_size must be a whole number of at least 1, not ")
 
 
@@ -90,24 +90,27 @@ def test_texts_that_are_no_whole_number_are_refused(text: str) -> None:
         (["--lr=1e300"], "--lr must be a number above 0 and at most 100, not 1e+300."),
         (["--nouse_lstm=1"], "--nouse_lstm takes no value; write --nouse_lstm alone."),
         (["--seed=1", "--lr"], "--lr needs a value: --lr=..."),
-        (["--results_dir", "--use_lstm"], '--results_dir must be a path that begins with no dash, not "--use_lstm".'),
-        (["--batchsize=2"], "--batchsize is no known flag; did you mean --batch_size?"),
-        (["--batch=2"], "--batch is no known flag; did you mean --batch_size?"),
-        (["--flag-file=x"], "--flag_file is no known flag; did you mean --flagfile?"),
-        (["--help=1"], "--help is no known flag."),
-        (["--zzzzzz=2", "stray"], "--zzzzzz is no known flag."),
-        (["stray", "--zzzzzz=2"], "--zzzzzz is no known flag."),
-        (["--no-use-lstm"], "--no_use_lstm is no known flag; did you mean --nouse_lstm?"),
-        (["--learning_rate=1"], "--learning_rate is no known flag; did you mean --lr?"),
+        (
+            ["--results_dir", "--use_lstm"],
+            '--results_dir must be a path that does not begin with a dash, not "--use_lstm".',
+        ),
+        (["--batchsize=2"], "--batchsize is not a known flag; did you mean --batch_size?"),
+        (["--batch=2"], "--batch is not a known flag; did you mean --batch_size?"),
+        (["--flag-file=x"], "--flag_file is not a known flag; did you mean --flagfile?"),
+        (["--zzzzzz=2", "stray"], "--zzzzzz is not a known flag."),
+        (["stray", "--zzzzzz=2"], "--zzzzzz is not a known flag."),
+        (["--no-use-lstm"], "--no_use_lstm is not a known flag; did you mean --nouse_lstm?"),
+        (["--learning_rate=1"], "--learning_rate is not a known flag; did you mean --lr?"),
+        (["--help=1"], "--help is not a known flag."),
         (
             ["--replay_parameters=[{type:", "queue,", "capacity:", "1}]"],
             '"queue," belongs to no flag; the JSON of --replay_parameters needs single quotes.',
         ),
         (
             ["--frame_scale_resolution=84,513"],
-            '--frame_scale_resolution must be "height,width", such as 84,84, neither above 512, not "84,513".',
+            '--frame_scale_resolution must be "height,width", such as 84,84, both at most 512, not "84,513".',
         ),
-        (["--nolr"], "--nolr is no known flag; did you mean --lr?"),
+        (["--nolr"], "--nolr is not a known flag; did you mean --lr?"),
         (["--render", "True"], "--render True must be one word; write --render=True."),
         (["--flagfile=a", "--flagfile=b"], "--flagfile is given twice; give it once."),
         (
@@ -123,7 +126,7 @@ def test_texts_that_are_no_whole_number_are_refused(text: str) -> None:
             ["--console=a\nb\x1b[31m\udcff"],
             '--console must be one of auto, live, plain, off, not "a\\nb\\u001b[31m\\udcff".',
         ),
-        (["--a\nb"], "--a\\nb is no known flag."),
+        (["--a\nb"], "--a\\nb is not a known flag."),
     ],
 )
 def test_sentences(words: list[str], sentence: str) -> None:
@@ -167,7 +170,7 @@ def test_a_switch_turns_off_what_a_checkpoint_turned_on() -> None:
 
 
 def test_options_of_a_checkpoint_are_checked_like_the_command_line() -> None:
-    assert sentence_of(base={"batch_sise": 1}) == "--batch_sise is no known flag; did you mean --batch_size?"
+    assert sentence_of(base={"batch_sise": 1}) == "--batch_sise is not a known flag; did you mean --batch_size?"
     assert sentence_of(base={"lr": "fast"}) == '--lr must be a number above 0 and at most 100, not "fast".'
 
 
@@ -194,7 +197,7 @@ def test_flagfile_lines(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("--lr=1\n--lr=2", "--lr is given twice; give it once."),
-        ("--learning_rate_=1", "--learning_rate_ is no known flag"),
+        ("--learning_rate_=1", "--learning_rate_ is not a known flag"),
         ("batch_size=3", '"batch_size=3" belongs to no flag'),
         ("--use_lstm True", "--use_lstm True must be one word; write --use_lstm=True."),
         ("--lr=1e-4 # slow", '--lr must be a number above 0 and at most 100, not "1e-4 # slow".'),

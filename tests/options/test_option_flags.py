@@ -56,7 +56,7 @@ def test_import_is_light() -> None:
 # --- Options ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_option_is_tried_here_with_another_value() -> None:
+def test_every_option_has_a_test_value_other_than_its_default() -> None:
     assert set(OTHER_VALUES) == set(OPTIONS)
     assert {name for name in OPTIONS if OTHER_VALUES[name] == DEFAULTS[name]} == set()
 
@@ -102,7 +102,7 @@ def test_flags_and_from_flags_round_trip_through_json() -> None:
 
 
 def test_from_flags_refuses_unknown_names() -> None:
-    with pytest.raises(UsageError, match=r"^--batchsize is no known flag; did you mean --batch_size\?$"):
+    with pytest.raises(UsageError, match=r"^--batchsize is not a known flag; did you mean --batch_size\?$"):
         Config.from_flags({"batchsize": 3})
 
 
@@ -114,8 +114,8 @@ def test_replace_flags_keeps_the_rest_and_validates() -> None:
         config.replace_flags(lr=0)
 
 
-def test_planned_updates_are_whole_ones() -> None:
-    """The tests of the replay mix compare them with the updates of real replays."""
+def test_planned_updates_are_complete_ones() -> None:
+    """tests/replay/test_mix.py compares the plan with the updates of real replays."""
     config = Config().replace_flags(batch_size=3, r_f_steps=5, environment_max_steps=46)
     assert (config.fresh_unrolls_per_update, config.agent_steps_per_update, config.planned_updates) == (3, 15, 3)
     assert config.replace_flags(environment_max_steps=1).planned_updates == 1
@@ -132,26 +132,6 @@ def test_planned_updates_are_whole_ones() -> None:
 )
 def test_fresh_unrolls_of_an_update(parameters: str, fresh: int) -> None:
     assert Config(replay=ReplayOptions(replay_parameters=parameters)).fresh_unrolls_per_update == fresh
-
-
-@pytest.mark.parametrize(
-    ("flags", "workers", "slots"),
-    [
-        ({}, 2, 1),
-        ({}, 1, 2),  # there are no unrolls of other workers
-        ({}, 64, 1),
-        ({"batch_size": 16}, 2, 1),
-        ({"batch_size": 17}, 2, 2),
-        ({"batch_size": 17}, 3, 1),
-        ({"envs_per_worker": 2, "batch_size": 10}, 2, 2),
-        ({"batch_size": 32, "replay_parameters": replays(queue(0.5), standard(0.5))}, 2, 1),
-        ({"slots_per_worker": 3}, 2, 3),
-        ({"slots_per_worker": 3, "reproducible": True}, 2, 1),
-        ({"reproducible": True}, 1, 1),
-    ],
-)
-def test_slots_per_worker_are_as_many_as_the_learner_needs(flags: dict[str, Any], workers: int, slots: int) -> None:
-    assert Config.from_flags(flags).slots_for(workers) == slots
 
 
 # --- Rules ------------------------------------------------------------------------------------------------------------
@@ -320,7 +300,7 @@ def test_capacity_is_a_whole_number_above_zero(capacity: object) -> None:
 
 
 @pytest.mark.parametrize("ratio", [0, 1.0000001, True, None, "1"])
-def test_sample_ratio_is_a_part_of_one(ratio: Any) -> None:
+def test_sample_ratio_is_above_zero_and_at_most_one(ratio: Any) -> None:
     assert sentence_of("--replay_parameters", replays(queue(ratio))) == (
         f"--replay_parameters: entry 1: sample_ratio must be a number above 0 and at most 1, not {json.dumps(ratio)}."
     )
@@ -535,7 +515,7 @@ def test_all_queues_have_the_same_share() -> None:
         (1, [0.2, 0.2, 0.6], (0, 0, 1)),
     ],
 )
-def test_largest_remainder_by_hand(total: int, ratios: list[float], shares: tuple[int, ...]) -> None:
+def test_examples_of_largest_remainder(total: int, ratios: list[float], shares: tuple[int, ...]) -> None:
     assert split_by_ratio(total, ratios) == shares
 
 
@@ -551,7 +531,7 @@ def test_shares_add_up_and_stay_within_one_of_their_quota(total: int, weights: l
 
 
 @given(total=st.integers(0, 200), weights=WEIGHTS)
-def test_shares_are_those_of_handing_out_one_at_a_time(total: int, weights: list[int]) -> None:
+def test_shares_equal_those_of_handing_out_one_at_a_time(total: int, weights: list[int]) -> None:
     quotas = [Fraction(total * weight, sum(weights)) for weight in weights]
     slow = [int(quota) for quota in quotas]
     while sum(slow) < total:

@@ -1,4 +1,4 @@
-"""Curves of many runs in one file, drawn as those of run folders are."""
+"""An archive of curves is written, read and drawn."""
 
 import gzip
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_plot_command_draws_an_archive(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     "content", [None, b"", b"nonsense", gzip.compress(b"{}\n", mtime=0), gzip.compress(b"[1]\n", mtime=0)[:-9]]
 )
-def test_a_file_that_is_no_archive_is_reported_in_one_sentence(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_an_archive_is_reported_in_one_sentence(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "curves.jsonl.gz"
     if content is not None:
         path.write_bytes(content)

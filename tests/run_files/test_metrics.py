@@ -130,7 +130,7 @@ def test_a_file_with_only_an_incomplete_line_is_emptied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ['{"update":', "", "[1]", "3", "\0\0\0"])
-def test_broken_line_in_the_middle_is_named(tmp_path: Path, damage: str) -> None:
+def test_the_number_of_a_damaged_line_is_reported(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"update": 1}}\n{damage}\n{{"update": 3}}\n')
     with pytest.raises(ValueError, match="line 2"):
@@ -206,7 +206,7 @@ def test_a_sink_that_fails_to_close_does_not_keep_the_others_open() -> None:
     assert log == [("a", "closed"), ("b", "closed")]
 
 
-def test_empty_list_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_sink_list_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sinks = SinkList()
     sinks.write({"update": 1})
@@ -218,7 +218,7 @@ def test_empty_list_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 # --- A full disk ------------------------------------------------------------------------------------------------------
 
 
-def outage_proof(folder: Path) -> tuple[RetryingSink, list[str]]:
+def make_retrying_sink(folder: Path) -> tuple[RetryingSink, list[str]]:
     announced: list[str] = []
     files = SinkList(JsonLinesSink(folder / "metrics.jsonl"), EpisodesCsvSink(folder / "episodes.csv", Clock()))
     return RetryingSink(files, "metrics and episodes", announced.append), announced
@@ -227,7 +227,7 @@ def outage_proof(folder: Path) -> tuple[RetryingSink, list[str]]:
 @pytest.mark.parametrize("room", [0, 7, 40])
 def test_full_disk_is_announced_once_and_nothing_is_missing_afterwards(tmp_path: Path, room: int) -> None:
     """The disk accepts a part of a line and refuses the rest."""
-    sink, announced = outage_proof(tmp_path)
+    sink, announced = make_retrying_sink(tmp_path)
     for update in range(9):
         if update in {0, 6}:
             sink.write({"update": update})
@@ -262,7 +262,7 @@ def test_episodes_alone_notice_a_full_disk_too(tmp_path: Path) -> None:
 
 
 def test_lines_lost_on_a_full_disk_at_the_end_are_announced(tmp_path: Path) -> None:
-    sink, announced = outage_proof(tmp_path)
+    sink, announced = make_retrying_sink(tmp_path)
     sink.write({"update": 0})
     with files_limited_to(20):
         sink.write({"update": 1})
@@ -273,7 +273,7 @@ def test_lines_lost_on_a_full_disk_at_the_end_are_announced(tmp_path: Path) -> N
 
 
 def test_other_errors_are_raised(tmp_path: Path) -> None:
-    sink, announced = outage_proof(tmp_path)
+    sink, announced = make_retrying_sink(tmp_path)
     with pytest.raises(TypeError):
         sink.write({"not": object()})  # type: ignore[dict-item]
     sink.close()
@@ -292,7 +292,7 @@ def test_the_last_report_is_found_from_the_end(tmp_path: Path, size: int, incomp
         assert last_report(path) == read_metrics(path)[-1]
 
 
-def test_a_damaged_last_report_is_named(tmp_path: Path) -> None:
+def test_a_damaged_last_line_is_reported_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 1}\n{"upd\n')
     with pytest.raises(ValueError, match="metrics.jsonl, its last line is not JSON"):

@@ -90,7 +90,7 @@ def test_lengths_that_do_not_fit_the_file_are_reported_as_damage(tmp_path: Path,
 
 
 @pytest.mark.parametrize("tensor", [torch.zeros(3), torch.zeros(4, 4, dtype=torch.uint8).T[:2]])
-def test_what_would_not_come_back_as_it_was_is_refused(tmp_path: Path, tensor: torch.Tensor) -> None:
+def test_tensors_that_are_not_contiguous_uint8_are_refused(tmp_path: Path, tensor: torch.Tensor) -> None:
     with pytest.raises(TypeError, match="uint8"):
         write_tensor_file(tmp_path / "file", {"rows": tensor})
     assert not list(tmp_path.iterdir())

@@ -84,7 +84,7 @@ def test_files_that_do_not_exist_yet_are_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", [None, "", "[]", '{"options": 3}'])
-def test_a_folder_that_is_not_a_runs_is_refused(tmp_path: Path, config: str | None) -> None:
+def test_a_folder_that_is_not_a_run_folder_is_refused(tmp_path: Path, config: str | None) -> None:
     if config is not None:
         (tmp_path / "config.json").write_text(config)
     with pytest.raises(UsageError, match=r"not the folder of a run.*\.$"):
@@ -118,10 +118,10 @@ def test_numbers_are_named_by_their_path_in_the_report() -> None:
     }
 
 
-def test_of_very_many_reports_some_are_kept_at_even_distances_and_the_last(
+def test_of_many_reports_some_at_even_distances_and_the_last_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_module, "FEW_REPORTS", 8)
+    monkeypatch.setattr(history_module, "MIN_KEPT_REPORTS", 8)
     for count in (15, 16, 17, 100, 1000):
         folder = write_run(tmp_path / str(count), range(1000, 1000 * (count + 1), 1000))
         steps = read_history(folder).curve("entropy").x

@@ -66,8 +66,8 @@ def starts(place: Path) -> list[list[str]]:
     return [line.split() for line in (place / "starts.txt").read_text().splitlines()]
 
 
-def is_at_work(place: Path) -> bool:
-    """Whether it runs and handles signals."""
+def is_running(place: Path) -> bool:
+    """Whether the run has started and handles signals."""
     log = place / "log.txt"
     return log.exists() and log.read_text().startswith("done ")
 
@@ -123,7 +123,7 @@ def test_differing_flags_are_those_that_are_not_the_same_in_all_runs() -> None:
     assert differs == ["queue, lr=0.001", "0.5 queue + 0.5 standard (99), lr=0.002"]
 
 
-def test_the_example_is_four_replays_with_two_seeds() -> None:
+def test_the_built_in_sweep_has_four_replays_and_two_seeds() -> None:
     types = [[replay["type"] for replay in run["replay_parameters"]] for run in multi_train.SWEEP["runs"].values()]
     assert types == [["queue"], ["queue", "standard"], ["queue", "attentive"], ["queue", "elite"]]
     assert multi_train.SWEEP["seeds"] == [1, 2]
@@ -150,7 +150,7 @@ def test_the_example_is_four_replays_with_two_seeds() -> None:
         ({}, ["--op_mode=train"], "--op_mode has no meaning here"),
         ({}, ["--load_model_url=x"], "--load_model_url has no meaning here"),
         ({"runs": [{"lr": 1e-3}, {"lr": -1.0}]}, [], "run lr=-1.0_seed1: --lr must be a number above 0"),
-        ({"flags": {"lrr": 1}}, [], "--lrr is no known flag"),
+        ({"flags": {"lrr": 1}}, [], "--lrr is not a known flag"),
         ({"flags": {"env": "PingNoFrameskip-v4"}}, [], "--env"),
         ({"grid": {"lr": [1e-3, 1e-4]}}, ["--lr=1"], "are the same"),
         ({"seeds": [1, 1]}, [], "are the same"),
@@ -185,8 +185,8 @@ def test_a_wrong_sweep_is_refused_before_anything_starts(
         (["--sweep=nowhere.json"], "--sweep=nowhere.json cannot be read"),
         (["--sweep=README.md"], "must be a JSON file"),
         (["--batch_sise=3"], "did you mean --batch_size"),
-        (["--sweepdir=here"], "--sweepdir is no known flag; did you mean --sweep_dir?"),
-        (["--job=2"], "--job is no known flag; did you mean --jobs?"),
+        (["--sweepdir=here"], "--sweepdir is not a known flag; did you mean --sweep_dir?"),
+        (["--job=2"], "--job is not a known flag; did you mean --jobs?"),
     ],
 )
 def test_wrong_flags_are_refused(capsys: pytest.CaptureFixture[str], words: list[str], sentence: str) -> None:
@@ -204,7 +204,7 @@ def test_help_lists_the_flags_of_the_sweep_and_of_main(capsys: pytest.CaptureFix
 # --- The runs -------------------------------------------------------------------------------------------------------
 
 
-def test_one_that_fails_does_not_stop_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"bad": {"gamma": 0.5}, "good": {"gamma": 0.7}}, "seeds": [1, 2]})
     assert run_sweep(words) == 1
@@ -225,11 +225,11 @@ def test_one_that_fails_does_not_stop_the_rest(tmp_path: Path, capsys: pytest.Ca
     assert len(starts(folder / "bad_seed1")) == 2, "a failed run is started again"
 
 
-def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.7}, "b": {"gamma": 0.6}, "c": {"gamma": 0.8}}})
     b, c = folder / "b_seed1", folder / "c_seed1"
-    when(lambda: is_at_work(b), interrupt)
+    when(lambda: is_running(b), interrupt)
     assert run_sweep(words) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("go on with: python multi_train.py --sweep=")
@@ -247,9 +247,13 @@ def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path, capsys: pytes
     assert starts(c)[-1] == ["train_w_load", str(c / "Game_1")], "with more steps, a finished run continues"
 
 
-def test_a_run_is_as_far_as_its_newest_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run killed before its last checkpoint continues, even if its last report is complete. One killed after its last
-    checkpoint is done, even without its last report."""
+def test_the_newest_checkpoint_decides_whether_a_run_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run killed before its last checkpoint continues, even if its last report is complete.
+
+    A run killed after its last checkpoint is done, even without its last report.
+    """
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"reported": {"gamma": 0.7}, "saved": {"gamma": 0.8}}})
     assert run_sweep(words) == 0
@@ -301,7 +305,7 @@ def test_a_killed_run_is_reported_and_started_again(tmp_path: Path, capsys: pyte
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}}})
     a = folder / "a_seed1"
-    when(lambda: is_at_work(a), lambda: Job(a, FAKE).signal(signal.SIGKILL))
+    when(lambda: is_running(a), lambda: Job(a, FAKE).signal(signal.SIGKILL))
     assert run_sweep(words) == 1
     assert "failed with exit code -9" in capsys.readouterr().out
     (a / "go").touch()
@@ -319,7 +323,7 @@ def test_a_run_whose_sweep_was_killed_is_not_started_twice(tmp_path: Path, capsy
     words = command(folder, {"runs": {"a": {"gamma": 0.6}, "b": {"gamma": 0.7}}})
     a = folder / "a_seed1"
     sweep = start_sweep(words)
-    while not is_at_work(a):
+    while not is_running(a):
         time.sleep(0.01)
     assert run_sweep(words) == 2, "two sweeps must not share a folder"
     assert "is in use by another multi_train.py" in capsys.readouterr().err
@@ -329,7 +333,7 @@ def test_a_run_whose_sweep_was_killed_is_not_started_twice(tmp_path: Path, capsy
     state.write_text(state.read_text().replace("running", "waiting"))
     when(lambda: "running" in state.read_text(), (a / "go").touch)
     assert run_sweep(words) == 0
-    assert "a_seed1  is at work already; waiting for it" in capsys.readouterr().out
+    assert "a_seed1  is running already; waiting for it" in capsys.readouterr().out
     assert starts(a) == [["train"]]
     assert [row["status"] for row in rows(folder).values()] == ["done", "done"]
 
@@ -339,7 +343,7 @@ def test_a_run_whose_sweep_was_killed_can_be_stopped(tmp_path: Path) -> None:
     words = command(folder, {"runs": {"a": {"gamma": 0.6}}})
     a = folder / "a_seed1"
     sweep = start_sweep(words)
-    while not is_at_work(a):
+    while not is_running(a):
         time.sleep(0.01)
     sweep.kill()
     sweep.wait()
@@ -384,21 +388,24 @@ def test_a_state_file_that_cannot_be_read_is_one_sentence(
     (folder / "sweep.json").write_text(content)
     assert run_sweep(words) == 2
     errors = capsys.readouterr().err
-    assert errors.count("\n") == 1 and f"--sweep_dir={folder} holds a sweep.json that is not of a sweep;" in errors
+    assert (
+        errors.count("\n") == 1
+        and f"--sweep_dir={folder} holds a sweep.json that is damaged or not of a sweep;" in errors
+    )
 
 
-def test_runs_at_once(tmp_path: Path) -> None:
-    """Runs a and b wait until c has finished, so three jobs are needed."""
+def test_as_many_runs_as_jobs_run_at_once(tmp_path: Path) -> None:
+    """The runs a and b wait until c has finished, so the sweep ends only if all three run at once."""
     folder = tmp_path / "sweep"
     words = command(
         folder, {"runs": {"a": {"gamma": 0.6}, "b": {"gamma": 0.6, "lr": 0.1}, "c": {"gamma": 0.7}}}, "--jobs=3"
     )
 
-    def let_go() -> None:
+    def release_waiting_runs() -> None:
         for name in ("a_seed1", "b_seed1"):
             (folder / name / "go").touch()
 
-    when((folder / "c_seed1" / "Game_1" / "metrics.jsonl").exists, let_go)
+    when((folder / "c_seed1" / "Game_1" / "metrics.jsonl").exists, release_waiting_runs)
     assert run_sweep(words) == 0
     assert {row["status"] for row in rows(folder).values()} == {"done"}
 
@@ -443,6 +450,6 @@ def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path, monkeypatch:
     assert sentence.startswith("the curves could not be drawn: ") and "\n" not in sentence
 
 
-def test_unknown_flags_name_the_run() -> None:
+def test_an_error_in_a_flag_names_the_run() -> None:
     with pytest.raises(UsageError, match="run a_seed1: --lr must"):
         plan_sweep({"runs": {"a": {"lr": "fast"}}}, {})

@@ -114,7 +114,7 @@ def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError) as refused:
         check_processes(5, games_each=15)
     assert str(refused.value) == (
-        "--worker_count=5 needs 5 × 0.2 GiB, more than the 0.9 GiB of memory that are free; "
+        "--worker_count=5 needs 5 × 0.2 GiB, more than the 0.9 GiB of memory that is free; "
         "--worker_count=4 or fewer would be right."
     )
     with pytest.raises(UsageError, match="; a machine with more memory would be right"):

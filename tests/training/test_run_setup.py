@@ -10,7 +10,7 @@ from torch.cuda._utils import _get_device_index
 
 from machine import device as devices
 from machine import machine_setup
-from machine.machine_setup import Machine, prepare_machine
+from machine.machine_setup import Machine, choose_slots_per_worker, prepare_machine
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
@@ -63,7 +63,9 @@ def test_steps_that_are_over_before_the_first_batch_are_told(
 
 
 def machine_for(config: Config, workers: int) -> Machine:
-    return Machine(torch.device("cpu"), torch.float32, torch.float32, workers, config.slots_for(workers), 1)
+    return Machine(
+        torch.device("cpu"), torch.float32, torch.float32, workers, choose_slots_per_worker(config, workers), 1
+    )
 
 
 @pytest.mark.parametrize(

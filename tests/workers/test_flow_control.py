@@ -45,7 +45,7 @@ def simulate(
                 hand_out()
                 now = min(in_flight[0][0], now + 0.1)
             _, started = heapq.heappop(in_flight)
-            flow.round_started(ready_behind=sum(delivered_at <= now for delivered_at, _ in in_flight))
+            flow.learner_starts_round(ready_behind=sum(delivered_at <= now for delivered_at, _ in in_flight))
             ages.append(len(ages) - started)
         hand_out()
         now += learning * rounds
@@ -56,7 +56,7 @@ def simulate(
 class NoBackpressure(PlayOnDemand):
     """For comparison: all workers play all the time."""
 
-    def round_started(self, ready_behind: int) -> None:
+    def learner_starts_round(self, ready_behind: int) -> None:
         pass
 
 
@@ -97,29 +97,29 @@ def test_the_limit_stays_if_a_round_was_missing_once() -> None:
     """One round is taken while another is played, which is not always delivered in time."""
     flow = PlayOnDemand(2)
     for ready in [1, 1, 0] * 100:
-        flow.round_started(ready)
+        flow.learner_starts_round(ready)
     assert flow.limit == 2
 
 
 def test_the_limit_is_at_least_one() -> None:
     flow = PlayOnDemand(64)
     for _ in range(10_000):
-        flow.round_started(ready_behind=63)
-        flow.round_started(ready_behind=flow.limit - 1)
+        flow.learner_starts_round(ready_behind=63)
+        flow.learner_starts_round(ready_behind=flow.limit - 1)
     assert flow.limit == 1
 
 
 def test_each_wait_raises_the_limit_and_a_long_wait_more_than_once() -> None:
     flow = PlayOnDemand(4)
     for _ in range(200):
-        flow.round_started(ready_behind=min(3, flow.limit - 1))
+        flow.learner_starts_round(ready_behind=min(3, flow.limit - 1))
     assert flow.limit == 1
     flow.nothing_delivered(learner_waits=False)
     assert flow.limit == 1
     for _ in range(WAITS_PER_RAISE):
         flow.nothing_delivered(learner_waits=True)
     assert flow.limit == 2
-    flow.round_started(ready_behind=0)
+    flow.learner_starts_round(ready_behind=0)
     flow.nothing_delivered(learner_waits=True)
     assert flow.limit == 3
     for _ in range(10 * WAITS_PER_RAISE):

@@ -15,14 +15,14 @@ from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout, rebuild_stacks
 from tests.catch import CELL, CELLS, make_catch
 from workers.local_policy import LocalPolicy
-from workers.rollout import EnvironmentSlot, Rollout
+from workers.rollout import Rollout, SeededEnvironment
 
 OPTIONS = EnvironmentOptions(frames_stacked=3)
 STEPS = 7
 
 
 class CutAfterThree(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A time limit."""
+    """A time limit of three steps."""
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         self.steps = 0
@@ -40,12 +40,12 @@ def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[R
     network = ActorCritic("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size, projected_size=4)
     torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy that depends on the observation
     policy = LocalPolicy(Actor(network), layout, environments, itertools.count().__next__)
-    return Rollout([make_slot(e, time_limit) for e in range(environments)], policy, layout), layout, network
+    return Rollout([make_environment(e, time_limit) for e in range(environments)], policy, layout), layout, network
 
 
-def make_slot(environment_id: int, time_limit: bool) -> EnvironmentSlot:
+def make_environment(environment_id: int, time_limit: bool) -> SeededEnvironment:
     game = make_catch(OPTIONS, environment_id)
-    return EnvironmentSlot(
+    return SeededEnvironment(
         CutAfterThree(game) if time_limit else game, environment_id, np.random.default_rng(environment_id)
     )
 
@@ -60,7 +60,7 @@ def collect(rollout: Rollout, layout: UnrollLayout, environments: int) -> dict[s
 @pytest.mark.parametrize("time_limit", [False, True])
 def test_unrolls_hold_what_the_environments_returned(lstm_size: int, time_limit: bool) -> None:
     rollout, layout, network = make_rollout(2, lstm_size, time_limit)
-    shadows = [make_slot(e, time_limit).environment for e in range(2)]
+    shadows = [make_environment(e, time_limit).env for e in range(2)]
     seen = [shadow.reset()[0] for shadow in shadows]
     for version in range(3):
         unroll = collect(rollout, layout, 2)
@@ -119,7 +119,7 @@ def test_grouping_environments_differently_changes_no_random_stream() -> None:
             _, layout, network = make_rollout(1, 0, time_limit=False)
             torch.nn.init.zeros_(network.policy_head.weight)
             rollout = Rollout(
-                [make_slot(e, False) for e in group], LocalPolicy(Actor(network), layout, len(group)), layout
+                [make_environment(e, False) for e in group], LocalPolicy(Actor(network), layout, len(group)), layout
             )
             unroll = collect(rollout, layout, len(group))
             played |= {e: unroll["actions"][i].tolist() for i, e in enumerate(group)}
@@ -135,5 +135,5 @@ def test_an_unroll_has_the_oldest_weight_version_that_acted_in_it() -> None:
 
     versions = iter([5, 3, 4, 7, 7, 8, 9])
     _, layout, network = make_rollout(1, 0, time_limit=False)
-    rollout = Rollout([make_slot(0, False)], Aging(Actor(network), layout, 1), layout)
+    rollout = Rollout([make_environment(0, False)], Aging(Actor(network), layout, 1), layout)
     assert collect(rollout, layout, 1)["weight_version"].tolist() == [3]

@@ -224,7 +224,7 @@ def test_deaths_before_the_last_ten_minutes_do_not_count(make_pool: MakePool, cl
     assert pool.restarts == 3
 
 
-def test_kills_from_outside_are_no_failures_of_the_worker(make_pool: MakePool, clock: Clock) -> None:
+def test_kills_from_outside_do_not_count_as_failures_of_the_worker(make_pool: MakePool, clock: Clock) -> None:
     """A worker that is killed again and again before it can deliver is replaced each time."""
     pool, announced = make_pool(workers=1)
     for kill in range(FAILURES_IN_A_ROW + 1):
@@ -243,7 +243,7 @@ def test_a_stopped_worker_is_killed_before_its_slots_are_used_again(make_pool: M
     stopped = psutil.Process(pool.process_ids()[0])
     wait_for_silence(pool, clock, announced)
     assert not stopped.is_running()
-    assert announced == ["worker 0 is replaced: it gave no sign of life for 60 seconds"]
+    assert announced == ["worker 0 is replaced: it did not respond for 60 seconds"]
     assert take(pool, 2)[0][:2] == (0, 1)
 
 
@@ -361,7 +361,7 @@ def test_a_server_that_stops_is_replaced_with_its_workers(
     wait_for_replacements(pool, clock)
     take(pool, pool.rounds_ready * 2)  # delivered before
     assert {restart_index for _, restart_index, _, _ in take(pool, 16)} == {1}
-    assert announced == ["the inference server is replaced: it gave no sign of life for 60 seconds"]
+    assert announced == ["the inference server is replaced: it did not respond for 60 seconds"]
     assert len(pool.process_ids()) == 3 and not set(before) & set(pool.process_ids())
 
 

@@ -17,7 +17,7 @@ from workers.observations import put_stack
 class RemotePolicy:
     """Sends requests to the inference server, so that the worker can step one group while it waits for the other.
 
-    The pipe belongs to this process only: a replacement never receives results that its predecessor requested.
+    Each worker process has its own pipe, so a replacement never receives results that the process before it requested.
     """
 
     def __init__(self, rows: InferenceRows, worker: int, server: Connection) -> None:
@@ -39,7 +39,7 @@ class RemotePolicy:
         tensors = [torch.from_numpy(results[name]) for name in names]
         self._decisions = [Decision(*(tensor[group] for tensor in tensors)) for group in rows.groups]
         self._versions = [results["weight_version"][group] for group in rows.groups]
-        self._arrived: set[int] = set()  # groups whose result arrived while another one was waited for
+        self._arrived: set[int] = set()  # groups whose result arrived during the wait for another group
 
     def refresh(self) -> None:
         """Nothing to do: the server loads the newest weights before each batch."""

@@ -26,7 +26,7 @@ from tests.catch import CELL, CELLS, make_catch
 from tests.training.catch_runs import catch_run, go_on
 from tests.training.test_resume import assert_same_run
 from tests.training.test_train import catch_config
-from tests.workers.test_rollout import make_slot
+from tests.workers.test_rollout import make_environment
 from workers.actors import make_pool
 from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
@@ -121,16 +121,16 @@ def test_with_the_same_groups_results_are_equal_to_the_last_bit(lstm_size: int, 
         in_halves = served.local()
         in_halves.groups = served.rows.groups[:-1]
         local, remote = (
-            Rollout([make_slot(e, time_limit) for e in range(ENVIRONMENTS)], policy, served.layout)
+            Rollout([make_environment(e, time_limit) for e in range(ENVIRONMENTS)], policy, served.layout)
             for policy in (in_halves, served.remote())
         )
         for version in range(3):
             if version:
                 served.weights.publish(version, flat_weights(with_strong_preferences(served.network)))
-            if version == 2 and not time_limit:  # whose wrapper keeps its steps outside of the snapshot
+            if version == 2 and not time_limit:  # the snapshot does not hold the steps that CutAfterThree counts
                 snapshot = remote.snapshot()
                 remote = Rollout(
-                    [make_slot(e, time_limit) for e in range(ENVIRONMENTS)], served.remote(), served.layout
+                    [make_environment(e, time_limit) for e in range(ENVIRONMENTS)], served.remote(), served.layout
                 )
                 remote.restore(snapshot)
             expected, found = collect(local, served.layout), collect(remote, served.layout)
@@ -150,7 +150,7 @@ def test_other_groups_change_rounding_errors_only(lstm_size: int, padding: int) 
         found: dict[int, dict[str, Any]] = {}
 
         def play(worker: int, policy: RemotePolicy) -> None:
-            rollout = Rollout([make_slot(e, True) for e in range(ENVIRONMENTS)], policy, served.layout)
+            rollout = Rollout([make_environment(e, True) for e in range(ENVIRONMENTS)], policy, served.layout)
             found[worker] = collect(rollout, served.layout)
 
         players = [threading.Thread(target=play, args=(worker, served.remote(worker))) for worker in range(2)]
@@ -158,7 +158,7 @@ def test_other_groups_change_rounding_errors_only(lstm_size: int, padding: int) 
             player.start()
         for player in players:
             player.join()
-        rollout = Rollout([make_slot(e, True) for e in range(ENVIRONMENTS)], served.local(), served.layout)
+        rollout = Rollout([make_environment(e, True) for e in range(ENVIRONMENTS)], served.local(), served.layout)
         expected = collect(rollout, served.layout)
         for unroll in found.values():
             np.testing.assert_array_equal(unroll["actions"], expected["actions"])
