@@ -60,14 +60,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
-    """Write policy.onnx and policy.pt. Returns for each file how much its outputs differ from the network's.
+    """Write policy.onnx and policy.pt. Returns the largest difference of each file's outputs from the network's.
 
-    Nothing is written if a file differs by more than the tolerance.
+    Nothing is written if a difference exceeds TOLERANCE.
     """
     config = Config.from_flags(checkpoint.options)
     network = load_network(checkpoint, config)
     policy = exported(network)
-    inputs = check_inputs(config, network)
+    inputs = comparison_inputs(config, network)
     expected = reference(network, inputs)
     files = {"policy.onnx": as_onnx(policy, inputs, checkpoint.options), "policy.pt": as_torchscript(policy, inputs)}
     differences: dict[str, float] = {}
@@ -82,7 +82,7 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
             write_atomically(folder / name, content)
     except OSError as error:
         raise UsageError(
-            f"--output={folder} cannot be written ({error.strerror}); a folder of your own would be right."
+            f"--output={folder} cannot be written ({error.strerror}); name a folder that you can write to."
         ) from None
     return {folder / name: difference for name, difference in differences.items()}
 
@@ -102,8 +102,8 @@ def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
     return network.eval().requires_grad_(False)
 
 
-def check_inputs(config: Config, network: ActorCritic) -> Tensors:
-    """Observations of a real game and random ones; for an LSTM also random actions, rewards and states."""
+def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
+    """Inputs for the comparison: observations of a real game and random ones; for an LSTM also the other inputs."""
     environment = make_atari(config.environment, seed=0)
     rng = np.random.default_rng(0)
     frames = [environment.reset()[0]]
@@ -196,7 +196,7 @@ def _require_packages() -> None:
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
         which = f"package{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
-        raise UsageError(f"The export needs the {which}; pip install {' '.join(missing)} would be right.")
+        raise UsageError(f"The export needs the {which}; run pip install {' '.join(missing)}.")
 
 
 @contextmanager

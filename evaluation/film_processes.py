@@ -41,7 +41,7 @@ class _Film:
 
 
 class FilmProcesses:
-    """Makes films in one folder, and announces the path of each one, or why it failed."""
+    """Makes films in one folder. Announces the path of each finished film, or why it failed."""
 
     def __init__(self, folder: Path, announce: Callable[[str], None]) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class FilmProcesses:
 
     @property
     def under_way(self) -> bool:
-        """Whether any film is not ready yet."""
+        """Whether any film is unfinished."""
         return bool(self._films)
 
     def begin(self, game: LoggedGame, name: str, *, low_priority: bool) -> None:
@@ -65,7 +65,7 @@ class FilmProcesses:
             self._announce(f"{path} could not be made: {error.strerror}")
 
     def wait(self, timeout: float) -> None:
-        """Wait until a film is ready, or for `timeout` seconds."""
+        """Wait until a film is finished, or for `timeout` seconds."""
         ready = connections.wait([film.connection for film in self._films], timeout)
         for film in [film for film in self._films if film.connection in ready]:
             self._films.remove(film)
@@ -83,9 +83,9 @@ class FilmProcesses:
             )
 
     def close(self) -> None:
-        """Kill the processes whose films are not ready, and remove their unfinished files."""
+        """Kill the processes that are still making films, and remove their unfinished files."""
         if self._films:
-            self._announce("videos that were not ready yet are left out")
+            self._announce("unfinished videos are dropped")
         for film in self._films:
             end_process(film.process, film.connection)
         self._films.clear()

@@ -1,4 +1,4 @@
-"""A finished game, played again from the log of its actions: for a film or a window."""
+"""Plays a finished game again from the log of its actions, for a film or a window."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from wrappers.environment_types import MakeWatchedEnvironment
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedGame:
-    """One game with its log, and everything that is needed to play it again."""
+    """One finished game with its log, and what is needed to play it again."""
 
     make_environment: MakeWatchedEnvironment
     environment: EnvironmentOptions

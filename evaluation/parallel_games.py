@@ -38,7 +38,7 @@ class GameResult(NamedTuple):
 
 
 def evaluation_options(options: EnvironmentOptions) -> EnvironmentOptions:
-    """The training environment, but with complete games instead of one episode per life.
+    """The options of training, but an episode is a complete game, not one life.
 
     Rewards stay clipped, because an LSTM is trained on clipped rewards. Returns are counted before the clipping.
     """
@@ -54,7 +54,7 @@ def game_streams(seed: Sequence[int], game: int) -> tuple[int, np.random.Generat
 @dataclass
 class _RunningGame:
     game: int
-    uniforms: np.random.Generator
+    rng: np.random.Generator  # samples the actions
     actions: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ class _RunningGame:
 class ParallelGames:
     """Up to GAME_SLOTS games at once. One forward pass chooses the actions of all of them.
 
-    The course of a game depends only on the seed and the game's number, not on the other games.
+    A game depends only on the seed and its number, not on the other games.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ParallelGames:
         seed: Sequence[int],
         *,
         greedy: bool,
-        logged: int,  # games with a number below this one keep a log
+        logged: int,  # only games with a lower number keep a log
     ) -> None:
         self._make_environment = make_environment
         self._options = options
@@ -89,7 +89,7 @@ class ParallelGames:
         self._previous_actions = self._state.previous_actions.numpy()
         self._previous_rewards = self._state.previous_rewards.numpy()
         self._observations = np.zeros((GAME_SLOTS, *observation_shape(layout)), np.uint8)
-        self._network_view = as_batch(torch.from_numpy(self._observations))
+        self._observation_batch = as_batch(torch.from_numpy(self._observations))
 
     @property
     def running(self) -> int:
@@ -102,17 +102,17 @@ class ParallelGames:
         e = self._slots.index(None)
         if e == len(self._environments):
             self._environments.append(self._make_environment(self._options, 0))
-        environment_seed, uniforms = game_streams(self._seed, game)
+        environment_seed, rng = game_streams(self._seed, game)
         put_stack(self._observations[e], self._environments[e].reset(seed=environment_seed)[0])
-        self._take_finished_game(e)  # a game that ended during the reset is not this one
+        self._take_finished_game(e)  # drop a game that ended during the reset
         self._state.restart(e)
-        self._slots[e] = _RunningGame(game, uniforms)
+        self._slots[e] = _RunningGame(game, rng)
 
     @torch.inference_mode()
     def step(self) -> list[GameResult]:
         """Make one agent step in every running game. Returns the games that ended."""
-        uniforms = [running.uniforms.random() if running else 0.0 for running in self._slots]
-        decision = self._actor.act(self._network_view, self._state, torch.tensor(uniforms, dtype=torch.float64))
+        uniforms = [running.rng.random() if running else 0.0 for running in self._slots]
+        decision = self._actor.act(self._observation_batch, self._state, torch.tensor(uniforms, dtype=torch.float64))
         actions = most_likely(decision.logits) if self._greedy else decision.actions
         self._state.lstm_state = decision.lstm_state
         choices = zip(self._slots, actions.tolist(), decision.values.tolist(), strict=True)

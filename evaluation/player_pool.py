@@ -1,4 +1,4 @@
-"""Player processes as their parent sees them: it sends games, receives results and replaces processes that die."""
+"""The parent's side of the player processes: sends games, receives results and replaces processes that die."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from workers.child_process import end_process, start_process
 from workers.failures import WorkersFailedError, could_not_start
 from workers.messages import Kind, WorkerError, receive, send
 
-MAX_DEATHS_IN_A_ROW = 5  # deaths of player processes without a finished game between them
+MAX_DEATHS_IN_A_ROW = 5  # without a finished game between them
 
 
 @dataclass
 class _Player:
-    """A running process and the numbers of the games that it plays."""
+    """A running process and the numbers of the games that it is playing."""
 
     index: int
     process: BaseProcess
@@ -43,7 +43,7 @@ class PlayerPool:
         try:
             for index in range(min(processes, len(self._waiting))):
                 self._start(index)
-            for _ in range(GAME_SLOTS):  # one game per process and round, so that few games spread over all processes
+            for _ in range(GAME_SLOTS):  # one game per process at a time, so that few games spread over all processes
                 for started in self._players:
                     self._send_game(started)
         except BaseException:
@@ -51,8 +51,8 @@ class PlayerPool:
             raise
 
     @property
-    def at_work(self) -> bool:
-        """Whether any game has not ended yet."""
+    def has_unfinished_games(self) -> bool:
+        """Whether any game is waiting or being played."""
         return bool(self._waiting) or any(player.games for player in self._players)
 
     def process_ids(self) -> list[int]:

@@ -28,11 +28,11 @@ class PlayerProcess:
     weights: SharedWeights  # published once, before the process starts
     seed: tuple[int, ...]
     greedy: bool
-    logged: int  # games with a number below this one keep a log
+    logged: int  # only games with a lower number keep a log
     low_priority: bool
 
     def run(self, connection: Connection) -> None:
-        """Play the games whose numbers arrive until the parent closes the connection."""
+        """Play each game whose number arrives, until the parent closes the connection."""
         if self.low_priority:
             lower_priority()
         use_one_thread()

@@ -1,4 +1,4 @@
-"""The test of a checkpoint: complete games on all cores, their results in a file, and films of some of them."""
+"""Tests a checkpoint: plays complete games on all cores, writes their results to a file, and films some of them."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
 from reports.console import Console, make_console
-from reports.scoreboard import TestStatus, verdict
+from reports.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test
 from run_files.checkpoint import Checkpoint, check_playable
 from run_files.run_folder import write_json
@@ -35,7 +35,7 @@ from workers.shared_weights import SharedWeights
 from wrappers.environment_types import MakeWatchedEnvironment
 
 POLL_SECONDS = 0.1  # longest time between two checks for signals, and between two updates of the display
-SHOWN_GAMES = 30  # the best, the median and the worst of the first games are shown
+SHOWN_GAMES = 30  # --render shows the best, the median and the worst of this many first games
 
 
 def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, checkpoint: Checkpoint) -> Path | None:
@@ -98,7 +98,7 @@ class TestProgress:
     games_wanted: int
     begun: float = field(default_factory=time.monotonic)
     results: dict[int, GameResult] = field(default_factory=dict)
-    seconds: float = 0.0  # until the last game that ended
+    seconds: float = 0.0  # from the start to the end of the latest finished game
 
     def add(self, results: Sequence[GameResult]) -> None:
         self.results |= {result.game: result for result in results}
@@ -113,10 +113,10 @@ def play_games(
     players: PlayerPool, progress: TestProgress, console: Console, stop: StopSignals, processes: int
 ) -> None:
     """Collect results until all games have ended or a stop signal arrives."""
-    while players.at_work and not stop.requested:
+    while players.has_unfinished_games and not stop.requested:
         progress.add(players.wait(POLL_SECONDS))
         now = time.monotonic()
-        at_the_end = stop.requested or not players.at_work
+        at_the_end = stop.requested or not players.has_unfinished_games
         if console.due(now) or at_the_end:
             console.show(
                 TestStatus(
@@ -143,7 +143,7 @@ def write_results(
         write_json(path, result)
     except OSError as error:
         failure = f"{path} could not be written ({error.strerror})"
-    console.close([*verdict(result), failure or f"written   {path}"])
+    console.close([*result_lines(result), failure or f"written   {path}"])
     return failure
 
 
@@ -187,7 +187,7 @@ def _new_result_path(folder: Path) -> Path:
     if not os.access(folder, os.W_OK):
         raise UsageError(
             f"--load_model_url: the results of a test go into {folder}, which cannot be written; "
-            "a copy of the checkpoint in a folder of your own would be right."
+            "copy the checkpoint to a folder that you can write to."
         )
     now = int(time.time())
     while (path := folder / f"test_{now}.json").exists():

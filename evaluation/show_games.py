@@ -26,7 +26,7 @@ def show_games(
     announce: Callable[[str], None],
     stop: StopSignals,
 ) -> None:
-    """Make the films in processes, beside the file of results. Meanwhile show the games in a window."""
+    """Film the games in processes of their own, and meanwhile show them in a window."""
     assert config.run.seed is not None
     chosen = best_median_worst([result.return_ for result in results])
     games = {

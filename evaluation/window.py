@@ -13,7 +13,7 @@ class WindowClosedError(Exception):
 
 
 def open_window(title: str) -> "Window | str":
-    """Open a window. If that is not possible, return the reason as text."""
+    """Open a window. If that fails, return the reason."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "there is no display"
     try:

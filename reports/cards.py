@@ -16,11 +16,11 @@ ACCENT, ALERT, DIM = "cyan", "yellow", "dim"
 GAP = 2  # columns between two cards
 LABEL_WIDTH = 9
 SMALL_CARD, FULL_CARD = 18, 25  # widths of a card without and with notes
-LEVELS = " ▁▂▃▄▅▆▇█"
+BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 class Fact(NamedTuple):
-    """One line of a card; the note is left out where the card is too narrow for it."""
+    """One line of a card. The note is dropped if the card is too narrow for it."""
 
     label: str
     value: str
@@ -35,8 +35,8 @@ class Card(NamedTuple):
     lines: Sequence[Fact | Text]
 
 
-def columns_of(width: int) -> int:
-    """Cards beside each other on so many columns of a terminal: four at most."""
+def column_count(width: int) -> int:
+    """How many cards fit side by side into `width` characters: four at most."""
     if width >= 2 * FULL_CARD + GAP:
         return min(4, (width + GAP) // (FULL_CARD + GAP))
     return 2 if width >= 2 * SMALL_CARD + GAP else 1
@@ -48,8 +48,8 @@ def card_width(width: int, columns: int, spanned: int = 1) -> int:
     return single * spanned + GAP * (spanned - 1)
 
 
-def beside(cards: Sequence[Card], widths: Sequence[int]) -> list[Text]:
-    """The cards in one row, as lines. Shorter cards are filled with empty lines."""
+def card_row(cards: Sequence[Card], widths: Sequence[int]) -> list[Text]:
+    """The lines of one row of cards. Shorter cards are filled with empty lines."""
     height = max(len(card.lines) for card in cards)
     return [
         Text(" " * GAP).join(_card_line(card, row, width) for card, width in zip(cards, widths, strict=True))
@@ -57,14 +57,14 @@ def beside(cards: Sequence[Card], widths: Sequence[int]) -> list[Text]:
     ]
 
 
-def in_rows(cards: Sequence[Card], width: int, columns: int) -> list[list[Text]]:
-    """All cards, `columns` in each row of lines."""
+def card_rows(cards: Sequence[Card], width: int, columns: int) -> list[list[Text]]:
+    """The lines of each row, with `columns` cards in a row."""
     rows = [cards[first : first + columns] for first in range(0, len(cards), columns)]
-    return [beside(row, [card_width(width, columns)] * len(row)) for row in rows]
+    return [card_row(row, [card_width(width, columns)] * len(row)) for row in rows]
 
 
 def heading(title: str, width: int) -> Text:
-    """A title and a rule that fills the width."""
+    """A title and a line that fills the rest of the width."""
     return Text.assemble((title, "bold"), (" " + "─" * (width - len(title) - 1), DIM))
 
 
@@ -91,28 +91,28 @@ def sparkline(values: Sequence[float], width: int, height: int = 1) -> list[str]
     low, high = min(values), max(values)
     top = 8 * height - 1
     filled = [1 + round(top * (value - low) / (high - low)) if high > low else 1 for value in values]
-    return ["".join(LEVELS[max(0, min(8, level - 8 * row))] for level in filled) for row in reversed(range(height))]
+    return ["".join(BLOCKS[max(0, min(8, level - 8 * row))] for level in filled) for row in reversed(range(height))]
 
 
 class Trend:
-    """The course of a number since the start, in at most `most` samples at equal distances."""
+    """The history of a number since the start, in fewer than `max_samples` samples at equal intervals."""
 
-    def __init__(self, most: int = 256) -> None:
+    def __init__(self, max_samples: int = 256) -> None:
         self.samples: list[float] = []
-        self._most = most
+        self._max_samples = max_samples
         self._added = 0
-        self._distance = 1
+        self._interval = 1
 
     def add(self, value: float | None) -> None:
         """Add the present value; None and NaN are left out."""
         if value is None or not math.isfinite(value):
             return
-        if self._added % self._distance == 0:
+        if self._added % self._interval == 0:
             self.samples.append(value)
         self._added += 1
-        if len(self.samples) == self._most:
+        if len(self.samples) == self._max_samples:
             self.samples = self.samples[::2]
-            self._distance *= 2
+            self._interval *= 2
 
 
 def _card_line(card: Card, row: int, width: int) -> Text:

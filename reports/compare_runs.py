@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Several seeds as one curve: mean, lowest and highest value, where all of them have values."""
+    """Several seeds as one curve: mean, lowest and highest value, in the range that all seeds cover."""
 
     x: Series
     mean: Series
@@ -95,7 +95,7 @@ def seed_band(curves: Sequence[Curve]) -> Band:
 def _compared_options(history: History) -> dict[str, Any]:
     """The options by which runs are grouped. An option that an older run does not have counts as its default."""
     values = {name: history.options.get(name, item.default) for name, item in OPTIONS.items()}
-    with suppress(UsageError):  # of another version: compared as text
+    with suppress(UsageError):  # settings of another version are compared as text
         values["replay_parameters"] = parse_replays(str(values["replay_parameters"]))
         if all(replay.type == "queue" for replay in values["replay_parameters"]):
             values |= {name: OPTIONS[name].default for name in ONLY_WITH_REPLAY}

@@ -1,4 +1,4 @@
-"""Shows a training or a test to its user: a live display, one plain line each period, or nothing."""
+"""Shows a training or a test on the terminal: a live display, one plain line per period, or nothing."""
 
 import contextlib
 import io
@@ -34,10 +34,10 @@ class Display(Protocol):
 
     @property
     def trend_value(self) -> float | None:
-        """The number whose course the live display draws, if there is one."""
+        """The number whose history the live display draws, if there is one."""
 
     def view(self, width: int, height: int, trend: Sequence[float]) -> rich.console.RenderableType:
-        """The live display for so many columns and lines; `trend` holds the past values of `trend_value`."""
+        """The live display in `width` columns and `height` lines; `trend` holds the past values of `trend_value`."""
 
     def line(self) -> str:
         """The most important figures in one line."""
@@ -50,14 +50,14 @@ class Console:
         """Print the lines that describe the run."""
 
     def due(self, now: float) -> bool:
-        """Whether `show` would draw now; lets a caller skip making a status."""
+        """Whether `show` would draw now. If not, the caller need not make a status."""
         return False
 
     def show(self, status: Display, now: float) -> None:
-        """Keep the newest status, and draw it when a period is over; `now` is in seconds of a monotonic clock."""
+        """Keep the newest status, and draw it if a period is over; `now` is in seconds of a monotonic clock."""
 
     def message(self, text: str) -> None:
-        """Print lines that stay."""
+        """Print a message, which stays on the screen."""
 
     def close(self, final_lines: Sequence[str]) -> None:
         """Draw the newest status once more, then print the last lines of the run."""
@@ -80,7 +80,7 @@ def make_console(mode: str, period: float, stream: TextIO) -> Console:
 
 
 class PlainConsole(Console):
-    """One line each period: for files, pipes and terminals that cannot move their cursor."""
+    """One line per period: for files, pipes and terminals that cannot move their cursor."""
 
     def __init__(self, stream: TextIO, period: float) -> None:
         self._output = _QuietStream(stream)
@@ -177,7 +177,7 @@ class LiveConsole(Console):
         self._live.update(SegmentLines(lines, new_lines=True), refresh=True)
 
     def _step_over_wrapped_lines(self) -> None:
-        """A terminal that became narrower has wrapped the lines on it: erase the rows that Live does not count."""
+        """Erase the rows that Live does not count: a terminal that became narrower has wrapped its lines."""
         width = max(1, self._terminal.width)
         rows = sum(max(0, math.ceil(drawn / width) - 1) for drawn in self._drawn_widths)
         if rows:
@@ -190,7 +190,7 @@ def _lines(texts: Sequence[str]) -> str:
 
 
 class _Timer:
-    """Tells when a period is over. The first one is over at once."""
+    """A timer that is due once per period, and at its first use."""
 
     def __init__(self, period: float) -> None:
         self._period = period
@@ -206,7 +206,7 @@ class _Timer:
 class _QuietStream(io.TextIOBase):
     """Writes to a stream until the first write fails, then discards everything.
 
-    A closed pipe (`| head`) or a closed terminal does not end a training; the run's files hold all figures.
+    So a closed pipe (`| head`) or a closed terminal does not end a training. The run's files have all figures.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -233,7 +233,7 @@ class _QuietStream(io.TextIOBase):
         return len(text)
 
     def _redirect_to_nothing(self) -> None:
-        """Python flushes the stream when it exits; that would fail again and make the exit code 120."""
+        """Avoid exit code 120: Python flushes the stream when it exits, and that would fail again."""
         with contextlib.suppress(OSError):  # a stream without a file behind it
             descriptor = self._stream.fileno()
             nowhere = os.open(os.devnull, os.O_WRONLY)

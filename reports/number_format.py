@@ -7,7 +7,7 @@ NOTHING_YET = "—"  # for a number that does not exist yet
 
 
 def count(value: float, whole_below: int = 100_000) -> str:
-    """Whole below 100,000 (`12,345`), three figures above (`123k`, `4.13M`)."""
+    """All digits below 100,000 (`12,345`), three significant digits above (`123k`, `4.13M`)."""
     if abs(value) < whole_below:
         return f"{value:,.0f}"
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
@@ -24,22 +24,22 @@ def score(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) < 999.95 else count(value)
 
 
-def decimal(value: float | None, most: int = 4) -> str:
-    """As many decimals as fit, at most `most`."""
+def decimal(value: float | None, max_decimals: int = 4) -> str:
+    """As many decimals as fit, at most `max_decimals`."""
     if value is None:
         return NOTHING_YET
-    candidates = (f"{value:.{decimals}f}" for decimals in range(most, 0, -1))
+    candidates = (f"{value:.{decimals}f}" for decimals in range(max_decimals, 0, -1))
     return next((text for text in candidates if len(text) <= VALUE_WIDTH), f"{value:.0e}")
 
 
 def scientific(value: float | None) -> str:
-    """Three figures and the shortest exponent: `4.12e-4`."""
+    """Three significant digits and the shortest exponent: `4.12e-4`."""
     return NOTHING_YET if value is None else f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def percent(part: float | None) -> str:
-    """A part of 1 as a whole percentage."""
-    return NOTHING_YET if part is None else f"{part:.0%}"
+def percent(fraction: float | None) -> str:
+    """A fraction as a whole percentage."""
+    return NOTHING_YET if fraction is None else f"{fraction:.0%}"
 
 
 def duration(seconds: float | None) -> str:

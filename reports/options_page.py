@@ -13,11 +13,11 @@ from options.rules import Options
 INTRODUCTION = """\
 # Options
 
-All flags of `main.py` by topic. `python main.py --help` lists them too, and `multi_train.py` takes them as well.
+All flags of `main.py` by topic. `--help` lists them too, and `multi_train.py` accepts the same flags.
 A flag is written `--lr=0.001` or `--lr 0.001`; a switch (true or false) is written `--use_lstm` or `--nouse_lstm`.
-A wrong flag or value ends in one sentence and exit code 2, before anything starts.
+A wrong flag or value ends the command with one sentence and exit code 2, before anything starts.
 
-This page is made from `option_flags.py`: `python -m reports.options_page > docs/options.md`."""
+This page is generated from `option_flags.py`: `python -m reports.options_page > docs/options.md`."""
 
 REPLAY_KEYS_INTRODUCTION = """\
 ## Keys of --replay_parameters

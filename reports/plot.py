@@ -37,7 +37,7 @@ X_AXES = {  # name: (field of a report, units of the field in one unit of the ax
     "hours": ("seconds", 3600, "hours"),
 }
 METRIC = "return_mean"
-LETTER = 0.071  # inches; width of a character in a label
+CHARACTER_WIDTH = 0.071  # inches, in a label
 
 
 USAGE = "usage: python -m reports.plot RUN [RUN ...] [--name=value ...]"
@@ -110,7 +110,7 @@ def _metric_name(metric: str, histories: Sequence[History]) -> str:
 
 def _wrapped(label: str, width: float) -> str:
     """Break a label into lines that fit a page of `width` inches."""
-    return textwrap.fill(label, int((width - 1.2) / LETTER))
+    return textwrap.fill(label, int((width - 1.2) / CHARACTER_WIDTH))
 
 
 def _page(games: int, labels: Sequence[str]) -> tuple[Figure, list[Axes]]:
@@ -146,13 +146,13 @@ def _curve(history: History, x: str, metric: str, smooth: int) -> Curve:
     if len(curve.x):
         return Curve(curve.x / unit, smoothed(curve.y, smooth))
     if not history.reports:
-        raise UsageError(f"{history.folder} has no metrics yet; a run that has reported would be right.")
+        raise UsageError(f"{history.folder} has no metrics yet; choose a run that has written a report.")
     if metric in history.names():
-        raise UsageError(f"{history.folder} has no {field} in its metrics; another --x would be right.")
+        raise UsageError(f"{history.folder} has no {field} in its metrics; choose another --x.")
     if metric == METRIC:
-        raise UsageError(f"no game has ended in {history.folder} yet; --metric=entropy, say, has numbers.")
+        raise UsageError(f"no game has ended in {history.folder} yet; choose another metric, such as --metric=entropy.")
     closest = difflib.get_close_matches(metric, history.names(), n=1)
-    hint = f"did you mean {closest[0]}?" if closest else "a field of metrics.jsonl with numbers would be right."
+    hint = f"did you mean {closest[0]}?" if closest else "choose a field of metrics.jsonl with numbers."
     raise UsageError(f"--metric={metric} has no numbers in {history.folder}; {hint}")
 
 

@@ -1,4 +1,4 @@
-"""How curves look: colours, axes, smoothing. Importing it takes half a second, for matplotlib."""
+"""The style of all curves: colours, axes, smoothing. Importing it takes half a second, because of matplotlib."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -11,10 +11,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from run_files.run_history import Curve, Series
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart too; the most different ones first.
+# Okabe and Ito's colours, which colour-blind readers can distinguish too; the most different ones first.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C6D1F", "#555555")
 INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
-POINTS_DRAWN = 20_000  # games at most; more would look the same and take longer
+MAX_POINTS = 20_000  # games that are drawn; more would look the same and take longer
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -32,9 +32,9 @@ def style_axes(axes: Axes, title: str) -> None:
     axes.tick_params(colors=FAINT_INK, labelsize=8, length=3, color="#BBBBBB")
 
 
-def format_counts(axes: Axes, most: int = 5) -> None:
+def format_counts(axes: Axes, max_ticks: int = 5) -> None:
     """Label the x axis with short counts: 0, 500k, 1M, 1.5M."""
-    axes.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(max_ticks, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
 
 
@@ -59,13 +59,13 @@ def legend(axes: Axes, size: float = 8) -> Legend | None:
     )  # fmt: skip
 
 
-def _make_room(axes: Axes, part: float) -> None:
-    """Raise the upper limit, so that `part` of the panel is free above the old limit."""
+def _make_room(axes: Axes, fraction: float) -> None:
+    """Raise the upper limit, so that this fraction of the panel is free above the old limit."""
     low, high = axes.get_ylim()
     if axes.get_yscale() == "log":
-        axes.set_ylim(low, high * (high / low) ** (part / (1 - part)))
+        axes.set_ylim(low, high * (high / low) ** (fraction / (1 - fraction)))
     else:
-        axes.set_ylim(low, high + (high - low) * part / (1 - part))
+        axes.set_ylim(low, high + (high - low) * fraction / (1 - fraction))
 
 
 def smoothed(values: Series, window: int) -> Series:
@@ -86,11 +86,11 @@ def draw_line(axes: Axes, curve: Curve, colour: str, label: str, means: Series) 
     axes.plot(curve.x, means, color=colour, linewidth=1.5, label=label, marker=marker, markersize=3)
 
 
-def thinned(curve: Curve, most: int = POINTS_DRAWN) -> Curve:
-    """At most `most` of the points, evenly spaced."""
-    if len(curve.x) <= most:
+def thinned(curve: Curve, max_points: int = MAX_POINTS) -> Curve:
+    """At most `max_points` of the points, evenly spaced."""
+    if len(curve.x) <= max_points:
         return curve
-    kept = np.linspace(0, len(curve.x) - 1, most).astype(int)
+    kept = np.linspace(0, len(curve.x) - 1, max_points).astype(int)
     return Curve(curve.x[kept], curve.y[kept])
 
 

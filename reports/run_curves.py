@@ -37,7 +37,7 @@ COLUMNS = 4
 
 
 class Panel(NamedTuple):
-    """One small plot: the figures that it shows, and their labels."""
+    """One small plot: its figures and their labels."""
 
     title: str
     lines: tuple[tuple[str, str], ...]  # (flat name, label)
@@ -63,7 +63,7 @@ PANELS = (
     Panel("Policy lag, updates", (("policy_lag_max", "oldest"), ("policy_lag_mean", "mean")), from_zero=True),
     Panel("KL divergence, acting to present policy", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
 )
-# Drawn only where the last row of the page has free places.
+# Drawn only in free places of the last row.
 SPARE_PANELS = (
     Panel("Importance weight π/μ", (("ratio_fresh", "fresh"), ("ratio_replayed", "replayed"))),
     Panel("Mean value", (("value_mean", ""),)),
@@ -118,8 +118,8 @@ def _panels(history: History) -> list[Callable[[Axes], None]]:
         draws.append(lambda axes: _draw_speed(axes, history))
     if any(name.startswith("time_shares/") for name in names):
         draws.append(lambda axes: _draw_time(axes, history))
-    holes = -(len(draws) - 4) % COLUMNS if len(draws) > 4 else 4 - len(draws)
-    return draws + shown(SPARE_PANELS)[:holes]
+    free_places = -(len(draws) - 4) % COLUMNS if len(draws) > 4 else 4 - len(draws)
+    return draws + shown(SPARE_PANELS)[:free_places]
 
 
 def _draw_return(axes: Axes, history: History) -> None:
@@ -189,7 +189,7 @@ def _draw_speed(axes: Axes, history: History) -> None:
 
 
 def _draw_time(axes: Axes, history: History) -> None:
-    """The parts of the learner's time, stacked, the largest at the bottom; small parts are left out."""
+    """The fractions of the learner's time, stacked, the largest at the bottom; small ones are left out."""
     style_axes(axes, "Where the learner's time goes")
     curves = {
         name.removeprefix("time_shares/"): history.curve(name)

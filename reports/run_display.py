@@ -15,18 +15,18 @@ from reports.cards import (
     Card,
     Fact,
     bar,
-    beside,
+    card_row,
+    card_rows,
     card_width,
-    columns_of,
+    column_count,
     heading,
-    in_rows,
     progress_line,
     sparkline,
 )
 from reports.number_format import VALUE_WIDTH, count, decimal, duration, key_values, percent, scientific, score
 
-MOST_COLUMNS = 4  # with so many, the mean return has a curve of its own
-WIDE = 72  # columns of a terminal from which words are written out
+MAX_COLUMNS = 4  # of cards; only then does the mean return get a card with its curve
+WIDE = 72  # characters; narrower displays abbreviate words
 
 
 class ReplayFill(NamedTuple):
@@ -46,14 +46,14 @@ class Status:
     agent_steps: int
     max_steps: int
     frames: int
-    skipped_frames: int  # of a step in this run; the runs that it was resumed from may have others
+    skipped_frames: int  # frames per step in this run; the runs that it was resumed from may differ
     updates: int
     planned_updates: int
     seconds: float
     steps_per_second: float
     episodes: int
     return_mean: float | None
-    return_window: int  # most games in the mean
+    return_window: int  # games that the mean covers, at most
     return_last: float | None
     return_max: float | None
     policy_loss: float | None
@@ -71,7 +71,7 @@ class Status:
     memory_mb: float
     cpu_learner: float  # percent of one core
     cpu_workers: float
-    workers_in_games: float | None  # part of the workers' time
+    workers_in_games: float | None  # fraction of the workers' time
     gpu_utilization: float | None  # percent
     starting: bool  # no unroll was received yet
 
@@ -90,7 +90,7 @@ class Status:
 
     @property
     def filled(self) -> float:
-        """The part of its warm-up that the least filled replay has reached; learning waits for that replay."""
+        """Progress of the warm-up: the fill of the least filled replay, as a fraction of what learning needs."""
         return min((min(1.0, replay.fill / replay.needed) for replay in self.replays if replay.needed), default=1.0)
 
     @property
@@ -98,12 +98,12 @@ class Status:
         return self.return_mean
 
     def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
-        """The live display for so many columns and lines; `trend` is the course of the mean return."""
+        """The live display in `width` columns and `height` lines; `trend` is the history of the mean return."""
         if self.starting:
             running = (f" {self.workers_alive} of {self.worker_count} running", DIM)
             return Group("", progress_line(self.done), Text.assemble("starting workers…", running))
-        columns = columns_of(width)
-        width = card_width(width, columns, columns)  # without what is left over beside the cards
+        columns = column_count(width)
+        width = card_width(width, columns, columns)  # without the characters that remain at the right of the cards
         rows_of_cards = _cards(self, width, columns, trend)
         replays = _replays(self, width)
         needed = 2 + sum(map(len, rows_of_cards)) + 1 + len(self.replays)
@@ -139,14 +139,14 @@ def _cards(status: Status, width: int, columns: int, trend: Sequence[float]) -> 
     """All cards, in rows of lines."""
     first = [_progress(status), _speed(status), _returns(status)]
     last = [_warm_up(status, width, columns) if status.is_warming_up else _losses(status), _learner(status)]
-    if columns < MOST_COLUMNS:
+    if columns < MAX_COLUMNS:
         curve = Text.assemble(("trend    ", DIM), (sparkline(trend, card_width(width, columns) - 9)[0], ACCENT))
         first[-1] = first[-1]._replace(lines=[*first[-1].lines, curve])
-        return in_rows([*first, *last, _workers(status)], width, columns)
+        return card_rows([*first, *last, _workers(status)], width, columns)
     single, double = card_width(width, columns), card_width(width, columns, 2)
     return [
-        beside([*first, last[0]], [single] * columns),
-        beside([last[1], _workers(status), _curve(trend, double)], [single, single, double]),
+        card_row([*first, last[0]], [single] * columns),
+        card_row([last[1], _workers(status), _curve(trend, double)], [single, single, double]),
     ]
 
 
@@ -180,7 +180,7 @@ def _returns(status: Status) -> Card:
 
 
 def _curve(trend: Sequence[float], width: int) -> Card:
-    """The mean return since the start, with its lowest and highest value beside it."""
+    """The curve of the mean return since the start, with its lowest and highest value."""
     rows = sparkline(trend, width - VALUE_WIDTH - 1, 5)
     limits = [score(max(trend)), "", "", "", score(min(trend))] if trend else [""] * 5
     lines = [
@@ -234,7 +234,7 @@ def _workers(status: Status) -> Card:
 
 
 def _replays(status: Status, width: int) -> list[RenderableType]:
-    """A line for each replay: a bar of how full it is, unrolls in it, and unrolls that it gives to each batch."""
+    """A line for each replay: how full it is, as a bar and in unrolls, and its share of each batch."""
     grid = Table.grid(padding=(0, 2 if width >= WIDE else 1, 0, 0))
     for justify in ("left", "left", "right", "left", "left"):
         grid.add_column(no_wrap=True, justify=justify)

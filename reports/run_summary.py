@@ -9,20 +9,20 @@ from machine.machine_setup import Machine
 from option_flags import Config
 from reports.unused_options import unused_in_training
 
-HIGH_LAG = 40  # updates; learning was measured with a policy lag of 3 to 15
+HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
 LOWER_LAG = "a larger --batch_size or fewer --envs_per_worker would lower it"
 
 
 def run_header(
     config: Config, folder: Path, machine: Machine, action_count: int, memory: Sequence[str], planned_updates: int
 ) -> list[str]:
-    """The configuration in a few lines; `memory` are the lines about what the replays will take."""
+    """The configuration in a few lines; `memory` are the lines about the memory of the replays."""
     precision = str(machine.precision).removeprefix("torch.")
     shares = [
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
     environments = machine.worker_count * config.workers.envs_per_worker
-    waiting = environments * machine.slots_per_worker  # unrolls that may be played before one is learned from
+    waiting = environments * machine.slots_per_worker  # unrolls that can be played ahead of the learner
     lag = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
     warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
     return [

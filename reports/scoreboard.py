@@ -6,16 +6,16 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from reports.cards import ACCENT, Card, Fact, card_width, columns_of, in_rows, progress_line
+from reports.cards import ACCENT, Card, Fact, card_rows, card_width, column_count, progress_line
 from reports.number_format import count, duration, key_values, score
 from reports.tables import table_lines
 
-MOST_COLUMNS = 3  # one for each card
+MAX_COLUMNS = 3  # one for each card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestStatus:
-    """The state of a test; `returns` and `agent_steps` are of the games that have ended."""
+    """The state of a test; `returns` and `agent_steps` count finished games only."""
 
     games: int
     seconds: float
@@ -51,8 +51,8 @@ class TestStatus:
         return None
 
     def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
-        """The live display for so many columns; it has no trend, and at most three rows of cards."""
-        columns = min(MOST_COLUMNS, columns_of(width))
+        """The live display in `width` columns. There is no trend, and there are at most three rows of cards."""
+        columns = min(MAX_COLUMNS, column_count(width))
         width = card_width(width, columns, columns)
         lowest, highest = min(self.returns, default=None), max(self.returns, default=None)
         games = [
@@ -70,7 +70,7 @@ class TestStatus:
             Fact("highest", score(highest)),
         ]
         cards = [Card("games", games), Card("speed and time", times), Card("returns", returns)]
-        lines = [line for row in in_rows(cards, width, columns) for line in row]
+        lines = [line for row in card_rows(cards, width, columns) for line in row]
         return Group("", progress_line(self.done), *lines)
 
     def line(self) -> str:
@@ -86,8 +86,8 @@ class TestStatus:
         )
 
 
-def verdict(result: Mapping[str, Any]) -> list[str]:
-    """The results of a test as lines; `result` is the content of its file."""
+def result_lines(result: Mapping[str, Any]) -> list[str]:
+    """The results of a test as lines; `result` is the content of the result file."""
     games, wanted = result["games"], result["games_wanted"]
     lines = [f"{games:,} games in {result['seconds']:,.0f} s, {result['agent_steps_per_second']:,.0f} agent steps/s"]
     if games < wanted:

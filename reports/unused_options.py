@@ -6,7 +6,7 @@ from typing import Any
 from option_flags import OPTIONS, Config
 from run_files.checkpoint import POLICY_OPTIONS
 
-# What an option needs, how a Config is asked for it, and the options that need it.
+# A requirement: (a function that checks whether a Config meets it, the options without effect otherwise).
 NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--use_lstm": (lambda c: c.network.use_lstm, ("lstm_size",)),
     "--noreproducible": (lambda c: not c.run.reproducible, ("slots_per_worker",)),
@@ -44,9 +44,9 @@ def unused_in_training(config: Config) -> list[str]:
     values = changed_options(config)
     return [
         f"--{name} has no effect without {needed}"
-        for needed, (is_given, names) in NEEDS.items()
+        for needed, (is_met, names) in NEEDS.items()
         for name in names
-        if name in values and not is_given(config)
+        if name in values and not is_met(config)
     ] + [
         f"the {replay.type} replay draws like standard: nothing is ranked with {why}"
         for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)

@@ -204,7 +204,7 @@ class PeriodicEvaluation(Evaluation):
             self._end_games()
             self._announce(f"the evaluation at {games.agent_steps:,} agent steps failed: {error}")
             return
-        if not games.players.at_work:
+        if not games.players.has_unfinished_games:
             self._conclude(games)
             self._end_games()
 

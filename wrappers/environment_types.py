@@ -8,7 +8,7 @@ import gymnasium
 from option_flags import EnvironmentOptions
 from wrappers.spectator import Watch
 
-# Takes the options and a seed. It is a function of a module, so that it can be pickled for worker processes.
+# Takes the options and a seed. Must be a module-level function, so that it can be pickled for worker processes.
 MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]
 
 

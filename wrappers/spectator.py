@@ -15,7 +15,7 @@ Watch: TypeAlias = Callable[[NDArray[np.uint8], float], None]  # colour picture 
 class Spectator(AtariWrapper):
     """Call `watch` with every raw frame and the score so far, including the first frame of a game.
 
-    It is the wrapper next to the emulator, so it sees the frames that frame skipping leaves out, and unclipped rewards.
+    It wraps the emulator directly, so it receives every frame that frame skipping drops, and unclipped rewards.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int], watch: Watch) -> None:

@@ -1,6 +1,7 @@
 """The process that draws curves.png during a run; `reports/sinks/curves_sink.py` starts it.
 
-Learner and workers never import matplotlib. This process reads requests from its standard input and exits at its end.
+Learner and workers never import matplotlib. This process reads requests from its standard input, and exits when that
+is closed.
 """
 
 import os
@@ -11,31 +12,31 @@ from contextlib import suppress
 from pathlib import Path
 
 from reports.run_curves import draw_run
-from reports.sinks.curves_sink import LAST_WORD, NEW_REPORT
+from reports.sinks.curves_sink import LAST_REQUEST, NEW_REPORT
 from run_files.run_folder import write_atomically
 from run_files.run_history import read_history
 
 FILE = "curves.png"
-REST = 30  # pause after a drawing, in drawing times: drawing takes a thirtieth of a core at most
+PAUSE = 30  # drawing times; so drawing takes a thirtieth of a core at most
 
 
 def serve(folder: Path, requests: int) -> None:
-    """Draw after new reports, with pauses between drawings, until LAST_WORD or the end of the pipe `requests`."""
+    """Draw after new reports, with pauses between drawings, until LAST_REQUEST or the end of the pipe `requests`."""
     due = False
-    rested_at = 0.0
+    next_drawing = 0.0
     while True:
         now = time.monotonic()
-        heard = select.select([requests], [], [], max(0.0, rested_at - now) if due else None)[0]
-        words = os.read(requests, 4096) if heard else b""
-        if heard and not words:  # the learner has exited
+        readable = select.select([requests], [], [], max(0.0, next_drawing - now) if due else None)[0]
+        received = os.read(requests, 4096) if readable else b""
+        if readable and not received:  # the learner has exited
             return
-        due = due or NEW_REPORT in words
-        last = LAST_WORD in words
-        if due and (last or time.monotonic() >= rested_at):
+        due = due or NEW_REPORT in received
+        last = LAST_REQUEST in received
+        if due and (last or time.monotonic() >= next_drawing):
             begun = time.process_time()
             draw(folder)
             due = False
-            rested_at = time.monotonic() + REST * (time.process_time() - begun)
+            next_drawing = time.monotonic() + PAUSE * (time.process_time() - begun)
         if last:
             return
 

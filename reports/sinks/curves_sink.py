@@ -1,4 +1,4 @@
-"""The sink that requests a new curves.png after each report; a process of its own draws it."""
+"""The sink that requests a new curves.png after each report. A separate process draws it."""
 
 import os
 import subprocess
@@ -12,32 +12,32 @@ from run_files.run_folder import remove_abandoned
 
 LAST_DRAWING_SECONDS = 2.0  # longest wait for the last drawing at the end of a run
 LOWEST_PRIORITY = 19
-NEW_REPORT, LAST_WORD = b"r", b"e"
+NEW_REPORT, LAST_REQUEST = b"r", b"e"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class CurvesSink:
-    """Starts a process of the lowest priority, which draws the run's files again after each report.
+    """Starts a process of the lowest priority, which redraws curves.png from the run's files after each report.
 
-    A process that was killed is replaced at the next report. If it fails, the reason is announced once and nothing is
-    drawn any more.
+    If the process is killed, the next report replaces it. If it fails, the reason is announced once, and nothing is
+    drawn from then on.
     """
 
     def __init__(self, folder: Path, announce: Callable[[str], None]) -> None:
         self._folder = folder.resolve()
         self._announce = announce
-        self._process: subprocess.Popen[bytes] | None = self._started()
+        self._process: subprocess.Popen[bytes] | None = self._start()
 
     def write(self, report: Report) -> None:
         self._replace_if_killed()
-        self._tell(NEW_REPORT)
+        self._request(NEW_REPORT)
 
     def episode(self, row: Episode) -> None:
         pass
 
     def close(self) -> None:
-        """Wait for the last drawing, but not long: CTRL+C ends a run at once."""
-        self._tell(LAST_WORD)
+        """Wait for the last drawing, at most LAST_DRAWING_SECONDS, so that CTRL+C ends a run quickly."""
+        self._request(LAST_REQUEST)
         process, self._process = self._process, None
         if process is None:
             return
@@ -49,7 +49,7 @@ class CurvesSink:
             remove_abandoned(self._folder)
         _close_pipes(process)
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _start(self) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
             [sys.executable, "-m", "reports.sinks.curves_process", str(self._folder)],
             cwd=CHECKOUT,
@@ -66,23 +66,23 @@ class CurvesSink:
         os.set_blocking(process.stdin.fileno(), False)
         return process
 
-    def _tell(self, word: bytes) -> None:
+    def _request(self, kind: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
             # A full pipe holds the same request many times already; a broken one is handled at the next report.
             with suppress(BlockingIOError, BrokenPipeError):
-                self._process.stdin.write(word)
+                self._process.stdin.write(kind)
 
     def _replace_if_killed(self) -> None:
         if self._process is None or self._process.poll() is None:
             return
         process, self._process = self._process, None
-        said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+        errors = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
         _close_pipes(process)
         if process.returncode < 0:
-            self._process = self._started()
+            self._process = self._start()
         else:
-            reason = said.splitlines()[-1] if said else f"exit code {process.returncode}"
-            self._announce(f"curves.png is no longer drawn ({reason}); training goes on")
+            reason = errors.splitlines()[-1] if errors else f"exit code {process.returncode}"
+            self._announce(f"curves.png is no longer drawn ({reason}); training continues")
 
 
 def _close_pipes(process: "subprocess.Popen[bytes]") -> None:

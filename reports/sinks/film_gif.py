@@ -14,8 +14,8 @@ COLOURS = 64
 PALETTE_SAMPLES = 16  # frames that the palette is chosen from
 
 
-def is_whole(path: Path) -> bool:
-    """Whether an MP4 file is complete: only then it has its index, the box named `moov`."""
+def is_complete(path: Path) -> bool:
+    """Whether an MP4 file is complete: only then does it have its index, the box named `moov`."""
     with path.open("rb") as file:
         size = path.stat().st_size
         place = 0

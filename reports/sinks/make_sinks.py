@@ -1,4 +1,4 @@
-"""Makes the sinks of a run: its own files always, the others by flags."""
+"""Makes the sinks of a run: always its own files, and others by flags."""
 
 import importlib
 from collections.abc import Callable
@@ -47,13 +47,13 @@ def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
 
 
 class OptionalSink:
-    """Wraps a sink that a run does not need: its first failure is announced, and it is not used again."""
+    """Wraps a sink that a run does not need: after its first failure, which is announced, it is not used again."""
 
     def __init__(self, name: str, make: Callable[[], Sink], announce: Announce) -> None:
         self._name = name
         self._announce = announce
         self._sink: Sink = SinkList()
-        self._guarded(lambda: self._take(make()))
+        self._guarded(lambda: self._use(make()))
 
     def write(self, report: Report) -> None:
         self._guarded(lambda: self._sink.write(report))
@@ -64,7 +64,7 @@ class OptionalSink:
     def close(self) -> None:
         self._guarded(self._sink.close)
 
-    def _take(self, sink: Sink) -> None:
+    def _use(self, sink: Sink) -> None:
         self._sink = sink
 
     def _guarded(self, act: Callable[[], None]) -> None:
@@ -75,15 +75,15 @@ class OptionalSink:
             reason = str(error).strip().splitlines()
             self._announce(
                 f"{self._name} gets no more reports ({type(error).__name__}{': ' + reason[0] if reason else ''}); "
-                "training goes on"
+                "training continues"
             )
 
 
 def _require(package: str, flag: str, attribute: str) -> None:
     try:
-        # A folder of the same name can be imported, too, but does not have the attribute.
-        there = hasattr(importlib.import_module(package), attribute)
+        # A folder of the same name can be imported too, but lacks the attribute.
+        installed = hasattr(importlib.import_module(package), attribute)
     except ImportError:
-        there = False
-    if not there:
-        raise UsageError(f"{flag} needs the package {package}; pip install {package} would be right.")
+        installed = False
+    if not installed:
+        raise UsageError(f"{flag} needs the package {package}; run pip install {package}.")

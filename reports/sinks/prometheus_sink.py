@@ -51,8 +51,8 @@ def check_address(host: str, port: int) -> None:
         if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno != errno.EADDRNOTAVAIL:
             raise UsageError(
                 f"--metrics_port={port} at --metrics_host={host} cannot be opened ({error.strerror}); "
-                "a port that is free would be right."
+                "choose a free port."
             ) from None
         raise UsageError(
-            f"--metrics_host={host} is no address of this machine; 127.0.0.1, or 0.0.0.0 for all, would be right."
+            f"--metrics_host={host} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all."
         ) from None

@@ -52,14 +52,14 @@ class RetryingSink:
         self._outage = False
 
     def write(self, report: Report) -> None:
-        with self._announced("they wait in memory, training goes on"):
+        with self._announced("they are kept in memory, and training continues"):
             self._sink.write(report)
             if self._outage:  # everything kept is written now
                 self._outage = False
                 self._announce(f"{self._what} can be written again; nothing is missing")
 
     def episode(self, row: Episode) -> None:
-        with self._announced("they wait in memory, training goes on"):
+        with self._announced("they are kept in memory, and training continues"):
             self._sink.episode(row)
 
     def close(self) -> None:
@@ -68,10 +68,10 @@ class RetryingSink:
             self._sink.close()
 
     @contextmanager
-    def _announced(self, so: str) -> Iterator[None]:
+    def _announced(self, consequence: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             if not self._outage:
                 self._outage = True
-                self._announce(f"{self._what} cannot be written ({error.strerror}); {so}")
+                self._announce(f"{self._what} cannot be written ({error.strerror}); {consequence}")

@@ -10,7 +10,7 @@ from typing import Any
 from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
-from reports.sinks.film_gif import gif_of, is_whole
+from reports.sinks.film_gif import gif_of, is_complete
 from run_files.metrics import Episode, Report, flat_numbers
 from run_files.run_folder import VIDEOS
 
@@ -62,10 +62,10 @@ class TensorBoardSink:
             self._conversion.join(max(0.0, deadline - time.monotonic()))
 
     def _show_videos(self) -> None:
-        """Convert new videos in a thread, because that takes longer than an update; at most one thread runs."""
+        """Convert new videos in a thread, because this takes longer than an update. At most one thread runs."""
         if self._conversion is not None and self._conversion.is_alive():
             return
-        new = [path for path in sorted(self._videos.glob("*.mp4")) if path not in self._shown and is_whole(path)]
+        new = [path for path in sorted(self._videos.glob("*.mp4")) if path not in self._shown and is_complete(path)]
         if new:
             self._shown.update(new)
             self._conversion = threading.Thread(target=self._add, args=(new, self._steps), name="videos", daemon=True)

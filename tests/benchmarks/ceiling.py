@@ -38,14 +38,14 @@ def learner_limit(cost: StepCost, learner_threads: float) -> float:
     return 1 / alone if alone > 0 else float("inf")
 
 
-def shared_out(seconds_by_threads: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Serial and parallel seconds of a piece of work, from its times at two numbers of threads (Amdahl's law).
+def serial_and_parallel(seconds_by_threads: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Serial and parallel seconds of a piece of work, from its times with two numbers of threads (Amdahl's law).
 
-    Measured times are noisy: neither part is below 0, and both together are the time with the fewer threads.
+    Measured times are noisy: so no part is set below 0, and together they give the time with fewer threads.
     """
     (few, slow), (many, fast) = sorted(seconds_by_threads)
     if not 0 < few < many:
-        raise ValueError(f"times at two numbers of threads expected, not at {few} and {many}")
+        raise ValueError(f"times with two numbers of threads expected, not with {few} and {many}")
     parallel = (slow - fast) / (1 / few - 1 / many)
     parallel = min(max(parallel, 0.0), few * slow)
     return slow - parallel / few, parallel

@@ -1,6 +1,6 @@
-"""Measure what ranking candidates costs, and how well a few states of an unroll rank it.
+"""Measure the cost of ranking candidates, and how well a few states of an unroll are enough to rank it.
 
-    python -m tests.benchmarks.choosing --run=results/<run>     agreement of orders, on a run's own replay
+    python -m tests.benchmarks.choosing --run=results/<run>     agreement of rankings, on a run's own replay
     python -m tests.benchmarks.choosing --rounds=3              speed of training, against standard replay
 
 The run must have been trained with `--save_replay` and an elite replay. Speeds are those of training runs of
@@ -41,7 +41,7 @@ from wrappers.atari import make_atari
 SHARE, CANDIDATES = 4, 24  # of a batch of 8, at λ = 6
 SETS = 300
 SOME_STATES = (1, 2, 4, 5, 10)
-PIECE = 50  # unrolls ranked at once
+CHUNK = 50  # unrolls ranked at once
 RUNS: dict[str, dict[str, str | float]] = {
     "standard": {"type": "standard"},
     "elite": {"type": "elite", "lambda_batch_multiplier": 6, "alfa_annealing_factor": 1e9},
@@ -72,10 +72,10 @@ def distances(network: ActorCritic, layout: UnrollLayout, entry: ReplaySpec, row
     ranking, newest = Ranking(network, layout, entry), NewestStates(layout)
     for row in rows:
         newest.observe(row)
-    pieces = [rows[start : start + PIECE] for start in range(0, len(rows), PIECE)]
+    chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
     if entry.type == "elite":
-        return np.concatenate([ranking.drift(piece) for piece in pieces])
-    return np.concatenate([ranking.nearness(piece, newest.stacks()) for piece in pieces])
+        return np.concatenate([ranking.drift(chunk) for chunk in chunks])
+    return np.concatenate([ranking.nearness(chunk, newest.stacks()) for chunk in chunks])
 
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
@@ -83,7 +83,7 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     return float(np.corrcoef(a.argsort().argsort(), b.argsort().argsort())[0, 1])
 
 
-def compare_orders(url: str) -> None:
+def compare_rankings(url: str) -> None:
     checkpoint = find_checkpoint(url)
     config = Config.from_flags(checkpoint.options)
     layout = make_unroll_layout(config, make_atari)
@@ -92,7 +92,7 @@ def compare_orders(url: str) -> None:
     rows = saved_rows(checkpoint, config, layout)
     rng = np.random.default_rng(0)
     sets = [rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False) for _ in range(SETS)]
-    print(f"order by some states of {layout.unroll_length}, against the order by all of them:")
+    print(f"ranking by some of the {layout.unroll_length} states, compared with ranking by all of them:")
     print(f"{'replay':10} {'distance':9} {'states':>6} {'all unrolls':>12} {'sets of 24':>11} {'same 4 of 24':>13}")
     for kind, name in product(("attentive", "elite"), ("ln_norm", "cos_dist", "kl_div")):
         by_all = distances(network, layout, entry_of(kind, name, layout.unroll_length), rows)
@@ -143,12 +143,12 @@ def train(name: str, steps: int, flags: Sequence[str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", help="run folder or checkpoint, for the agreement of orders")
+    parser.add_argument("--run", help="run folder or checkpoint, for the agreement of rankings")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of training runs, for their speeds")
     parser.add_argument("--steps", type=int, default=80_000, help="agent steps of each training run")
     options, flags = parser.parse_known_args()
     if options.run:
-        compare_orders(options.run)
+        compare_rankings(options.run)
     if options.rounds:
         compare_speeds(options.rounds, options.steps, flags)
 

@@ -1,4 +1,4 @@
-"""The live display of a training as a picture: what a training wrote to a terminal, in its colours."""
+"""The live display of a training as a picture, in the colours of a terminal."""
 
 import io
 import os
@@ -21,13 +21,13 @@ SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 
 def console_svg(env: str, seconds: float) -> bytes:
-    """The last display of a new training with seed 1, ended by CTRL+C after so many seconds; prints its last lines."""
+    """The last display of a new training with seed 1, ended by CTRL+C after `seconds`; prints its last lines."""
     words = ["main.py", "--op_mode=train", f"--env={env}", "--seed=1"]
     command = [sys.executable, str(ROOT / words[0]), *words[1:], "--console=live"]
     variables = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     variables |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONUTF8": "1"}
     variables |= {"COLUMNS": str(WIDTH + 1), "LINES": str(HEIGHT)}
-    with tempfile.TemporaryDirectory() as folder:  # so the results are in results/..., as in the README
+    with tempfile.TemporaryDirectory() as folder:  # so that the display names results/..., as in the README
         training = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=variables)
         with suppress(subprocess.TimeoutExpired):
             training.communicate(timeout=seconds)

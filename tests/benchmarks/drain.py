@@ -26,7 +26,7 @@ from workers.worker_pool import WorkerPool
 
 DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"
 START_SECONDS = 120.0  # all workers must have delivered an unroll by then
-AT_ONCE = 64  # most unrolls taken between two checks of the pipes, where nothing is mixed
+AT_ONCE = 64  # unrolls taken between two checks of the pipes, at most, when nothing is mixed
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Drained:
 
 
 class LearnerSide:
-    """The steps of the training loop, up to three different ones."""
+    """The learner's part of the training loop, in three variants: `drain`, `drain_and_mix` and `learn`."""
 
     def __init__(self, bench: Bench) -> None:
         self._learner: Learner = bench.learner()
@@ -81,7 +81,7 @@ class LearnerSide:
 
 @contextmanager
 def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
-    """A pool of workers that have all delivered once. They write a recorded rollout."""
+    """A pool of workers that write a recorded rollout again and again. All have delivered at least once."""
     count, nbytes = bench.config.workers.envs_per_worker, bench.layout.nbytes
     recording = Slots(1, 1, count, nbytes)
     recording.rows[0, 0] = record_untrained(bench.config, bench.layout, bench.worker_precision, count)
@@ -107,13 +107,13 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
 def measure_drain(bench: Bench, workers: int, seconds: float) -> list[Drained]:
     """Measure each kind of work for `seconds`, after a burn-in of a fifth of them."""
     side = LearnerSide(bench)
-    depths = {DRAIN: side.drain, MIX: side.drain_and_mix, LEARN: side.learn}
+    iterations = {DRAIN: side.drain, MIX: side.drain_and_mix, LEARN: side.learn}
     results = []
     with recorded_pool(bench, workers) as pool:
-        for work, once in depths.items():
-            _work_for(seconds / 5, once, pool)
+        for work, iteration in iterations.items():
+            _work_for(seconds / 5, iteration, pool)
             cpu, begun = time.process_time(), time.perf_counter()
-            unrolls = _work_for(seconds, once, pool)
+            unrolls = _work_for(seconds, iteration, pool)
             if bench.device.type == "cuda":
                 torch.cuda.synchronize()
             spent = time.perf_counter() - begun
@@ -121,9 +121,9 @@ def measure_drain(bench: Bench, workers: int, seconds: float) -> list[Drained]:
     return results
 
 
-def _work_for(seconds: float, once: Callable[[WorkerPool], int], pool: WorkerPool) -> int:
-    """The number of unrolls taken."""
+def _work_for(seconds: float, iteration: Callable[[WorkerPool], int], pool: WorkerPool) -> int:
+    """Repeat `iteration` for `seconds`. Returns the number of unrolls taken."""
     end, unrolls = time.perf_counter() + seconds, 0
     while time.perf_counter() < end:
-        unrolls += once(pool)
+        unrolls += iteration(pool)
     return unrolls

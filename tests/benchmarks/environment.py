@@ -3,7 +3,7 @@
     python -m tests.benchmarks.environment [--env PongNoFrameskip-v4] [--steps 2000] [--rounds 5]
 
 All use the same preprocessing (four frames a step, gray, 84x84) with random actions on one core, in turns, so
-that a busy machine slows all of them. The ratios compare times within a round: 1.10 is ten per cent slower.
+that a busy machine slows all of them. The ratios compare times within a round: 1.10 is 10% slower.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""An animation of the best seconds of a game, played and drawn by the code that tests and films agents."""
+"""An animation of the best seconds of a game, played and drawn by the code for tests and films."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,12 +27,12 @@ from wrappers.spectator import Watch
 
 GAMES = 16  # the best of them is shown
 SECONDS = 15
-EVERY = 3  # raw frames: 20 pictures a second. Games draw some things on every other frame, so the number is odd
-SIZES = ((660, 360), (550, 300), (440, 240))  # that fit into the README
+EVERY = 3  # raw frames: 20 pictures a second. Odd, because games draw some things only on every other frame
+SIZES = ((660, 360), (550, 300), (440, 240))  # of the animation, largest first
 
 
-def game_gif(run: Path, most_bytes: int) -> bytes:
-    """The seconds of the best game with the most points, as large as `most_bytes` allows. Repeatable."""
+def game_gif(run: Path, max_bytes: int) -> bytes:
+    """The seconds with the most points of the best game, as large as `max_bytes` allows. Repeatable."""
     checkpoint = find_checkpoint(str(run))
     words = ["--op_mode=test", f"--load_model_url={run}", "--seed=1"]
     config = Config.from_flags({**checkpoint.played_options, **given_flags(words, OPTIONS)})
@@ -42,7 +42,7 @@ def game_gif(run: Path, most_bytes: int) -> bytes:
     pictures = show_best_part(environment, best, config.test.test_policy)
     for size in SIZES:
         gif = as_gif([Image.fromarray(small(picture, size)) for picture in pictures], FRAMES_PER_SECOND // EVERY)
-        if len(gif) <= most_bytes:
+        if len(gif) <= max_bytes:
             break
     return gif
 
@@ -94,7 +94,7 @@ def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: 
 
 
 def best_part(scores: Sequence[float], length: int) -> int:
-    """Index of the first of the `length` frames in which the score rises most; of equal ones the middle one."""
+    """The first of the `length` frames in which the score rises most; among equal parts, the middle one."""
     if len(scores) <= length:
         return 0
     gains = np.array(scores[length:]) - np.array(scores[:-length])

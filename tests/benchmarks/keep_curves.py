@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.keep_curves results/<run> docs/data/<picture>.jsonl.gz --name=<name>
 
-An archive holds only what pictures and tables use: of the reports the counters and some figures (`--figures`), of the
-options neither paths nor `environment_max_steps`, so that runs that differ only in these count as seeds of one
-configuration. The length of the learning-rate schedule is written down instead. A run of the same name is replaced.
+An archive holds only what pictures and tables use. Of the reports it keeps the counters and some figures
+(`--figures`). Of the options it leaves out paths and `environment_max_steps`, so that runs that differ only in these
+count as seeds of one configuration; the length of the learning-rate schedule is kept instead. A run of the same name
+is replaced.
 """
 
 import argparse
@@ -24,7 +25,7 @@ MACHINE = ("device", "precision", "worker_count", "learner_threads", "cores", "p
 
 
 def reduced(run: Path, name: str, figures: list[str]) -> ArchivedRun:
-    """The run and those it goes on from, with these figures at five digits."""
+    """The run with the runs that it was resumed from. The figures are rounded to five digits."""
     history = read_history(run)
     config: Report = json.loads((run / "config.json").read_text(encoding="utf-8"))
     options = {option: value for option, value in history.options.items() if option not in LEFT_OUT}

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.pictures results/<run> docs/pictures [--seconds=45]
 
-The curves and the game are those of the run; the display is that of a new training of the same game, with seed 1, ended
-by CTRL+C after so many seconds. On the same machine, curves and game come out the same each time.
+The curves and the game are those of the run. The display is that of a new training of the same game with seed 1, ended
+by CTRL+C after `--seconds`. On one machine, the curves and the game are the same each time.
 """
 
 import argparse
@@ -20,12 +20,12 @@ from run_files.run_history import History, read_history
 from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif
 
-MOST_BYTES = 1_400_000  # of the animation
+MAX_BYTES = 1_400_000  # of the animation
 CURVES_COLOURS = 256
 
 
 def curves_png(history: History) -> bytes:
-    """The run's curves.png in fewer colours."""
+    """The run's curves.png with fewer colours, so that the file is smaller."""
     with Image.open(BytesIO(draw_run(history))) as picture:
         buffer = BytesIO()
         few = picture.convert("RGB").quantize(CURVES_COLOURS, dither=Image.Dither.NONE)
@@ -44,7 +44,7 @@ def main() -> int:
         arguments.folder.mkdir(parents=True, exist_ok=True)
         for name, content in (
             ("curves.png", curves_png(history)),
-            ("game.gif", game_gif(arguments.run, MOST_BYTES)),
+            ("game.gif", game_gif(arguments.run, MAX_BYTES)),
             ("console.svg", console_svg(str(history.options["env"]), arguments.seconds)),
         ):
             write_atomically(arguments.folder / name, content)

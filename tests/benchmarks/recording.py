@@ -1,4 +1,4 @@
-"""Record unrolls of real games, played as a worker plays them."""
+"""Record unrolls of real games, played as in a worker."""
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ def record(rollout: Rollout, layout: UnrollLayout, environments: int, unrolls: i
 
 
 def record_untrained(config: Config, layout: UnrollLayout, precision: torch.dtype, unrolls: int) -> Rows:
-    """The same with an untrained network, which plays like a random policy."""
+    """Record `unrolls` unrolls with an untrained network, which plays like a random policy."""
     environments = min(unrolls, 8)
     network = make_network(config.network, layout, precision)
     return record(make_rollout(config, layout, network, environments), layout, environments, unrolls)[:unrolls]

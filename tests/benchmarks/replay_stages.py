@@ -30,7 +30,7 @@ def replay_name(name: str) -> str:
 
 
 def replay_stages(config: Config) -> list[Stage]:
-    """Each draws half a batch; times are per step drawn. The queue is also filled, because each unroll leaves it."""
+    """Each stage draws half a batch. Times are per step drawn; those of the queue include adding, as it empties."""
     stages = []
     for name, keys in REPLAYS.items():
         halves = [

@@ -38,7 +38,7 @@ EARLIER_PLATFORM = 260.0  # agent steps/s of the earlier platform with that comm
 
 @dataclass(frozen=True)
 class Setup:
-    """A run to measure. Flags of the command line win over its own."""
+    """A run to measure. Flags of the command line override its own."""
 
     name: str
     flags: Mapping[str, Any]
@@ -71,7 +71,7 @@ class RunFigures:
 
 
 def train(flags: Mapping[str, Any], seconds: float) -> RunFigures:
-    """Measure a run for `seconds`, beginning some seconds after its first update; then end it like CTRL+C."""
+    """Measure a run for `seconds`, from some seconds after its first update on; then end it like CTRL+C."""
     with tempfile.TemporaryDirectory() as results:
         process = subprocess.Popen([sys.executable, "main.py", *command_line(flags, results)], cwd=ROOT)
         try:
@@ -87,7 +87,7 @@ def train(flags: Mapping[str, Any], seconds: float) -> RunFigures:
 
 def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
     """The flags of a measured run. No curves are drawn: each drawing takes a second or two of a core."""
-    # The run has an end of its own in case this process dies.
+    # environment_max_steps ends the run even if this process dies.
     words = {"environment_max_steps": 5_000_000, "lr_scheduler_steps": 37_500, "seed": 1, **flags}
     words |= {"op_mode": "train", "results_dir": results, "console": "off", "curves": False}
     words |= {"report_period": REPORT_PERIOD}
@@ -95,7 +95,7 @@ def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
 
 
 def follow(process: "subprocess.Popen[bytes]", results: Path, seconds: float) -> tuple[list[Report], float]:
-    """The reports of the measured time with the one before it, and how many cores all programs together used."""
+    """The reports of the measured time and the one before it, and how many cores all programs together used."""
     started = time.monotonic()
     mark: tuple[float, float] | None = None
     while True:

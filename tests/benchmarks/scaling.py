@@ -14,7 +14,7 @@ from machine.device import learner_threads, usable_cores
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
-from tests.benchmarks.ceiling import Speed, StepCost, fastest, shared_out
+from tests.benchmarks.ceiling import Speed, StepCost, fastest, serial_and_parallel
 from tests.benchmarks.drain import MIX, Drained, measure_drain
 from tests.benchmarks.stages import COPY, PUBLISH, UPDATE, WORKER, Bench, learning_stages, weight_stages, worker_stages
 from tests.benchmarks.timing import Stage, in_turns, one_core
@@ -29,12 +29,12 @@ def measured_costs(bench: Bench, drained: Sequence[Drained], seconds: float) -> 
     with one_core():
         stages = [stage for stage in worker_stages(bench) if stage.name == WORKER]
         times = in_turns([*stages, *weight_stages(bench)], seconds)
-    most = max((one for one in drained if one.work == MIX), key=lambda one: one.workers)
+    largest = max((one for one in drained if one.work == MIX), key=lambda one: one.workers)
     serial, parallel = update_parts(bench, seconds)
     learned = bench.config.replay.batch_size / bench.config.fresh_unrolls_per_update
     return {
         "worker": times.seconds(WORKER) + times.seconds(COPY),
-        "drain_and_mix": most.cpu_seconds / bench.layout.unroll_length,
+        "drain_and_mix": largest.cpu_seconds / bench.layout.unroll_length,
         "publish": times.seconds(PUBLISH),
         "update_serial": serial * learned,
         "update_parallel": parallel * learned,
@@ -66,7 +66,7 @@ def update_parts(bench: Bench, seconds: float) -> tuple[float, float]:
         times = in_turns([with_threads(count) for count in counts], seconds)
     finally:
         torch.set_num_threads(before)
-    serial, parallel = shared_out([(count, min(times.rounds[f"{count} threads"])) for count in counts])
+    serial, parallel = serial_and_parallel([(count, min(times.rounds[f"{count} threads"])) for count in counts])
     part = parallel / (serial + parallel)
     return alone * (1 - part), alone * part
 
@@ -81,9 +81,9 @@ def predict(
     gpu_seconds = learned / learner_steps_per_second if learner_steps_per_second else 0.0
     if measured_on_gpu:
         gpu_seconds = gpu_seconds or costs["update_serial"]
-    beside = costs["drain_and_mix"] + costs["publish"]
-    on_cpu = StepCost(costs["worker"], beside + costs["update_serial"], costs["update_parallel"])
-    on_gpu = StepCost(costs["worker"], beside, device=gpu_seconds)
+    other_work = costs["drain_and_mix"] + costs["publish"]
+    on_cpu = StepCost(costs["worker"], other_work + costs["update_serial"], costs["update_parallel"])
+    on_gpu = StepCost(costs["worker"], other_work, device=gpu_seconds)
     speeds: dict[int, dict[str, Speed]] = {cores: {} for cores in CORES}
     for cores, places in speeds.items():
         if not measured_on_gpu:

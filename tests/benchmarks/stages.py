@@ -1,4 +1,4 @@
-"""The stages of training alone: as the platform does them, and as bare loops.
+"""Each stage of training alone: as the platform does it, and as a bare loop.
 
 All are made for one configuration: its game, network, batch, environments in a worker and device of the learner.
 """
@@ -68,7 +68,7 @@ class Bench:
 
     @cached_property
     def batch(self) -> Batch:
-        """A batch in the order of a mix: unrolls of queues first."""
+        """A batch in the order of the mix: fresh unrolls first."""
         fresh = np.arange(len(self.rows)) < self.config.fresh_unrolls_per_update
         rows = torch.from_numpy(self.rows)
         return Batch(rows.pin_memory() if self.device.type == "cuda" else rows, fresh)
@@ -129,24 +129,24 @@ def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tup
     network = bench.workers_network().eval().requires_grad_(False)
     torso = network.torso.to(bench.worker_precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     memory = torch.zeros(1, len(observations), bench.layout.lstm_size)
-    beside = torch.zeros(len(observations), bench.layout.action_count + 1)  # previous actions and rewards, for an LSTM
+    actions_and_rewards = torch.zeros(len(observations), bench.layout.action_count + 1)  # previous ones, for an LSTM
 
     @torch.inference_mode()
     def infer() -> tuple[torch.Tensor, torch.Tensor]:
         pixels = observations.to(bench.worker_precision).mul_(PIXEL_SCALE)
         hidden: torch.Tensor = torso(pixels).float()
         if network.lstm is not None:
-            hidden = network.lstm(torch.cat([hidden, beside], -1).unsqueeze(0), (memory, memory))[0][0]
+            hidden = network.lstm(torch.cat([hidden, actions_and_rewards], -1).unsqueeze(0), (memory, memory))[0][0]
         return network.policy_head(hidden), network.value_head(hidden)
 
     return infer
 
 
 def worker_stages(bench: Bench) -> list[Stage]:
-    """All work of a worker between two slots.
+    """All work of a worker for one round of unrolls.
 
-    The bare stage steps as many games and infers in turns. Its caches are then as cold as those of a worker, unlike
-    the caches of the two bare loops alone.
+    The bare stage also steps all games and infers in turns, so that its caches are as cold as those of a worker. They
+    are warmer in each bare loop alone.
     """
     count, steps = bench.config.workers.envs_per_worker, bench.layout.unroll_length
     rollout = make_rollout(bench.config, bench.layout, bench.workers_network(), count)
@@ -228,7 +228,7 @@ def weight_stages(bench: Bench) -> list[Stage]:
         weights.copy_newer(NOT_PUBLISHED, flat)
         actor.load(flat)
 
-    a_round = bench.config.workers.envs_per_worker * bench.layout.unroll_length
+    steps_per_round = bench.config.workers.envs_per_worker * bench.layout.unroll_length
     return [
         Stage(
             PUBLISH,
@@ -236,5 +236,5 @@ def weight_stages(bench: Bench) -> list[Stage]:
             bench.config.agent_steps_per_update,
             in_learner=True,
         ),
-        Stage(COPY, copy, a_round),
+        Stage(COPY, copy, steps_per_round),
     ]

@@ -29,7 +29,7 @@ WHERE_TITLE = f"\n{'where it goes, µs of a core per agent step':<44}{'in the ru
 
 
 def stages_table(times: Times, config: Config, networks: Sequence[str]) -> str:
-    """Speeds on one core. The last column is the time divided by that of the stage it is compared with."""
+    """Speeds on one core. The last column is the time of a stage divided by that of another stage."""
     lines = [f"\n{'stages alone, one core':<46}{'steps/s':>11}{'µs/step':>9}  time of it"]
 
     def line(name: str, against: str = "", called: str = "", label: str = "") -> None:
@@ -58,7 +58,7 @@ def stages_table(times: Times, config: Config, networks: Sequence[str]) -> str:
 
 
 def run_line(config: Config, setup: Setup, run: RunFigures, cost: StepCost, ceiling: Speed, cores: int) -> str:
-    """A run beside its ceiling: ratio = work (CPU time of the bare loops divided by the run's) × cores in use."""
+    """A run and its ceiling: ratio = work (CPU time of the bare loops divided by the run's) × cores in use."""
     name = f"{setup.name}, {config.network.network}"
     multiple = f"{run.steps_per_second / EARLIER_PLATFORM:.1f}×" if setup.is_older_command else ""
     spent = run.workers_seconds + run.learner_seconds
@@ -71,7 +71,7 @@ def run_line(config: Config, setup: Setup, run: RunFigures, cost: StepCost, ceil
 
 
 def where_lines(name: str, run: RunFigures, cost: StepCost, cores: int) -> str:
-    """CPU time of a step in the run, beside that of the bare stages alone."""
+    """CPU time of a step in the run and in the bare stages alone."""
     others = run.others_cores / run.steps_per_second
     idle = max(0.0, cores / run.steps_per_second - run.workers_seconds - run.learner_seconds - others)
     rows: list[tuple[str, float, float]] = [

@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.testing results/<run> [--games 1000] [--seconds 10]
 
-One process a core steps the environment with random actions, before and after the test: first one game in each process,
-which stays in the caches of its core, then as many side by side as a test plays. Speeds before and after are averaged,
-so that a machine that becomes slower does not change the result. The factor is that speed divided by the speed of the
-test, with the start and the end of its processes.
+Before and after the test, one process per core steps the environment with random actions: first one game in each
+process, which stays in the caches of its core, then as many as a test plays at once. Speeds before and after are
+averaged, so that a machine that becomes slower does not change the result. The factor is that speed divided by the
+speed of the test, including the start and the end of its processes.
 """
 
 import argparse

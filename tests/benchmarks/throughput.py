@@ -1,4 +1,4 @@
-"""Measure each stage of training alone, the ceiling that follows, and whole runs beside that ceiling.
+"""Measure each stage of training alone, the ceiling that follows, and whole runs compared with that ceiling.
 
     python -m tests.benchmarks.throughput [--only=stages,plain] [--seconds=20] [--json=FILE] [any flag of main.py]
 
@@ -44,7 +44,7 @@ STAGES_SECONDS, CEILING_SECONDS = 2.0, 0.16  # each time that the ceiling is mea
 
 @dataclass(frozen=True)
 class RunResult:
-    """A training run beside its own ceiling."""
+    """A training run and its own ceiling."""
 
     setup: Setup
     config: Config
@@ -93,7 +93,7 @@ def measure_run(setup: Setup, given: Mapping[str, Any], seconds: float) -> RunRe
 
 
 def step_cost(times: Times, config: Config, on_cores: bool) -> StepCost:
-    """The cost of a step, from bare stages. Learning counts for the fresh step and the replayed steps beside it."""
+    """The cost of a step, from bare stages. It includes learning from the replayed steps that belong to a fresh one."""
     learned = config.replay.batch_size / config.fresh_unrolls_per_update
     acting, learning = times.seconds(CHAIN) + times.seconds(BARE_INFERENCE), learned * times.seconds(BARE_LEARNING)
     return StepCost(acting, parallel=learning) if on_cores else StepCost(acting, device=learning)

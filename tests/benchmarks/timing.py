@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import cv2
 import torch
 
-TURN_SECONDS = 0.03  # a turn of a fast stage; a turn of a slow one is one run
+TURN_SECONDS = 0.03  # a turn repeats a fast stage for so long; a slow stage runs once
 LEAST_ROUNDS = 3
 
 
@@ -21,8 +21,8 @@ class Stage:
     name: str
     run: Callable[[], object]
     steps: int  # agent steps in one run
-    in_learner: bool = False  # flushes denormal numbers; only the learner does that
-    by_wall_clock: bool = False  # CPU time excludes other programs, but also a GPU, and adds up threads
+    in_learner: bool = False  # if so, denormal numbers are flushed, as in the learner
+    by_wall_clock: bool = False  # CPU time excludes other programs, but also the GPU, and adds up threads
 
 
 @dataclass
@@ -65,7 +65,7 @@ def one_core() -> Iterator[None]:
 
 
 def in_turns(stages: Sequence[Stage], seconds: float) -> Times:
-    """Run each stage once a round until the time is over. Runs before the first round warm up."""
+    """Run each stage once per round until the time is over. Runs before the first round warm up."""
     repeats = {stage.name: _repeats(stage) for stage in stages}
     times = Times({stage.name: [] for stage in stages})
     end = time.perf_counter() + seconds

@@ -116,5 +116,5 @@ def test_errors_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError, match=rf"^{tmp_path}/cut\.pt is cut off"):
         export.main([f"{tmp_path}/cut.pt"])
     monkeypatch.setattr(export, "PACKAGES", ("onnx", "no_such_a", "no_such_b"))
-    with pytest.raises(UsageError, match=r"^The export needs the packages no_such_a, no_such_b; pip install "):
+    with pytest.raises(UsageError, match=r"^The export needs the packages no_such_a, no_such_b; run pip install "):
         export.main([str(tmp_path)])

@@ -1,4 +1,4 @@
-"""Films, read back with OpenCV's decoder, which does not belong to their encoder."""
+"""Films, read back with OpenCV's decoder, which is independent of their encoder."""
 
 from pathlib import Path
 

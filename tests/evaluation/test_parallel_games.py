@@ -158,7 +158,7 @@ def test_all_games_are_played_even_if_a_player_dies() -> None:
     results: list[GameResult] = []
     killed = False
     try:
-        while players.at_work:
+        while players.has_unfinished_games:
             results += players.wait(10.0)
             if results and not killed:
                 children[0].kill()

@@ -1,4 +1,4 @@
-"""Tests of a checkpoint as a user starts them: results, films, CTRL+C and refused flags."""
+"""Tests with --op_mode=test, as a user starts them: results, films, CTRL+C and rejected flags."""
 
 import errno
 import json
@@ -60,7 +60,7 @@ def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: d
 
 
 def configured(folder: Path, *words: str) -> tuple[Config, Checkpoint]:
-    """The configuration that main.py makes of these words."""
+    """The configuration that main.py makes from these flags."""
     checkpoint = find_checkpoint(str(folder))
     given = ["--op_mode=test", f"--load_model_url={folder}", "--console=off", *words]
     return parse(given, checkpoint.played_options), checkpoint
@@ -72,7 +72,7 @@ def results(path: Path | None) -> dict[str, Any]:
     return content
 
 
-def test_a_test_writes_results_and_films(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_and_films_are_written(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     flags = ("--test_episode_count=40", "--seed=3", "--worker_count=2", "--render")
@@ -151,12 +151,12 @@ def test_the_results_of_a_checkpoint_outside_a_run_go_beside_it(run_folder: Path
     assert find_checkpoint(str(bare)).run_folder == bare.parent
 
 
-def test_another_game_is_refused(run_folder: Path) -> None:
+def test_another_game_is_rejected(run_folder: Path) -> None:
     with pytest.raises(UsageError, match="--env=BoxingNoFrameskip-v4 does not fit a checkpoint with PongNo"):
         score_checkpoint(*arguments(run_folder, "--env=BoxingNoFrameskip-v4"))
 
 
-def test_a_test_of_no_games_is_refused(run_folder: Path) -> None:
+def test_zero_games_are_rejected(run_folder: Path) -> None:
     with pytest.raises(UsageError, match="--test_episode_count must be a whole number between 1 and 1000000, not 0"):
         configured(run_folder, "--test_episode_count=0")
 

@@ -1,4 +1,4 @@
-"""Renders what rich displays to plain text."""
+"""Renders rich displays as plain text."""
 
 import io
 import re
@@ -17,7 +17,7 @@ def as_lines(view: RenderableType, width: int) -> list[str]:
 
 
 def drawings(written: str) -> list[list[str]]:
-    """What was written to a terminal, cut where a display began anew; without the control codes."""
+    """What was written to a terminal, split where the display was redrawn, without control codes."""
     return [[line.rstrip() for line in without_codes(part).split("\n")] for part in REPOSITION.split(written)]
 
 

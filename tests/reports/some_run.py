@@ -1,4 +1,4 @@
-"""Writes run folders with the files that a training leaves, without training."""
+"""Writes run folders with the files of a training, without training."""
 
 import json
 from pathlib import Path

@@ -101,7 +101,7 @@ def test_there_is_no_sentence_before_the_first_unroll() -> None:
     assert name_bottleneck(LEARNER_WAITS, dict.fromkeys(WORKERS_BUSY), 0.5, 0.0, gpu=False, lockstep=False) == ""
 
 
-def test_every_other_case_is_one_line() -> None:
+def test_every_case_is_one_line() -> None:
     for top, worker_top, busy in itertools.product(LEARNER_BUSY, WORKERS_BUSY, (0.1, 1.0)):
         learner = {name: 0.9 if name == top else 0.01 for name in LEARNER_BUSY}
         workers: dict[str, float | None] = {name: 0.9 if name == worker_top else 0.01 for name in WORKERS_BUSY}

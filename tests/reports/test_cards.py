@@ -4,26 +4,26 @@ import math
 
 import pytest
 
-from reports.cards import Card, Fact, Trend, card_width, columns_of, in_rows, sparkline
+from reports.cards import Card, Fact, Trend, card_rows, card_width, column_count, sparkline
 from reports.tables import table_lines
 from tests.reports.rendering import as_lines
 
 
 @pytest.mark.parametrize(("width", "columns"), [(30, 1), (40, 2), (60, 2), (80, 3), (100, 3), (106, 4), (160, 4)])
 def test_cards_side_by_side_fill_the_width_and_never_exceed_it(width: int, columns: int) -> None:
-    assert columns_of(width) == columns
+    assert column_count(width) == columns
     assert width - columns < card_width(width, columns, columns) <= width
 
 
 def test_a_row_of_cards_is_aligned_and_a_narrow_card_has_no_notes() -> None:
     cards = [Card("one", [Fact("steps", "1,000", "of 2k"), Fact("games", "7")]), Card("two", [Fact("mean", "14.5")])]
-    (row,) = in_rows(cards, 52, 2)
+    (row,) = card_rows(cards, 52, 2)
     assert [line.plain.rstrip() for line in row] == [
         "one ─────────────────────  two ─────────────────────",
         "steps      1,000 of 2k     mean        14.5",
         "games          7",
     ]
-    rows = in_rows(cards, 18, 1)
+    rows = card_rows(cards, 18, 1)
     assert [[line.plain.rstrip() for line in row] for row in rows] == [
         ["one ──────────────", "steps      1,000", "games          7"],
         ["two ──────────────", "mean        14.5"],
@@ -38,8 +38,8 @@ def test_a_sparkline_spans_from_the_lowest_to_the_highest_value() -> None:
     assert sparkline([0] * 50 + [7] * 50, 4) == ["▁▁██"], "means of many values"
 
 
-def test_a_trend_keeps_the_course_in_few_samples() -> None:
-    trend = Trend(most=8)
+def test_a_trend_keeps_the_whole_history_in_few_samples() -> None:
+    trend = Trend(max_samples=8)
     for value in range(100):
         trend.add(float(value))
         trend.add(math.nan)

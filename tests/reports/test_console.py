@@ -34,15 +34,15 @@ class FakeTerminal(io.StringIO):
 
 
 class BrokenStream(io.StringIO):
-    """A stream that can be written `writes` times; then its reader has left."""
+    """A stream that fails after `writes` writes, like a pipe whose reader has exited."""
 
     def __init__(self, writes: int) -> None:
         super().__init__()
-        self.left, self.tried = writes, 0
+        self.allowed, self.tried = writes, 0
 
     def write(self, text: str) -> int:
         self.tried += 1
-        if self.tried > self.left:
+        if self.tried > self.allowed:
             raise BrokenPipeError
         return super().write(text)
 
@@ -60,7 +60,7 @@ def resize(monkeypatch: pytest.MonkeyPatch, width: int, height: int) -> None:
 
 
 def display(status: Status, width: int = 79, height: int = 23) -> list[str]:
-    """The lines of a display, and the line on which the cursor rests."""
+    """The lines of a display, and the empty line with the cursor."""
     trend = [] if status.return_mean is None else [status.return_mean]
     return [*as_lines(status.view(width, height, trend), width)[:height], ""]
 
@@ -68,7 +68,7 @@ def display(status: Status, width: int = 79, height: int = 23) -> list[str]:
 # --- Live -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_display_stands_below_messages_and_above_the_last_lines() -> None:
+def test_the_display_is_below_messages_and_above_the_last_lines() -> None:
     terminal = FakeTerminal()
     console = LiveConsole(terminal)
     console.start(["run folder", "machine"])
@@ -105,7 +105,7 @@ def test_the_display_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: i
     assert max(map(len, shown)) < max(2, width)
 
 
-def test_a_terminal_that_became_narrower_is_drawn_anew_from_the_first_wrapped_row(
+def test_a_terminal_that_became_narrower_is_redrawn_from_the_first_wrapped_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = FakeTerminal()
@@ -138,7 +138,7 @@ def test_colours_are_left_out_on_request_and_control_codes_are_not(monkeypatch: 
 
 
 def test_the_cursor_stays_visible() -> None:
-    """A run that is killed cannot show it again."""
+    """A run that is killed could not show it again."""
     terminal = FakeTerminal()
     LiveConsole(terminal).show(STATUS, 0.0)
     assert terminal.getvalue().rfind("\x1b[?25h") > terminal.getvalue().rfind("\x1b[?25l")
@@ -176,7 +176,7 @@ def test_live_draws_at_most_once_a_period() -> None:
     assert LIVE_PERIOD >= 0.25
 
 
-def test_closing_draws_the_newest_status_though_it_was_not_due() -> None:
+def test_closing_draws_the_newest_status_even_if_it_was_not_due() -> None:
     terminal = FakeTerminal()
     console = LiveConsole(terminal)
     console.show(STATUS, 0.0)
@@ -224,7 +224,7 @@ def test_plain_does_not_repeat_a_status_at_the_end() -> None:
 
 @pytest.mark.parametrize("mode", ["live", "plain"])
 @pytest.mark.parametrize("writes", [0, 2])
-def test_a_console_is_silent_after_its_reader_has_left(mode: str, writes: int) -> None:
+def test_a_console_writes_nothing_more_after_its_reader_has_exited(mode: str, writes: int) -> None:
     stream = BrokenStream(writes)
     console = make_console(mode, 0.0, stream)
     console.start(["run folder"])
@@ -237,7 +237,7 @@ def test_a_console_is_silent_after_its_reader_has_left(mode: str, writes: int) -
 
 
 @pytest.mark.parametrize("mode", ["auto", "live"])
-def test_training_continues_after_the_reader_of_its_pipe_has_left_and_exits_with_0(mode: str) -> None:
+def test_training_continues_and_exits_with_0_after_the_reader_of_its_pipe_has_exited(mode: str) -> None:
     script = f"""
         import sys
         from reports.console import make_console
@@ -302,6 +302,6 @@ def test_the_mode_and_the_stream_decide_which_console(
     assert type(make_console(mode, 1.0, FakeTerminal() if terminal else io.StringIO())) is kind
 
 
-def test_an_unknown_mode_is_refused() -> None:
+def test_an_unknown_mode_is_rejected() -> None:
     with pytest.raises(ValueError, match="auto, live, plain or off"):
         make_console("loud", 1.0, io.StringIO())

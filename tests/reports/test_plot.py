@@ -78,11 +78,11 @@ def test_labels_contain_the_replay_keys_that_differ(tmp_path: Path) -> None:
         elite(lambda_batch_multiplier=6, insert_strategy="elite_insertion"),
     ]
     runs = [write_run(tmp_path / str(i), replay_parameters=text, seed=i) for i, text in enumerate(settings)]
-    said = "0.5 queue + 0.5 elite (1,000, dist_function {}, lambda_batch_multiplier {}, insert_strategy {})"
+    label = "0.5 queue + 0.5 elite (1,000, dist_function {}, lambda_batch_multiplier {}, insert_strategy {})"
     assert [group.label for group in group_runs([read_history(run) for run in runs])] == [
-        said.format("ln_norm", 1, "oldest"),
-        said.format("cos_dist", 6, "oldest") + ", 2 seeds",
-        said.format("ln_norm", 6, "elite_insertion"),
+        label.format("ln_norm", 1, "oldest"),
+        label.format("cos_dist", 6, "oldest") + ", 2 seeds",
+        label.format("ln_norm", 6, "elite_insertion"),
     ]
 
 
@@ -100,7 +100,7 @@ def test_a_run_and_the_one_resumed_from_it_are_one(tmp_path: Path) -> None:
     branch = write_run(tmp_path / "branch", range(13_000, 31_000, 1000), parent=parent, lr=3e-3)
     short = write_run(tmp_path / "short", range(13_000, 15_000, 1000), parent=parent)
     kept = group_runs([read_history(folder) for folder in (first, short)])
-    assert [[run.folder.name for run in group.runs] for group in kept] == [["first", "short"]], "it has more to show"
+    assert [[run.folder.name for run in group.runs] for group in kept] == [["first", "short"]], "the first is longer"
     other = write_run(tmp_path / "other", seed=2)
     groups = group_runs([read_history(folder) for folder in (first, second, branch, first, other, second)])
     assert [[run.folder.name for run in group.runs] for group in groups] == [["second", "other"], ["branch"]]
@@ -171,9 +171,9 @@ def test_the_command_draws(
     write_run(tmp_path / "c", use_lstm=True)
     write_run(tmp_path / "d", env="BreakoutNoFrameskip-v4")
     plot.main(["a", "b", "c", "d", *flags])
-    said = capsys.readouterr().out
-    output = Path(said.split(":")[0])
-    assert said == f"{output}: 4 runs of 3 configurations\n"
+    output_text = capsys.readouterr().out
+    output = Path(output_text.split(":")[0])
+    assert output_text == f"{output}: 4 runs of 3 configurations\n"
     assert output.read_bytes().startswith(begins)
 
 
@@ -192,7 +192,7 @@ def test_the_command_draws(
         ([], "RUN"),
     ],
 )
-def test_a_mistake_is_one_sentence(
+def test_an_error_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

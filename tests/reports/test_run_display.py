@@ -28,7 +28,7 @@ def test_every_figure_is_shown_whole_at_every_width(width: int) -> None:
     assert "…" not in "".join(lines)
 
 
-def test_figures_stand_in_groups_with_their_units() -> None:
+def test_figures_are_in_groups_with_their_units() -> None:
     text = "\n".join(lines_of(STATUS, 100))
     for title in ("progress", "speed and time", "returns", "losses", "learner", "workers", "replays"):
         assert f"{title} ──" in text
@@ -42,7 +42,7 @@ def test_figures_stand_in_groups_with_their_units() -> None:
     assert re.search(r"GPU +45%", "\n".join(lines_of(dataclasses.replace(STATUS, gpu_utilization=45.0))))
 
 
-def test_the_mean_return_is_a_line_of_blocks_and_a_curve_where_there_is_room() -> None:
+def test_the_mean_return_is_a_sparkline_or_a_curve_where_there_is_room() -> None:
     assert re.search(r"trend +▁▁▃█$", "\n".join(lines_of(STATUS, 79)), re.MULTILINE)
     wide = lines_of(STATUS, 160)
     first = next(place for place, line in enumerate(wide) if "mean return since the start" in line)
@@ -68,7 +68,7 @@ def test_the_display_keeps_its_height_and_columns_while_numbers_change() -> None
         assert starts[0] == starts[1] == starts[2], line
 
 
-def test_first_moments_have_something_to_show() -> None:
+def test_a_run_that_starts_or_warms_up_has_a_display() -> None:
     assert lines_of(STARTING)[-1] == "starting workers… 1 of 2 running"
     text = "\n".join(lines_of(WARMING_UP))
     assert re.search(r"filled +43%", text) and "learning starts at" in text
@@ -76,7 +76,7 @@ def test_first_moments_have_something_to_show() -> None:
     assert len(lines_of(dataclasses.replace(WARMING_UP), 160)) == len(lines_of(STATUS, 160))
 
 
-def test_filled_is_that_of_the_replay_that_is_least_filled() -> None:
+def test_filled_is_that_of_the_least_filled_replay() -> None:
     replays = [
         ReplayFill("queue", 0, 16, 2),
         ReplayFill("standard", 30, 100, 2, needed=20),
@@ -86,7 +86,7 @@ def test_filled_is_that_of_the_replay_that_is_least_filled() -> None:
     assert dataclasses.replace(WARMING_UP, replays=replays[:1]).filled == 1.0
 
 
-def test_extreme_numbers_are_shown_and_not_raised() -> None:
+def test_extreme_numbers_are_shown_and_raise_no_error() -> None:
     wild = dataclasses.replace(
         STATUS,
         max_steps=0,

@@ -1,11 +1,11 @@
-"""A test as it goes on, and its results."""
+"""The display of a running test, and its results."""
 
 import re
 from typing import Any
 
 import pytest
 
-from reports.scoreboard import TestStatus, verdict
+from reports.scoreboard import TestStatus, result_lines
 from tests.reports.rendering import as_lines
 
 STATUS = TestStatus(games=1000, seconds=60.0, worker_count=2, returns=[1.0, 2.0, 6.0, 3.0] * 50, agent_steps=120_000)
@@ -49,7 +49,7 @@ def test_the_line_is_pairs_of_key_and_value() -> None:
 
 
 def test_the_results_are_an_aligned_table() -> None:
-    assert verdict(RESULT) == [
+    assert result_lines(RESULT) == [
         "1,000 games in 125 s, 2,346 agent steps/s",
         "return  mean                 14.50  13.90 to 15.10 with 95% confidence",
         "        median               15.00",
@@ -63,7 +63,7 @@ def test_the_results_are_an_aligned_table() -> None:
 
 
 def test_the_results_of_one_game_of_many_have_no_interval() -> None:
-    lines = verdict({**RESULT, "games": 1, "return_mean_95": None, "return_std": None, "human_normalised": None})
+    lines = result_lines({**RESULT, "games": 1, "return_mean_95": None, "return_std": None, "human_normalised": None})
     assert lines[0] == "stopped after 1 of 1,000 games, 125 s"
     assert "short games end first" in lines[1]
     assert not re.search("confidence|deviation|human", "\n".join(lines))

@@ -143,7 +143,7 @@ def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
     filming.close()
     assert said == [
         f"{tmp_path}/killed_game0_return1.mp4 could not be made: its process died",
-        "videos that were not ready yet are left out",
+        "unfinished videos are dropped",
     ]
     assert not list(tmp_path.iterdir())
     assert not spawned()
@@ -257,7 +257,7 @@ def test_the_last_line_says_how_to_go_on_also_where_an_evaluation_is_given_up(
     folder = run(tmp_path, console="plain", render=True, eval_period=1600)
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith("go on with: ")
-    assert "videos that were not ready yet are left out" in said
+    assert "unfinished videos are dropped" in said
     assert len(evaluations(folder)) == 1
     assert not spawned()
 

@@ -1,4 +1,4 @@
-"""A game whose course is written in the test."""
+"""A game that plays a script from the test."""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ class Moment(NamedTuple):
 
 
 class ScriptedGame(gymnasium.Env[Frame, int]):
-    """Play the games in their order, and then the last one repeatedly. `log` holds the resets and actions.
+    """Play the games in order, then repeat the last one. `log` holds the resets and actions.
 
     An observation is one pixel, [1, 1]: the number of entries in the log.
     """

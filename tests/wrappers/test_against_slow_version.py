@@ -15,7 +15,7 @@ from wrappers.atari import make_atari
 
 Array = npt.NDArray[np.uint8]
 
-# How much each of 84 pixels covers: 5 half rows of 210 rows, and 40 parts of 160 columns that are cut into 21.
+# What each of the 84 × 84 pixels covers: 5 halves of the 210 rows, and 40 of the 21sts of the 160 columns.
 DOWN = np.repeat(np.eye(84), 5, axis=1).reshape(84, 210, 2).sum(2)
 ACROSS = np.repeat(np.eye(84), 40, axis=0).reshape(160, 21, 84).sum(1)
 
@@ -123,7 +123,7 @@ class SlowAtari:
         return np.array(self.stack), self.clipped(reward), terminated, truncated
 
 
-def assert_plays_alike(options: EnvironmentOptions, seed: int, games: int, steps: int = 20_000) -> dict[str, int]:
+def assert_plays_equally(options: EnvironmentOptions, seed: int, games: int, steps: int = 20_000) -> dict[str, int]:
     """Compare both with random actions until more than `games` games have ended. Returns counts of what happened."""
     name = "".join(f"_{c.lower()}" if c.isupper() else c for c in options.env.removesuffix("NoFrameskip-v4"))
     slow = SlowAtari(name.strip("_"), options, seed)
@@ -160,7 +160,7 @@ def assert_plays_alike(options: EnvironmentOptions, seed: int, games: int, steps
     ("game", "lives"), [("Pong", 1), ("Breakout", 5), ("Seaquest", 4), ("Qbert", 4), ("SpaceInvaders", 3)]
 )
 def test_whole_games(game: str, lives: int) -> None:
-    count = assert_plays_alike(EnvironmentOptions(env=f"{game}NoFrameskip-v4"), seed=3, games=1)
+    count = assert_plays_equally(EnvironmentOptions(env=f"{game}NoFrameskip-v4"), seed=3, games=1)
     assert count["rewards"] > 0
     assert count["terminated"] >= lives
 
@@ -184,12 +184,12 @@ def test_whole_games(game: str, lives: int) -> None:
     ],
 )
 def test_other_options(game: str, changed: dict[str, Any]) -> None:
-    assert_plays_alike(EnvironmentOptions(env=f"{game}NoFrameskip-v4", **changed), seed=4, games=1)
+    assert_plays_equally(EnvironmentOptions(env=f"{game}NoFrameskip-v4", **changed), seed=4, games=1)
 
 
 def test_without_episodic_life_only_a_finished_game_ends_an_episode() -> None:
     options = EnvironmentOptions(env="BreakoutNoFrameskip-v4", episodic_life=False)
-    assert assert_plays_alike(options, seed=5, games=2)["terminated"] == 3
+    assert assert_plays_equally(options, seed=5, games=2)["terminated"] == 3
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_without_episodic_life_only_a_finished_game_ends_an_episode() -> None:
 def test_a_time_limit_truncates(game: str, limit: int) -> None:
     """Also limits that are so short that games end during the no-op start or FIRE."""
     options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", max_game_frames=limit, repeat_action_probability=0.25)
-    count = assert_plays_alike(options, seed=6, games=5)
+    count = assert_plays_equally(options, seed=6, games=5)
     assert count["truncated"] >= 1
 
 

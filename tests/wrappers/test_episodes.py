@@ -1,4 +1,4 @@
-"""Starts and ends of games and episodes, on scripted games."""
+"""Starts and ends of games and episodes, with scripted games."""
 
 from itertools import pairwise
 
@@ -21,7 +21,7 @@ def ends(env: gymnasium.Env[Frame, int], steps: int, action: int = 7) -> list[tu
     return [env.step(action)[2:4] for _ in range(steps)]
 
 
-def test_a_lost_life_ends_the_episode_and_the_game_goes_on() -> None:
+def test_a_lost_life_ends_the_episode_and_the_game_continues() -> None:
     game = ScriptedGame([Moment(3), Moment(2), Moment(2), Moment(2), ENDED])
     env = EpisodicLife(game)
     env.reset()
@@ -127,9 +127,9 @@ def test_a_game_reset_before_its_end_has_no_score() -> None:
     assert scores.take_finished_games() == [FinishedGame(3.0, 1)]
 
 
-def test_starts_have_every_number_of_noop_frames_up_to_the_most() -> None:
+def test_starts_have_every_number_of_noop_frames_up_to_the_maximum() -> None:
     game = ScriptedGame([Moment()] * 4)
-    env = NoopStart(game, most=4)
+    env = NoopStart(game, max_noops=4)
     env.reset(seed=0)
     waits = set()
     for _ in range(100):
@@ -143,7 +143,7 @@ def test_starts_have_every_number_of_noop_frames_up_to_the_most() -> None:
 
 def test_a_game_that_ends_during_the_noop_frames_is_reset_once_more() -> None:
     game = ScriptedGame([ENDED])
-    observation, _ = NoopStart(game, most=4).reset()
+    observation, _ = NoopStart(game, max_noops=4).reset()
     assert game.log == ["reset", 0, "reset"]
     assert observation.item() == 3
 

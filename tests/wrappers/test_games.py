@@ -1,4 +1,4 @@
-"""All Atari games, and the errors for ids that are not one of them."""
+"""All Atari games, and the errors for other ids."""
 
 import gymnasium
 import pytest
@@ -53,7 +53,7 @@ def test_the_screen_can_be_watched() -> None:
         ("XyzzyxyzzyNoFrameskip-v4", "such as PongNoFrameskip-v4"),
     ],
 )
-def test_an_unknown_game_is_refused_with_the_closest_ones(name: str, suggestion: str) -> None:
+def test_an_unknown_game_is_rejected_with_the_closest_ones(name: str, suggestion: str) -> None:
     options = EnvironmentOptions(env=name)
     with pytest.raises(UsageError) as raised:
         check_atari(options)
@@ -66,7 +66,7 @@ def test_an_unknown_game_is_refused_with_the_closest_ones(name: str, suggestion:
         make_atari(options, seed=0)
 
 
-def test_a_registered_game_that_is_not_of_ale_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_game_that_is_not_of_ale_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "ChessNoFrameskip-v4"
     layout = gymnasium.envs.registration.EnvSpec(name, entry_point="chess:Chess")
     monkeypatch.setitem(gymnasium.registry, name, layout)

@@ -1,4 +1,4 @@
-"""Wrappers that only tests use: FIRE after a lost life, and a function that sees every frame."""
+"""The wrappers that --op_mode=test adds: FIRE after a lost life, and a function that receives every frame."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ BREAKOUT = EnvironmentOptions(
 
 
 class Lives(gymnasium.Env[NDArray[np.uint8], int]):
-    """Each step has the reward 1 and sets the lives to the next number of the script; −1 ends the game."""
+    """Each step has reward 1 and sets the lives to the next number of the script; −1 ends the game."""
 
     def __init__(self, script: list[int]) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 255, (1,), np.uint8)
@@ -58,7 +58,7 @@ def test_fire_does_not_follow_the_end_of_a_game_or_a_counter_that_falls_to_0() -
 
 
 def test_breakout_continues_after_a_lost_life() -> None:
-    """Without FIRE the ball never comes back, and the game stands still until the frame limit."""
+    """Without FIRE the ball never comes back, and nothing happens until the frame limit."""
     for fire, ends in ((True, (True, False)), (False, (False, True))):
         environment = make_atari(replace(BREAKOUT, max_game_frames=4000, fire_on_life_loss=fire), 1)
         environment.reset()

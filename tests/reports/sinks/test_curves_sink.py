@@ -11,14 +11,14 @@ import pytest
 
 from reports.sinks import curves_process, curves_sink
 from reports.sinks.curves_process import serve
-from reports.sinks.curves_sink import LAST_WORD, NEW_REPORT, CurvesSink
+from reports.sinks.curves_sink import LAST_REQUEST, NEW_REPORT, CurvesSink
 from tests.reports.some_run import write_run
 
 pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _long_wait_for_the_last_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 50)
 
 
@@ -27,14 +27,14 @@ def drawers() -> list[psutil.Process]:
 
 
 def wait_for_end(process: psutil.Process) -> None:
-    """Wait without reading the exit code, which the sink reads."""
+    """Wait without reading the exit code, because the sink reads it."""
     while process.status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
 
 
 def test_closing_draws_a_last_time_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    said: list[str] = []
-    sink = CurvesSink(write_run(tmp_path / "run"), said.append)
+    messages: list[str] = []
+    sink = CurvesSink(write_run(tmp_path / "run"), messages.append)
     sink.write({})
     (drawer,) = drawers()
     assert drawer.nice() == 19
@@ -44,31 +44,31 @@ def test_closing_draws_a_last_time_and_leaves_nothing_behind(tmp_path: Path) -> 
     sink.write({})
     sink.close()
     assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert not drawers() and not said
+    assert not drawers() and not messages
     assert not list((tmp_path / "run").glob(".*"))
 
 
 def test_a_failing_process_is_announced_once_and_a_hanging_one_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    sink = CurvesSink(tmp_path, said.append)  # no folder of a run
-    while not said:
+    messages: list[str] = []
+    sink = CurvesSink(tmp_path, messages.append)  # no folder of a run
+    while not messages:
         sink.write({})
         time.sleep(0.01)
     sink.write({})
     sink.close()
-    (sentence,) = said
+    (sentence,) = messages
     assert "no longer drawn" in sentence and "config.json" in sentence and "\n" not in sentence
 
     monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 0.1)
-    sink = CurvesSink(tmp_path, said.append)
+    sink = CurvesSink(tmp_path, messages.append)
     (drawer,) = drawers()
     drawer.send_signal(signal.SIGSTOP)
     for _ in range(100_000):  # more than its pipe holds
         sink.write({})
     sink.close()
-    assert not drawers() and len(said) == 1
+    assert not drawers() and len(messages) == 1
 
 
 class Drawings:
@@ -95,7 +95,7 @@ def test_it_exits_without_drawing_when_the_learner_has_exited(tmp_path: Path, mo
 
 def test_it_pauses_between_drawings_but_not_before_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawings = Drawings(monkeypatch)
-    monkeypatch.setattr(curves_process, "REST", 1e12)
+    monkeypatch.setattr(curves_process, "PAUSE", 1e12)
     requests, learner = os.pipe()
     thread = threading.Thread(target=serve, args=(tmp_path, requests))
     thread.start()
@@ -103,7 +103,7 @@ def test_it_pauses_between_drawings_but_not_before_the_last(tmp_path: Path, monk
     assert drawings.drawn.acquire(timeout=30)
     for _ in range(5):
         os.write(learner, NEW_REPORT)
-    os.write(learner, LAST_WORD)
+    os.write(learner, LAST_REQUEST)
     thread.join(30)
     os.close(learner)
     os.close(requests)
@@ -113,7 +113,7 @@ def test_it_pauses_between_drawings_but_not_before_the_last(tmp_path: Path, monk
 def test_without_a_new_report_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawings = Drawings(monkeypatch)
     requests, learner = os.pipe()
-    os.write(learner, LAST_WORD)
+    os.write(learner, LAST_REQUEST)
     serve(tmp_path, requests)
     os.close(learner)
     os.close(requests)

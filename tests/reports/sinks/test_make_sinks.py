@@ -1,4 +1,4 @@
-"""The sinks of a run: what they receive, and that a failing one is announced and does not end the run."""
+"""The sinks of a run: what they receive. A failing sink is announced and does not end the run."""
 
 import io
 import re
@@ -19,7 +19,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from option_flags import Config, ReportOptions
 from options.rules import UsageError
-from reports.sinks.film_gif import gif_of, is_whole
+from reports.sinks.film_gif import gif_of, is_complete
 from reports.sinks.make_sinks import OptionalSink, check_sinks, make_sinks
 from reports.sinks.prometheus_sink import PrometheusSink
 from reports.sinks.sink import SinkList
@@ -39,25 +39,25 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-# --- Making them ------------------------------------------------------------------------------------------------------
+# --- Making sinks -----------------------------------------------------------------------------------------------------
 
 
 def test_a_learner_imports_no_optional_package() -> None:
-    """Nor matplotlib, which only the process that draws curves.png imports."""
+    """And it does not import matplotlib, which only the process that draws curves.png imports."""
     program = "import sys, training.train; print(*{name.partition('.')[0] for name in sys.modules})"
     root = Path(__file__).resolve().parents[3]
-    said = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
-    loaded = set(said.stdout.split())
+    result = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.split())
     assert {"torch", "cv2"} <= loaded
     assert not loaded & {"matplotlib", "tensorboard", "wandb", "onnx", "PIL"}
 
 
 @pytest.mark.parametrize("package", ["tensorboard", "wandb"])
-def test_a_missing_package_is_a_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_in_one_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # an import of it now fails
     with pytest.raises(UsageError) as caught:
         check_sinks(config(**{package: True}).report)
-    assert str(caught.value) == f"--{package} needs the package {package}; pip install {package} would be right."
+    assert str(caught.value) == f"--{package} needs the package {package}; run pip install {package}."
 
 
 def test_a_folder_of_the_same_name_is_not_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,16 +66,16 @@ def test_a_folder_of_the_same_name_is_not_the_package(monkeypatch: pytest.Monkey
         check_sinks(config(wandb=True).report)
 
 
-def test_a_taken_port_and_a_wrong_host_are_sentences() -> None:
+def test_a_taken_port_and_a_wrong_host_are_reported_in_one_sentence() -> None:
     check_sinks(ReportOptions())
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* would be right\.$"):
+        with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* choose a free port\.$"):
             check_sinks(config(metrics_port=port).report)
     for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is reserved for documentation
-        with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is no address of this machine"):
+        with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is not an address of this machine"):
             check_sinks(config(metrics_port=free_port(), metrics_host=host).report)
 
 
@@ -93,34 +93,34 @@ def test_the_files_of_a_run_are_always_written(tmp_path: Path) -> None:
 class Failing(SinkList):
     def __init__(self) -> None:
         super().__init__()
-        self.asked = 0
+        self.calls = 0
 
     def write(self, report: Report) -> None:
-        self.asked += 1
-        raise RuntimeError("nobody\nlistens")
+        self.calls += 1
+        raise RuntimeError("no\nconnection")
 
 
 def test_a_sink_that_fails_is_announced_once_and_not_used_again() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     failing = Failing()
-    sink = OptionalSink("--name", lambda: failing, said.append)
+    sink = OptionalSink("--name", lambda: failing, messages.append)
     for _ in range(3):
         sink.write({})
         sink.episode(EPISODE)
     sink.close()
-    assert failing.asked == 1
-    assert said == ["--name gets no more reports (RuntimeError: nobody); training goes on"]
+    assert failing.calls == 1
+    assert messages == ["--name gets no more reports (RuntimeError: no); training continues"]
 
 
 def test_a_sink_that_cannot_be_made_is_announced_too() -> None:
     def make() -> SinkList:
         raise ValueError
 
-    said: list[str] = []
-    sink = OptionalSink("--name", make, said.append)
+    messages: list[str] = []
+    sink = OptionalSink("--name", make, messages.append)
     sink.write({})
     sink.close()
-    assert said == ["--name gets no more reports (ValueError); training goes on"]
+    assert messages == ["--name gets no more reports (ValueError); training continues"]
 
 
 # --- Prometheus -------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def write_video(path: Path, frames: int = 60, size: tuple[int, int] = (320, 210)
 def test_a_video_becomes_a_small_gif(tmp_path: Path) -> None:
     path = tmp_path / "game.mp4"
     write_video(path)
-    assert is_whole(path)
+    assert is_complete(path)
     gif = gif_of(path)
     assert gif is not None
     with Image.open(io.BytesIO(gif)) as picture:
@@ -228,7 +228,7 @@ def test_a_video_becomes_a_small_gif(tmp_path: Path) -> None:
     half.write_bytes(path.read_bytes()[:-500])
     empty = tmp_path / "empty.mp4"
     empty.write_bytes(b"")
-    assert not is_whole(half) and not is_whole(empty)
+    assert not is_complete(half) and not is_complete(empty)
 
 
 def test_tensorboard_tags_are_grouped() -> None:
@@ -244,8 +244,8 @@ def test_tensorboard_tags_are_grouped() -> None:
 def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
     options = config(tensorboard=True)
     check_sinks(options.report)
-    said: list[str] = []
-    sink = make_sinks(options, tmp_path, said.append)
+    messages: list[str] = []
+    sink = make_sinks(options, tmp_path, messages.append)
     sink.write(report(1000, 1.0))
     write_video(tmp_path / "videos" / "best.mp4")
     (tmp_path / "videos" / "unfinished.mp4").write_bytes(b"\0\0\0\x18ftypisom")
@@ -253,7 +253,7 @@ def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
     sink.write(report(3000, 3.0))
     sink.episode(EPISODE)
     sink.close()
-    assert not said
+    assert not messages
     (path,) = (tmp_path / "tensorboard").iterdir()
     scalars: dict[str, list[tuple[int, float]]] = {}
     pictures = []
@@ -273,12 +273,12 @@ def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
 def test_a_video_is_shown_when_it_is_complete(tmp_path: Path) -> None:
     write_video(tmp_path / "whole.mp4")
     content = (tmp_path / "whole.mp4").read_bytes()
-    assert [is_whole_after(tmp_path / "x.mp4", content[:n]) for n in (0, 7, 40, len(content) - 1, len(content))] == [
+    assert [is_complete_after(tmp_path / "x.mp4", content[:n]) for n in (0, 7, 40, len(content) - 1, len(content))] == [
         *[False] * 4,
         True,
     ]
 
 
-def is_whole_after(path: Path, content: bytes) -> bool:
+def is_complete_after(path: Path, content: bytes) -> bool:
     path.write_bytes(content)
-    return is_whole(path)
+    return is_complete(path)
