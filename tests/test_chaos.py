@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.chaos import play_rounds
+
+pytestmark = pytest.mark.slow
 
 
 def test_some_rounds_of_interrupts_and_kills(tmp_path: Path) -> None:

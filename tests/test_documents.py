@@ -117,6 +117,7 @@ def test_the_map_of_the_readme_has_the_sentence_of_each_folder() -> None:
         assert f"| `{folder}/` | {sentence} |\n" in README, folder
 
 
+@pytest.mark.slow
 def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

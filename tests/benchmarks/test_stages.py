@@ -19,6 +19,8 @@ from tests.benchmarks.stages import (
 )
 from tests.benchmarks.timing import Stage, in_turns, one_core
 
+pytestmark = pytest.mark.slow
+
 SMALL = Config.from_flags(
     {"network": "impala_shallow", "batch_size": 2, "r_f_steps": 3, "envs_per_worker": 2, "precision": "float32"}
 )

@@ -17,7 +17,7 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint, write_checkpoint
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL: dict[str, Any] = {"network": "impala_shallow", "env": "PongNoFrameskip-v4", "max_game_frames": 400}

@@ -24,6 +24,8 @@ from workers.failures import WorkersFailedError
 from workers.shared_weights import SharedWeights
 from wrappers.environment_types import MakeEnvironment
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = EnvironmentOptions(frames_stacked=2)
 CONFIG = Config.from_flags({"frames_stacked": 2, "network": "impala_shallow", "use_lstm": True, "lstm_size": 16})
 LAYOUT = make_unroll_layout(CONFIG, make_catch)

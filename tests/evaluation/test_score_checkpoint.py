@@ -30,6 +30,8 @@ from workers.failures import RunFailedError
 from wrappers.atari import make_atari
 from wrappers.environment_types import MakeWatchedEnvironment
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"network": "impala_shallow", "precision": "float32"}
 

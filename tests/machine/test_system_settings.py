@@ -11,6 +11,8 @@ import torch
 
 from machine.system_settings import TIME_SLICE_SECONDS, keep_freed_memory
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's own setting")
 def test_freed_memory_is_reused_without_the_kernel() -> None:

@@ -29,7 +29,7 @@ from sweeps.plan import plan_sweep
 from sweeps.runner import StopPacing
 from tests.sweeps.fake_main import write_checkpoint
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_main.py")

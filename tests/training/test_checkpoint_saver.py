@@ -22,6 +22,8 @@ from training.checkpoint_saver import CheckpointSaver
 from training.progress import Progress
 from workers.failures import RunFailedError
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_best_policy_that_could_not_be_saved_is_not_the_one_to_beat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,8 @@ from training.train import train
 from workers.child_process import start_process
 from wrappers.spectator import Watch
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {
     **{"worker_count": 1, "envs_per_worker": 8, "r_f_steps": 5, "batch_size": 8, "frames_stacked": 1, "seed": 1},
     **{"network": "impala_shallow", "precision": "float32", "gamma": 0.9, "console": "off", "report_period": 1000},

@@ -40,6 +40,8 @@ from wrappers.atari import make_atari
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 OLDER_RUNS = ROOT / "tests" / "older_runs"
 # What two equal runs may differ in.

@@ -28,6 +28,8 @@ from tests.processes import spawned
 from training import train as training
 from training.train import train
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 # What two equal runs may differ in.
 OF_THE_MACHINE = {

@@ -4,11 +4,14 @@ import multiprocessing
 from typing import cast
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
 from workers.shared_block import SharedBlock
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
+
+pytestmark = pytest.mark.slow
 
 SPAWN = multiprocessing.get_context("spawn")
 WEIGHTS = 500_000

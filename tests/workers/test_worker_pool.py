@@ -21,6 +21,8 @@ from workers.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECON
 from workers.slots import Slots
 from workers.worker_pool import WorkerPool
 
+pytestmark = pytest.mark.slow
+
 MakePool = Callable[..., tuple[WorkerPool, list[str]]]
 SILENCE_LIMIT = 60.0
 

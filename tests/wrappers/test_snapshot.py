@@ -106,6 +106,7 @@ def test_restoring_replaces_the_state_of_a_used_environment() -> None:
     assert play(env, actions) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", atari_ids())
 def test_every_game_can_be_played_and_restored(name: str) -> None:
     options = EnvironmentOptions(env=name, repeat_action_probability=0.25)

@@ -14,7 +14,7 @@ from reports.sinks.curves_process import serve
 from reports.sinks.curves_sink import LAST_REQUEST, NEW_REPORT, CurvesSink
 from tests.reports.some_run import write_run
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
 
 @pytest.fixture(autouse=True)

@@ -38,6 +38,8 @@ from workers.shared_weights import NewestWeights, SharedWeights
 from workers.worker_clock import CPU, WorkerTimes
 from workers.worker_pool import WorkerPool
 
+pytestmark = pytest.mark.slow
+
 CPU_DEVICE = torch.device("cpu")
 OPTIONS = replace(Config().network, network="impala_shallow")
 ENVIRONMENTS = 3
