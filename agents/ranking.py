@@ -11,7 +11,9 @@ from agents.distances import cosine_distance, ln_norm
 from agents.network import ActorCritic
 from machine.device import padded_size
 from options.replay_options import ReplaySpec
-from replay.unroll_layout import Rows, UnrollLayout, rebuild_stacks
+from replay.frame_stacks import rebuild_stacks
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 
 # Each newest state takes memory for its distances to all unrolls, so they are compared in groups of this size.
 NEWEST_STATES_AT_ONCE = 64

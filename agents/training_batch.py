@@ -5,8 +5,9 @@ from typing import NamedTuple
 import torch
 
 from agents.network import NetworkInput
+from replay.frame_stacks import rebuild_stacks
 from replay.mix import Batch
-from replay.unroll_layout import UnrollLayout, rebuild_stacks
+from replay.unroll_layout import UnrollLayout
 
 
 class TrainingBatch(NamedTuple):

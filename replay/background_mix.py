@@ -9,7 +9,7 @@ import torch
 
 from replay.mix import Batch, BatchMix, ReplayDraw
 from replay.protocol import Drawn, Replay
-from replay.unroll_layout import Rows
+from replay.row_layout import Rows
 
 CPU = torch.device("cpu")
 

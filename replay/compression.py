@@ -5,7 +5,8 @@ from itertools import pairwise
 import lz4.block  # type: ignore[import-untyped]
 import numpy as np
 
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 
 HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
 

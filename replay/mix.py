@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from replay.protocol import Drawn, Replay
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 
 
 class ReplayDraw(NamedTuple):

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple, Protocol
 
-from replay.unroll_layout import Rows
+from replay.row_layout import Rows
 
 
 class Drawn(NamedTuple):

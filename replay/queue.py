@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from replay.protocol import Drawn
+from replay.row_layout import Rows
 from replay.storage import RawStorage
-from replay.unroll_layout import Rows
 
 
 class QueueReplay:

@@ -8,9 +8,9 @@ import numpy as np
 
 from replay.eviction_rules import EvictionRule
 from replay.protocol import Drawn
+from replay.row_layout import Rows
 from replay.selection_rules import SelectionRule
 from replay.storage import Storage
-from replay.unroll_layout import Rows
 from replay.unroll_records import UnrollRecords
 
 

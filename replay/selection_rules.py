@@ -6,9 +6,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from replay.candidate_strategies import Strategy
+from replay.row_layout import Rows
 from replay.storage import Storage
-from replay.strategies import Strategy
-from replay.unroll_layout import Rows
 from replay.unroll_records import UnrollRecords
 
 Distance = Callable[[Rows], NDArray[np.float64]]  # unrolls [m, nbytes] → [m], smaller is nearer

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from replay.compression import UnrollCodec
-from replay.unroll_layout import Rows
+from replay.row_layout import Rows
 
 # Bytes of memory for one blob besides its content: the header of a bytes object (33), rounding and header of malloc
 # (16), an entry of the list (8, and up to an eighth more that the list reserves).

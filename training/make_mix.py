@@ -14,6 +14,7 @@ from agents.ranking import Ranking
 from option_flags import Config, ReplayOptions
 from options.replay_options import ReplaySpec
 from replay.background_mix import BackgroundMix
+from replay.candidate_strategies import STRATEGIES, lowest
 from replay.compression import UnrollCodec
 from replay.eviction_rules import EvictionRule, MostDrifted, Oldest
 from replay.mix import BatchMix, Mix
@@ -21,10 +22,10 @@ from replay.newest_states import NewestStates
 from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.replay_buffer import Observer, ReplayBuffer
+from replay.row_layout import Rows
 from replay.selection_rules import Nearest, SelectionRule, Uniform
 from replay.storage import CompressedStorage, RawStorage, Storage
-from replay.strategies import STRATEGIES, lowest
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.unroll_layout import UnrollLayout
 from training.resume import Resume
 from workers.random_streams import stream_of
 

@@ -10,8 +10,9 @@ from machine.process_memory import PART_OF_FREE, check_processes, format_bytes
 from option_flags import Config
 from options.rules import UsageError
 from replay.compression import UnrollCodec
+from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.unroll_layout import UnrollLayout
 from wrappers.environment_types import MakeEnvironment
 
 SAMPLED_STEPS = 300

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from replay.mix import Batch
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 from run_files.metrics import Episode, JsonValue
 from training.interval import Interval, StageTimer
 

@@ -6,7 +6,8 @@ from agents.flat_weights import weight_count
 from agents.network import ActorCritic
 from machine.machine_setup import Machine
 from option_flags import Config
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer
 from workers.shared_weights import SharedWeights

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Decision
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 from workers.local_policy import ActingPolicy
 from workers.observations import as_stacks, put_stack
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock

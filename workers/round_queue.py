@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from replay.unroll_layout import Rows
+from replay.row_layout import Rows
 from workers.flow_control import FlowControl, WorkerSlot
 
 

@@ -6,7 +6,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from replay.unroll_layout import Rows
+from replay.row_layout import Rows
 from workers.child_process import start_process
 from workers.flow_control import Lockstep, PlayOnDemand
 from workers.inference.server import InferenceServer

@@ -13,7 +13,8 @@ from agents.network import ActorCritic, make_network
 from agents.ranking import Ranking, evenly_spaced
 from option_flags import NetworkOptions
 from options.replay_options import ReplaySpec
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 from tests.agents.slow_versions import Array, kl, probabilities
 
 STEPS = 7

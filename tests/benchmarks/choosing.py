@@ -30,8 +30,9 @@ from options.replay_options import ReplaySpec
 from replay.eviction_rules import Oldest
 from replay.newest_states import NewestStates
 from replay.replay_buffer import ReplayBuffer
+from replay.row_layout import Rows
 from replay.selection_rules import Uniform
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file

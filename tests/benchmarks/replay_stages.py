@@ -8,7 +8,7 @@ import numpy as np
 from option_flags import Config
 from replay.protocol import Replay
 from replay.queue import QueueReplay
-from replay.unroll_layout import Rows
+from replay.row_layout import Rows
 from tests.benchmarks.stages import Bench
 from tests.benchmarks.timing import Stage
 from training.make_mix import make_replays

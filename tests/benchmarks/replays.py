@@ -37,8 +37,9 @@ from machine.device import choose_precision, usable_memory
 from option_flags import Config
 from replay.compression import UnrollCodec
 from replay.mix import Batch
+from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD, Storage
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import find_checkpoint
 from tests.benchmarks.recording import make_rollout, record
 from training.make_mix import make_storage

@@ -20,7 +20,8 @@ from agents.spaces import make_unroll_layout
 from machine.device import choose_device, choose_precision, prepare_torch
 from option_flags import Config
 from replay.mix import Batch
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vector_env
 from tests.benchmarks.recording import make_rollout, record_untrained
 from tests.benchmarks.timing import Stage

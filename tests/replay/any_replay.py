@@ -12,8 +12,8 @@ from replay.compression import UnrollCodec
 from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.replay_buffer import ReplayBuffer
+from replay.row_layout import Rows
 from replay.storage import CompressedStorage, RawStorage, Storage
-from replay.unroll_layout import Rows
 from tests.replay.numbered_rows import LAYOUT, NBYTES, numbers
 from training.make_mix import replay_rules
 

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.compression import UnrollCodec
-from replay.unroll_layout import Rows, UnrollLayout
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
 
 SPECS = st.builds(
     UnrollLayout,

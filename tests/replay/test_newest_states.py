@@ -3,8 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replay.frame_stacks import rebuild_stacks
 from replay.newest_states import NewestStates
-from replay.unroll_layout import UnrollLayout, rebuild_stacks
+from replay.unroll_layout import UnrollLayout
 from tests.replay.numbered_rows import through_a_file
 
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from replay.row_layout import ALIGNMENT
-from replay.unroll_layout import Rows, UnrollLayout, gather_frames, merge_frames, rebuild_stacks, stack_indices
+from replay.frame_stacks import gather_frames, merge_frames, rebuild_stacks, stack_indices
+from replay.row_layout import ALIGNMENT, Rows
+from replay.unroll_layout import UnrollLayout
 from wrappers.frame_stack import FrameStack
 
 SPECS = st.builds(

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from agents.acting import Actor, Decision
 from agents.network import ActorCritic
 from option_flags import EnvironmentOptions
-from replay.unroll_layout import UnrollLayout, rebuild_stacks
+from replay.frame_stacks import rebuild_stacks
+from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
 from workers.local_policy import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
