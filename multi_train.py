@@ -28,7 +28,7 @@ from sweeps.files import try_lock
 from sweeps.plan import Sweep, plan_sweep, read_sweep
 from sweeps.runner import POLL_SECONDS, SweepRunner
 from sweeps.state import SweepState
-from sweeps.summary import draw_curves, summarise, table_lines, write_csv
+from sweeps.summary import draw_curves, summarise, summary_table, write_csv
 
 SWEEP: dict[str, Any] = {
     "name": "replays",
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         print_line(f"{len(sweep.runs)} runs, {own.jobs} at once, in {folder}")
         SweepRunner(sweep, folder, state, own.jobs, program, stop, print_line, poll_seconds).run()
         rows = summarise(sweep, folder, state.runs)
-        print_line("\n".join(["", *table_lines(rows), "", write_csv(rows, folder / "summary.csv")]))
+        print_line("\n".join(["", *summary_table(rows), "", write_csv(rows, folder / "summary.csv")]))
         if not stop.requested:
             print_line(draw_curves(rows, folder / "curves.png"))
         unfinished = any(row["status"] != "done" for row in rows)

@@ -27,8 +27,8 @@ def run_header(
     warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
     return [
         f"{config.environment.env}, {action_count} actions, seed {config.run.seed}, results in {folder}",
-        f"learner on {machine.device} in {precision} with {machine.learner_threads} thread(s); "
-        f"{machine.worker_count} workers × {config.workers.envs_per_worker} environments = {environments}",
+        f"learner on {machine.device} in {precision} with {_counted(machine.learner_threads, 'thread')}; "
+        f"{_counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
@@ -73,3 +73,7 @@ def run_ending(end: RunEnd) -> list[str]:
         f"metrics.jsonl, episodes.csv and checkpoints are in {end.folder}; saving took {end.saving_seconds:.1f} s",
         f"go on with: {resume}" if end.has_saved else "nothing could be saved, so the run cannot be resumed",
     ]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

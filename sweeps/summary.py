@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.number_format import NOTHING_YET, count, score
+from reports.tables import table_lines
 from run_files.run_folder import write_atomically
 from sweeps.files import last_report
 from sweeps.plan import Sweep
@@ -51,15 +52,12 @@ def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
     return f"the table is in {path}"
 
 
-def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def summary_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The rows as aligned lines, without empty columns."""
-    cells = [HEADINGS, *(tuple(_cell(name, row[name]) for name in COLUMNS) for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
-    used = [i for i, name in enumerate(COLUMNS) if any(row[name] not in ("", None) for row in rows)]
-    return [
-        "  ".join(f"{line[i]:<{widths[i]}}" if COLUMNS[i] in LEFT else f"{line[i]:>{widths[i]}}" for i in used).rstrip()
-        for line in cells
-    ]
+    used = [name for name in COLUMNS if any(row[name] not in ("", None) for row in rows)]
+    headings = [HEADINGS[COLUMNS.index(name)] for name in used]
+    cells = [[_cell(name, row[name]) for name in used] for row in rows]
+    return table_lines(cells, headings, right={i for i, name in enumerate(used) if name not in LEFT})
 
 
 def _cell(name: str, value: Any) -> str:
