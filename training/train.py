@@ -1,4 +1,4 @@
-"""Training, from the configuration to the trained weights: all wiring in one function."""
+"""Training, from the configuration to the trained weights: creates all parts of a run and connects them."""
 
 import sys
 from contextlib import ExitStack, closing
@@ -31,12 +31,12 @@ from wrappers.environment_types import MakeWatchedEnvironment
 def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Checkpoint | None = None) -> Path:
     """Train an agent as configured, from the start or from a checkpoint; return the run's folder.
 
-    Everything that can be wrong is checked before a folder is made or a process is started.
+    All checks of the options come before a folder is made or a process is started.
     """
     setup = set_up_run(config, make_environment, parent)
     config, machine, layout, resume = setup.config, setup.machine, setup.layout, setup.resume
 
-    with ExitStack() as resources:  # closed from the last to the first
+    with ExitStack() as resources:  # closed in reverse order
         stop = resources.enter_context(StopSignals())
         folder = make_run_folder(config, machine, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
@@ -63,7 +63,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 *(resume.count, console.message),
             )
         ) as actors:
-            resume.put_back(actors.pool)
+            resume.restore_workers(actors.pool)
             load = MachineLoad(actors.times, actors.pool, GpuGauge(machine.device))
             reporter = Reporter(
                 progress,
@@ -104,7 +104,8 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 try:
                     housekeeping.finish(
                         with_replays=config.saves_replays,
-                        # A reproducible run that is resumed reports the unfinished interval then, as one.
+                        # A reproducible run that is interrupted saves its unfinished interval instead: the resumed run
+                        # reports it as a whole.
                         report=not (config.run.reproducible and progress.unrolls_left),
                     )
                 finally:
@@ -126,7 +127,7 @@ def describe_end(
     saver: CheckpointSaver,
     load: MachineLoad,
 ) -> list[str]:
-    """The last lines of a run: how far it came, what limits its speed, and how to resume it."""
+    """The last lines of a run: how far it got, what limited its speed, and how to resume it."""
     bottleneck = name_bottleneck(
         progress.time_shares_of_run(),
         load.worker_shares(),

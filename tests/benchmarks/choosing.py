@@ -75,7 +75,7 @@ def distances(network: ActorCritic, layout: UnrollLayout, entry: ReplaySpec, row
     pieces = [rows[start : start + PIECE] for start in range(0, len(rows), PIECE)]
     if entry.type == "elite":
         return np.concatenate([ranking.drift(piece) for piece in pieces])
-    return np.concatenate([ranking.nearness(piece, newest.stacks()) for piece in pieces])
+    return np.concatenate([ranking.distance_to_newest(piece, newest.stacks()) for piece in pieces])
 
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
