@@ -27,12 +27,14 @@ Switches are written --name or --noname. A dash in a name counts as an underscor
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Flags → configuration → training or a test; returns the exit code."""
+    """Flags → configuration → training, or a test of a saved policy; returns the exit code."""
     try:
         given = given_flags(arguments, OPTIONS)
         mode = given.get("op_mode")
+        # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
-        # Imported only now: a mistyped flag is answered at once, and workers, which import this file, stay small.
+        # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
+        # processes, which import this file too, need less memory.
         from evaluation.score_checkpoint import score_checkpoint
         from run_files.checkpoint import find_checkpoint
         from training.train import train
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             config = Config.from_flags({**saved, **given})
         check_atari(config.environment)
         if mode == "test":
-            assert parent is not None
+            assert parent is not None  # a test without --load_model_url is refused by Config
             score_checkpoint(config, make_atari, parent)
         else:
             train(config, make_atari, parent)

@@ -1,4 +1,4 @@
-"""A sweep, many runs of main.py: `python multi_train.py --jobs=2`; `--sweep=my.json` reads another than the one below.
+"""A sweep, many runs of main.py: `python multi_train.py --jobs=2`; `--sweep=my.json` replaces the `SWEEP` below.
 
 There is one run for each of `runs` (an object by name, or a list), each point of `grid` (lists of values by flag) and
 each of `seeds`. All runs share `flags`. Flags of main.py on the command line take precedence over the sweep. The same
@@ -75,7 +75,7 @@ class SweepOptions(Options):
     sweep: str | None = option(None, PATH, "JSON file with the sweep, instead of the one in multi_train.py.")
     sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
     jobs: int = option(
-        1, whole(1), "Runs at once. Set --worker_count and --learner_threads too: each run takes so many cores."
+        1, whole(1), "Runs at a time. Set --worker_count and --learner_threads too: each run uses that many cores."
     )
 
 
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
     except UsageError as error:
         print(f"multi_train.py: {error}", file=sys.stderr)
         return 2
-    print_line = make_console("plain", 0.0, sys.stdout).message  # continues if nobody reads the output any more
+    print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
     with lock, StopSignals() as stop:
         print_line(f"{len(sweep.runs)} runs, {own.jobs} at once, in {folder}")
         SweepRunner(sweep, folder, state, own.jobs, program, stop, print_line, poll_seconds).run()
@@ -117,15 +117,15 @@ def open_folder(folder: Path, sweep: Sweep) -> tuple[BinaryIO, SweepState]:
         lock = try_lock(folder / "lock")
         if lock is None:
             raise UsageError(f"--sweep_dir={folder} is in use by another multi_train.py; wait for it, or stop it.")
-        with ExitStack() as unless_refused:
-            unless_refused.enter_context(lock)
+        with ExitStack() as close_on_error:
+            close_on_error.enter_context(lock)
             state = SweepState(folder, sweep)
             state.write()
-            unless_refused.pop_all()
+            close_on_error.pop_all()
         return lock, state
     except OSError as error:
         raise UsageError(
-            f"--sweep_dir={folder} cannot be written ({error.strerror}); a folder of your own would be right."
+            f"--sweep_dir={folder} cannot be written ({error.strerror}); a folder that you can write to would be right."
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""What learns: the network, acting, V-trace, losses, ranking, and one update of the weights."""
+"""The network, acting, V-trace, losses, ranking, and one update of the weights."""

@@ -38,7 +38,7 @@ def clipped_policy_logits(target_logits: torch.Tensor, behaviour_logits: torch.T
 def sample(logits: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Actions by inversion sampling: `[..., A]`, one number in [0, 1) each `[...]` → int64 `[...]`."""
     cumulative = softmax(logits.double(), dim=-1).cumsum(-1)
-    # Without the last sum, which is 1 up to rounding: it could lie below a uniform number.
+    # The last sum, 1 up to rounding, is left out: a uniform number could be above it.
     return (uniforms.double().unsqueeze(-1) >= cumulative[..., :-1]).sum(-1)
 
 

@@ -1,4 +1,4 @@
-"""Figures that show whether learning is healthy; they take no part in it."""
+"""Figures that show whether learning is healthy; they do not influence it."""
 
 import torch
 
@@ -17,13 +17,13 @@ def diagnose(
 ) -> dict[str, torch.Tensor]:
     """Scalars of one update, from `[T, B, …]` tensors and `fresh [B]`.
 
-    Figures of fresh samples are NaN if the batch has none; the same for replayed samples.
+    Figures of fresh unrolls are NaN if the batch has none; the same for replayed unrolls.
     """
     divergence = kl_divergence(behaviour_logits, logits)
     fresh = fresh.expand_as(values)
     return {
         "entropy": entropy(logits).mean(),
-        # How much the policy differs between states; near 0, it ignores the observations.
+        # How much the policy differs between states; near 0, it does not depend on the observations.
         "policy_spread": probabilities(logits).flatten(0, 1).std(0, correction=0).mean(),
         "value_mean": values.mean(),
         "dropped_fresh": mean_where(fresh, (~trusted).float()),

@@ -15,7 +15,7 @@ from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 
-# The background is the mean over all updates at first, and later a moving average with this weight of an update.
+# The background starts as the mean over all updates, and becomes a moving average with this weight for a new update.
 SMALLEST_BACKGROUND_WEIGHT = 0.001
 
 
@@ -49,11 +49,11 @@ class Learner:
         clip = self._options.gradient_clip_by_norm_threshold or float("inf")
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         for group in self._optimizer.param_groups:
-            group["lr"] = self.learning_rate * self._start_correction()
+            group["lr"] = self.learning_rate * self._bias_correction()
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         self._optimizer.step()
         self.updates += 1
-        # The first states of the unrolls are enough for the mean over time.
+        # The first state of each unroll is enough for the mean over the run.
         self.network.update_background_mean(
             unrolls.inputs.observations[0], max(1 / self.updates, SMALLEST_BACKGROUND_WEIGHT)
         )
@@ -64,7 +64,7 @@ class Learner:
         """Linear warm-up, then polynomial decay from `--lr` to `--lr_end_value` over the schedule, then constant.
 
         The warm-up is for games with rewards from the first step on: there the first updates all point in the same
-        direction, and with the full rate values and policy overshoot.
+        direction, so that values and policy overshoot at the full rate.
         """
         left = max(0.0, 1.0 - self.updates / self._schedule_updates)
         start, end = self._options.lr, self._options.lr_end_value
@@ -72,7 +72,7 @@ class Learner:
         warm = min(1.0, (self.updates + 1) / max(1, warmup))
         return float(warm * (end + (start - end) * left**self._options.lr_power))
 
-    def _start_correction(self) -> float:
+    def _bias_correction(self) -> float:
         """The bias correction of RMSProp's mean square, as a factor of the learning rate; 1 for Adam.
 
         The mean square starts at 0. Without the correction the first steps are ten times too long, which makes most
@@ -101,7 +101,7 @@ class Learner:
         self.network.load_saved(state["network"])
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["optimizer"]["param_groups"][0]
         if wanted.keys() != saved.keys() or (wanted.get("momentum") and not saved["momentum"]):
-            return  # another --optimizer, or momentum that was not saved: its state starts anew
+            return  # another --optimizer, or momentum that was not saved: the optimizer starts with a new state
         options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(state["optimizer"])
         for group, own in zip(self._optimizer.param_groups, options, strict=True):

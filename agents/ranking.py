@@ -42,8 +42,8 @@ class Ranking:
         return to_numpy(self._distance(self._current(fields), stored).mean(1))[: len(rows)]
 
     @torch.no_grad()
-    def nearness(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Distance of each unroll from the nearest newest state: `[m, nbytes]`, `[E, S*C, H, W]` → `[m]`."""
+    def distance_to_newest(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Distance of each unroll from the nearest of the `newest` states: `[m, nbytes]`, `[E, S*C, H, W]` → `[m]`."""
         states = self._current(self._on_device(rows))  # [m, k, D]
         embedded = self._embed(torch.from_numpy(newest).to(states.device))  # [E, D]
         groups = torch.split(embedded, NEWEST_STATES_AT_ONCE)

@@ -1,4 +1,4 @@
-"""The layout of unrolls for the spaces of an environment."""
+"""The layout of unrolls for the observation and action space of an environment."""
 
 import gymnasium
 

@@ -39,7 +39,7 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
             observations=rebuild_stacks(fields["frames"], dones),
             previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).T,
             previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), fields["rewards"] * keep], 1).T,
-            # The inputs that the worker stored for state 0 are already those of an episode start, if it is one.
+            # If state 0 starts an episode, the worker has stored reset inputs for it.
             starts=torch.cat([torch.zeros_like(dones[:, :1]), dones], 1).T,
             lstm_state=fields["first_lstm_state"],
         ),

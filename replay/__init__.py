@@ -1,1 +1,1 @@
-"""What an unroll is, where unrolls are kept, and how a batch is mixed from them. Takes numbers and functions only."""
+"""Unrolls, the replays that hold them, and batches mixed from replays. Sizes and distance functions are passed in."""

@@ -72,9 +72,9 @@ class BackgroundMix:
         batches = [future.result() for future in self._batches]
         return {**state, "prepared": [{"rows": batch.rows, "draws": batch.draws} for batch in batches]}
 
-    def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
-        self._mix.load_state_dict(state, queues_too)
-        for saved in state["prepared"][: self._ahead + 1] if queues_too else []:
+    def load_state_dict(self, state: dict[str, Any], with_queues: bool = True) -> None:
+        self._mix.load_state_dict(state, with_queues)
+        for saved in state["prepared"][: self._ahead + 1] if with_queues else []:
             buffer = self._next_buffer()
             buffer.copy_(saved["rows"])
             draws = tuple(ReplayDraw(Drawn(*drawn), age, seconds) for drawn, age, seconds in saved["draws"])

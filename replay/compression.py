@@ -1,4 +1,4 @@
-"""Compresses one unroll to bytes, and back."""
+"""Compresses an unroll to bytes, and decompresses it."""
 
 from itertools import pairwise
 

@@ -16,9 +16,9 @@ def stack_indices(dones: torch.Tensor, frame_stack: int) -> torch.Tensor:
         raise ValueError(f"dones must be [B, T], not {tuple(dones.shape)}")
     batch, steps = dones.shape
     state = torch.arange(steps + 1, device=dones.device)
-    no_start = torch.full((batch, steps + 1), -frame_stack, device=dones.device)
-    no_start[:, 1:] = torch.where(dones.bool(), state[1:], no_start[:, 1:])
-    episode_start = no_start.cummax(dim=1).values
+    starts = torch.full((batch, steps + 1), -frame_stack, device=dones.device)
+    starts[:, 1:] = torch.where(dones.bool(), state[1:], starts[:, 1:])
+    episode_start = starts.cummax(dim=1).values
     age = torch.arange(frame_stack - 1, -1, -1, device=dones.device)
     return torch.maximum(state[None, :, None] - age, episode_start[:, :, None]) + frame_stack - 1
 
@@ -43,7 +43,7 @@ def gather_frames(frames: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def merge_frames(frames: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """The same on a CPU, in channels-last order. OpenCV is faster than torch here, by a twentieth of an update."""
+    """Like `gather_frames`, on a CPU and in channels-last order. OpenCV saves a twentieth of an update's time here."""
     planes = frames.numpy()
     size, channels = frames.shape[2:], rows.shape[2] * frames.shape[1]
     stacks = torch.empty(*rows.shape[:2], *size, channels, dtype=torch.uint8)

@@ -34,7 +34,7 @@ class Mix(Protocol):
     """The interface of the replays for the training loop: unrolls go in, batches come out.
 
     The loop adds at most `unrolls_accepted()` unrolls, and takes a batch whenever `ready()` is true. If no unroll is
-    accepted, a batch is ready: workers and learner never wait for each other.
+    accepted, a batch is ready, so there is no deadlock.
     """
 
     @property
@@ -61,13 +61,13 @@ class Mix(Protocol):
         """The next batch; the learner has made `updates` so far."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of all replays. Write it to the file before the next `add`."""
+        """The state of all replays, not copied: write it to the file before the next `add`."""
 
-    def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
-        """Resume from a saved state; without `queues_too` except for the queues, whose unrolls were used since."""
+    def load_state_dict(self, state: dict[str, Any], with_queues: bool = True) -> None:
+        """Load a saved state. Without `with_queues`, the queues start empty and no prepared batch is loaded."""
 
     def close(self) -> None:
-        """End what runs in the background."""
+        """Stop the background thread, if there is one."""
 
 
 class BatchMix:
@@ -83,7 +83,7 @@ class BatchMix:
         self._pin_memory = pin_memory
         self._queues = [replay for replay in replays if replay.is_fresh]
         self._others = [replay for replay in replays if not replay.is_fresh]
-        self._new = 0  # unrolls since the last batch; used only without a queue
+        self._new_unrolls = 0  # unrolls since the last batch; used only without a queue
         self.fresh = np.concatenate([np.full(replay.share, replay.is_fresh) for replay in replays])
         self._rows = self.buffer()
 
@@ -104,7 +104,7 @@ class BatchMix:
             return max(replay.unrolls_needed() for replay in self._others)
         if self._queues:
             return min(queue.capacity - len(queue) for queue in self._queues)
-        return max(0, self.batch_size - self._new)
+        return max(0, self.batch_size - self._new_unrolls)
 
     def unrolls_needed(self) -> int:
         if self._queues and not self.is_warming_up:
@@ -115,10 +115,10 @@ class BatchMix:
         queues = [] if self.is_warming_up else self._queues
         for replay in (*self._others, *queues):
             replay.add(row)
-        self._new += 1
+        self._new_unrolls += 1
 
     def ready(self) -> bool:
-        enough_new = bool(self._queues) or self._new >= self.batch_size
+        enough_new = bool(self._queues) or self._new_unrolls >= self.batch_size
         return enough_new and not any(replay.unrolls_needed() for replay in self.replays)
 
     def mix(self, updates: int) -> Batch:
@@ -134,16 +134,16 @@ class BatchMix:
             age = updates - float(self._layout.array(part, "weight_version").mean())
             draws.append(ReplayDraw(drawn, age, time.perf_counter() - started))
             start += replay.share
-        self._new = 0
+        self._new_unrolls = 0
         return Batch(buffer, self.fresh, tuple(draws))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"new": self._new, "replays": [replay.state_dict() for replay in self.replays], "prepared": []}
+        return {"new": self._new_unrolls, "replays": [replay.state_dict() for replay in self.replays], "prepared": []}
 
-    def load_state_dict(self, state: dict[str, Any], queues_too: bool = True) -> None:
-        self._new = state["new"]
+    def load_state_dict(self, state: dict[str, Any], with_queues: bool = True) -> None:
+        self._new_unrolls = state["new"]
         for replay, replay_state in zip(self.replays, state["replays"], strict=True):
-            if queues_too or not replay.is_fresh:
+            if with_queues or not replay.is_fresh:
                 replay.load_state_dict(replay_state)
 
     def close(self) -> None:

@@ -8,8 +8,8 @@ from replay.row_layout import Rows
 class Drawn(NamedTuple):
     """Figures of one draw, for the reports."""
 
-    times_drawn: float  # how often these unrolls were drawn, this draw included: mean
-    candidates: float = 1.0  # how many unrolls were compared for each drawn one: λ, in whole unrolls
+    times_drawn: float  # how often these unrolls have been drawn, this draw included: mean
+    candidates: float = 1.0  # candidates for each drawn unroll: λ, rounded to a whole number of candidates
     distance_drawn: float | None = None  # mean of the drawn unrolls; None if nothing was ranked
     distance_candidates: float | None = None  # mean of all candidates
 

@@ -10,7 +10,7 @@ from replay.storage import RawStorage
 
 
 class QueueReplay:
-    """Unrolls in the order of their arrival. Nothing is dropped: while the queue is full, the workers wait.
+    """Unrolls in the order of their arrival. Nothing is dropped: a full queue makes the workers wait (backpressure).
 
     Its capacity is at least its share: a queue of capacity 1 with a share of 5 collects five unrolls for each batch.
     """

@@ -15,7 +15,7 @@ from replay.unroll_records import UnrollRecords
 
 
 class Observer(Protocol):
-    """Sees every unroll that is added to a replay; its state is saved with the replay's."""
+    """Gets every unroll that is added to a replay; its state is saved with the replay's."""
 
     def observe(self, row: Rows) -> None:
         """A new unroll, `row [nbytes]`; keep copies only."""
@@ -28,8 +28,8 @@ class Observer(Protocol):
 class ReplayBuffer:
     """Holds up to `storage.capacity` unrolls and gives `share` of them to each batch.
 
-    It needs `warmup_unrolls` before its first draw. `rng` makes the random choices of both rules. `observers` are saved
-    under their names.
+    It needs `warmup_unrolls` before its first draw. Both rules use `rng` for their random choices. `observers` are
+    saved under their names.
     """
 
     is_fresh = False

@@ -18,7 +18,7 @@ class Selected(NamedTuple):
     """The unrolls of one draw."""
 
     indices: NDArray[np.int64]  # [n], in the storage
-    candidates: float = 1.0  # how many unrolls were compared for each selected one: λ, in whole unrolls
+    candidates: float = 1.0  # candidates for each selected unroll: λ, rounded to a whole number of them
     distance_drawn: float | None = None  # means of the selected unrolls and of all candidates; None without a ranking
     distance_candidates: float | None = None
 
@@ -41,7 +41,7 @@ class Uniform:
         return Selected(indices)
 
 
-class Nearest:
+class Ranked:
     """Draws λ·n candidates uniformly; a strategy selects n of them by their distances.
 
     λ falls linearly from `multiplier` to 1 over `annealing_updates` updates. At λ = 1 the draw is uniform, and nothing
@@ -81,6 +81,6 @@ class Nearest:
         return Selected(indices[picked], count / share, float(distances[picked].mean()), float(distances.mean()))
 
     def _multiplier_after(self, updates: int) -> float:
-        """λ."""
+        """λ after `updates` updates."""
         first = self._multiplier
         return max(1.0, first - (first - 1) * updates / self._annealing_updates)

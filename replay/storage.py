@@ -38,7 +38,7 @@ class Storage(Protocol):
 
 
 class RawStorage:
-    """Uncompressed rows. The system provides the memory only as the storage fills."""
+    """Uncompressed rows. The operating system provides the memory only as rows are written."""
 
     def __init__(self, capacity: int, nbytes: int) -> None:
         self._rows: Rows = np.empty((capacity, nbytes), dtype=np.uint8)

@@ -12,7 +12,7 @@ class UnrollRecords:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.added = 0  # unrolls added so far, including those that were replaced since
+        self.added = 0  # unrolls added so far, including those that have been replaced
         self.order = np.zeros(capacity, dtype=np.int64)  # how many unrolls were added before this one
         self.times_drawn = np.zeros(capacity, dtype=np.int64)
         self.distances = np.zeros(capacity)  # when last ranked; 0 for an unroll that was never ranked

@@ -1,1 +1,1 @@
-"""The wiring of a run, its loop, and what is counted, reported, saved and resumed in it."""
+"""A training run: its setup, its loop, and the counters, reports, checkpoints and evaluations of it."""

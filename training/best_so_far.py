@@ -12,14 +12,14 @@ MIN_GAMES = 20  # games that a best mean return needs, or a full window where th
 
 @dataclass
 class BestSoFar:
-    """The highest mean returns of a lineage of runs; best.pt and best_eval.pt are the checkpoints that reached them."""
+    """The highest mean returns of a run and its parents; best.pt and best_eval.pt are the checkpoints with them."""
 
     return_mean: float | None = None
     eval_mean: float | None = None
 
     @classmethod
     def of_parent(cls, parent: Checkpoint) -> Self:
-        """What a run that resumes has to beat. The parent's best files may be newer than the checkpoint."""
+        """The best results of the parent. Its best files may be newer than the checkpoint that is resumed."""
         progress, folder = parent.content["progress"], parent.path.parent
         best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
         if (folder / BEST).exists():
@@ -34,7 +34,7 @@ class BestSoFar:
         return {"best_return_mean": self.return_mean, "best_eval_mean": self.eval_mean}
 
     def update_best_return(self, mean: float | None, games: int, window: int) -> bool:
-        """Whether `mean`, over the latest `games` of at most `window` games, is the highest so far; remembers it."""
+        """Whether `mean`, over the latest `games` of at most `window` games, is the highest so far; if so, keeps it."""
         if mean is None or games < min(MIN_GAMES, window):
             return False
         if self.return_mean is not None and mean <= self.return_mean:
@@ -47,7 +47,7 @@ class BestSoFar:
 
 
 def _evaluations(parent: Checkpoint) -> list[Report]:
-    """The evaluations of the parent's run; none if the file is missing or damaged, which does not prevent a resume."""
+    """The evaluations of the parent's run; none if the file is missing or damaged: a resume works without it."""
     try:
         return read_metrics(parent.run_folder / "evaluations.jsonl")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""When a run saves, and what."""
+"""Writes checkpoints and replay files when they are due."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ DIVERGED = (
     "the network's weights are not finite any more (NaN or infinity) and are not saved; a smaller --lr, or clipped "
     "rewards (--reward_clipping_method), would be right"
 )
-SNAPSHOT_SECONDS = 2.5  # longest wait for workers that finish the unrolls they are playing
+SNAPSHOT_SECONDS = 2.5  # longest wait for workers to finish their current unrolls
 
 
 @dataclass
@@ -67,7 +67,7 @@ class CheckpointSaver:
             self.save(with_replays=self.config.saves_replays and (asked or replays_due))
 
     def save(self, with_replays: bool) -> None:
-        """Write a checkpoint; if that fails, say so and continue. Weights that are not finite end the run."""
+        """Write a checkpoint; if that fails, announce it and continue. Weights that are not finite end the run."""
         if self.resume_count and self.progress.agent_steps == self._first_steps:
             return  # the parent's checkpoint, copied into this run, is still up to date
         if not self.learner.is_finite():
@@ -111,18 +111,18 @@ class CheckpointSaver:
             if is_best:
                 files.link(path, self.folder / files.BEST)
         except OSError:
-            self.best.return_mean = best_before  # a policy that is not on disk is not the one to beat
+            self.best.return_mean = best_before  # only a saved policy counts as the best
             raise
         files.keep_newest(self.folder, self.config.checkpoint.keep_checkpoints)
 
     def _snapshot(self) -> dict[str, Any] | None:
-        """The environments and the unrolls that the learner has not taken; None if a worker does not finish in time."""
+        """The environments and the unrolls not yet received; None if a worker does not finish in time."""
         try:
             snapshot = self.pool.snapshot(time.monotonic() + SNAPSHOT_SECONDS, lambda: self.stop.stop_now)
-        except WorkersFailedError:  # the checkpoint matters more; the next wait for the workers raises it again
+        except WorkersFailedError:  # save the checkpoint anyway; the next wait for the workers raises this again
             snapshot = None
         if snapshot is None:
-            self.announce("a worker did not finish its unroll in time: a resume begins new games")
+            self.announce("a worker did not finish its unroll in time: a resumed run will begin new games")
         return snapshot
 
     def _write_replays(self) -> None:

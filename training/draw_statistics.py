@@ -1,4 +1,4 @@
-"""What was drawn from the replays in one interval: age, times drawn, distances."""
+"""Statistics of the draws from each replay in one interval: age, times drawn, distances."""
 
 from collections.abc import Sequence
 
@@ -30,14 +30,14 @@ class DrawStatistics:
                 row[DISTANCE_CANDIDATES] += drawn.distance_candidates
 
     def figures(self) -> list[dict[str, JsonValue]]:
-        """Of each replay; NaN where nothing was drawn or ranked, and nothing at all before the first draw."""
-        return [self._of_one(row) for row in self.rows]
+        """The means of each replay, empty before the first draw. Distances are NaN if no draw of the replay ranked."""
+        return [self._means(row) for row in self.rows]
 
     def seconds(self) -> list[float]:
-        """That each replay's draws took."""
+        """The time that the draws took, for each replay."""
         return [row[SECONDS] for row in self.rows]
 
-    def _of_one(self, row: Sequence[float]) -> dict[str, JsonValue]:
+    def _means(self, row: Sequence[float]) -> dict[str, JsonValue]:
         ranked = row[RANKED] or float("nan")
         return {
             "age_mean": row[AGE] / self.draws,

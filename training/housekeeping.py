@@ -1,4 +1,4 @@
-"""Reports, checkpoints and evaluations: what is due during a run, and what is done at its end."""
+"""Reports, checkpoints and evaluations, whenever they are due and at the end of a run."""
 
 from collections.abc import Sequence
 

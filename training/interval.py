@@ -1,4 +1,4 @@
-"""What happened since the latest report: time by stage, means of the learner's figures, policy lag, replay draws."""
+"""Sums since the latest report: time by stage, means of the learner's figures, policy lag, replay draws."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -33,15 +33,16 @@ class Interval:
         self.draws = DrawStatistics()
 
     def add_update(self, batch: Batch, figures: Mapping[str, torch.Tensor], updates: int) -> None:
-        """Count the update that made it `updates` in all.
+        """Count one update; `updates` is the learner's count after it.
 
-        The lag of a fresh unroll is the number of updates between its policy and this update.
+        The lag of a fresh unroll is the number of updates between the weights that played it and this update.
         """
         versions = self._layout.array(batch.rows.numpy(), "weight_version")[batch.fresh]
         self._lags.extend((updates - 1 - versions).tolist())
         self.draws.add(batch)
         values, names = torch.stack([figure.float() for figure in figures.values()]), tuple(figures)
-        if self._figure_sums is None or names != self._figure_names:  # a checkpoint of another version may have others
+        # The names differ if the run was resumed from another version's checkpoint.
+        if self._figure_sums is None or names != self._figure_names:
             self._figure_sums, self._figure_names, self.updates = torch.zeros_like(values), names, 0
         self._figure_sums = self._figure_sums.to(values.device) + values  # stays on the GPU: no update waits for it
         self.updates += 1
@@ -83,7 +84,7 @@ class Interval:
 class StageTimer:
     """The learner's time by stage: in the interval, and in the run since its first unroll.
 
-    Before the first unroll the workers start, which says nothing about the speed of the run.
+    The time before the first unroll is left out, because the workers are still starting.
     """
 
     def __init__(self, interval: Interval) -> None:
@@ -100,8 +101,8 @@ class StageTimer:
         self._interval.stage_seconds[name] += spent
         self._totals[name] += spent
 
-    def first_unroll(self, seconds: float) -> None:
-        """Called with each unroll; only the first call of a run counts."""
+    def after_unroll(self, seconds: float) -> None:
+        """Called for each unroll; the first call of a run starts the measurement of `shares_of_run`."""
         if self._at_first_unroll is None:
             self._at_first_unroll = seconds, dict(self._totals)
 

@@ -13,17 +13,21 @@ POLL_SECONDS = 0.1  # longest wait for unrolls before signals, workers and the d
 def training_loop(
     actors: Actors, mix: Mix, learner: Learner, progress: Progress, housekeeping: Housekeeping, stop: StopSignals
 ) -> None:
-    """Drain → add → mix → update → publish → save → report.
+    """Take unrolls → add them to the replays → mix a batch → update the network → publish weights → save → report.
+
+    `actors` are the workers, `mix` contains all replays. Each part of an iteration counts as a stage of the learner's
+    time.
 
     The loop ends when the run has received all of its environment steps and no further batch can be mixed, or when a
-    signal asks it to stop. A long queue may hold enough for many updates after the last unroll has arrived.
+    signal asks it to stop. A long queue may hold enough unrolls for many updates after the last unroll has arrived.
 
-    In lockstep the loop takes only the unrolls that the next batch needs, so that batches do not depend on timing.
+    In lockstep (`--reproducible`) the loop takes only the unrolls that the next batch needs, so that batches do not
+    depend on timing.
     """
     while (progress.unrolls_left or mix.ready()) and not stop.requested:
         with progress.stage("wait"):
-            ready = mix.ready()
-        with progress.stage("publish"):
+            ready = mix.ready()  # may wait for a batch that is drawn in the background
+        with progress.stage("publish"):  # the weights of the update before, if their copy from the GPU took longer
             actors.finish_publishing(wait=not ready)
         with progress.stage("wait"):
             actors.wait(0.0 if ready else POLL_SECONDS)

@@ -33,7 +33,7 @@ class _Mark(NamedTuple):
 
     seconds: float
     learner_cpu: float
-    workers: NDArray[np.float64]  # [stage and then CPU]
+    workers: NDArray[np.float64]  # of all workers: seconds by stage, then of CPU time
 
 
 class MachineLoad:
@@ -61,7 +61,7 @@ class MachineLoad:
                 self._gpu_samples.append(sample)
 
     def load(self) -> Load:
-        """Since the latest report; memory was measured a few seconds ago at most."""
+        """Figures since the latest report; memory was measured a few seconds ago at most."""
         if time.monotonic() - self._memory_at > MEMORY_SECONDS:
             self._measure_memory()
         cpu_learner, cpu_workers = self._cpu_since(self._last_report)
@@ -76,7 +76,7 @@ class MachineLoad:
         )
 
     def report(self) -> Load:
-        """The same with memory measured now; a new interval begins."""
+        """Like `load`, but measures memory now, and begins a new interval."""
         self._measure_memory()
         load = self.load()
         self._last_report = self._mark()
@@ -118,7 +118,7 @@ def memory_in_use(worker_ids: Sequence[int]) -> tuple[float, float]:
     for process_id in worker_ids:
         try:
             info = psutil.Process(process_id).memory_info()
-        except psutil.NoSuchProcess:  # it has just died; the pool replaces it
+        except psutil.NoSuchProcess:  # it has died since; the pool replaces it
             continue
         workers += (info.rss - getattr(info, "shared", 0)) / 1e6
     return psutil.Process().memory_info().rss / 1e6, workers

@@ -23,7 +23,7 @@ from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.replay_buffer import Observer, ReplayBuffer
 from replay.row_layout import Rows
-from replay.selection_rules import Nearest, SelectionRule, Uniform
+from replay.selection_rules import Ranked, SelectionRule, Uniform
 from replay.storage import CompressedStorage, RawStorage, Storage
 from replay.unroll_layout import UnrollLayout
 from training.resume import Resume
@@ -61,7 +61,7 @@ def uploader(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor | No
         with torch.cuda.stream(stream):
             uploaded = rows.to(device, non_blocking=True)
         stream.synchronize()
-        # The memory is not reused before the default stream, which learns from it, has got that far.
+        # Updates run on the default stream: torch must not reuse the memory before they have read it.
         uploaded.record_stream(torch.cuda.default_stream(device))
         return uploaded
 
@@ -75,7 +75,7 @@ def make_replays(
     network: ActorCritic,
     planned_updates: int,
 ) -> list[Replay]:
-    """One replay for each entry. `network` ranks the candidates; λ falls over a part of `planned_updates`."""
+    """One replay for each entry. `network` ranks the candidates; λ falls over a multiple of `planned_updates`."""
     replays: list[Replay] = []
     children = seed.spawn(len(options.replays))
     for entry, share, warmup_unrolls, child in zip(
@@ -93,7 +93,7 @@ def make_replays(
 
 
 class ReplayRules(NamedTuple):
-    """What tells one type of replay from another."""
+    """What differs between standard, attentive and elite replays."""
 
     selection: SelectionRule
     eviction: EvictionRule
@@ -112,17 +112,17 @@ def replay_rules(
     if entry.type == "attentive":
         newest = NewestStates(layout)
 
-        def nearness(rows: Rows) -> NDArray[np.float64]:
-            return ranking.nearness(rows, newest.stacks())
+        def distance_to_newest(rows: Rows) -> NDArray[np.float64]:
+            return ranking.distance_to_newest(rows, newest.stacks())
 
         return ReplayRules(
-            Nearest(nearness, lowest, multiplier, annealing_updates, *sizes), Oldest(), {"newest": newest}
+            Ranked(distance_to_newest, lowest, multiplier, annealing_updates, *sizes), Oldest(), {"newest": newest}
         )
 
     strategy = STRATEGIES[entry.elite_sampling_strategy]
     elite_insertion = entry.insert_strategy == "elite_insertion"
     return ReplayRules(
-        Nearest(ranking.drift, strategy, multiplier, annealing_updates, *sizes),
+        Ranked(ranking.drift, strategy, multiplier, annealing_updates, *sizes),
         MostDrifted(entry.elite_batch_size) if elite_insertion else Oldest(),
         {},
     )

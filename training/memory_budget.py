@@ -17,8 +17,8 @@ from wrappers.environment_types import MakeEnvironment
 
 SAMPLED_STEPS = 300
 COMPRESSED_TO = 0.02  # of the raw size, in games that compress well
-# The sample is played at random; a trained policy sees fuller screens. And memory that is freed and allocated again in
-# other sizes is fragmented.
+# Compressed unrolls may need this many times the measured memory: a trained policy sees fuller screens than the random
+# one of the sample, and memory that is freed and allocated again in other sizes is fragmented.
 SAFETY = 1.5
 
 
@@ -28,9 +28,9 @@ class ReplayMemory:
 
     in_queues: int  # raw, always
     in_others: int
-    in_passing: int  # in the workers' slots, in batches and as candidates, raw
+    in_transit: int  # in the workers' slots, in batches and as candidates, raw
     nbytes: int  # of a raw unroll
-    kept_nbytes: int  # of one in a replay that is no queue; an estimate where it is compressed
+    kept_nbytes: int  # of an unroll in a replay that is not a queue; an estimate if it is compressed
     compressed: bool
 
     @property
@@ -40,10 +40,10 @@ class ReplayMemory:
 
     @property
     def needed(self) -> int:
-        return self.in_replays + self.in_passing * self.nbytes
+        return self.in_replays + self.in_transit * self.nbytes
 
     def described(self) -> list[str]:
-        """A line for the header of a run that has other replays than queues."""
+        """Lines for the header of the run; none for a run with queues only."""
         if not self.in_others:
             return []
         size = f"about {format_bytes(self.in_replays)} compressed" if self.compressed else format_bytes(self.in_replays)
@@ -54,12 +54,12 @@ class ReplayMemory:
         free = usable_memory() - check_processes(workers, games_each)
         if self.needed <= PART_OF_FREE * free:
             return self
-        unrolls = self.in_queues + self.in_others + self.in_passing
+        unrolls = self.in_queues + self.in_others + self.in_transit
         each = f"of {self.nbytes / 1024:,.0f} KiB"
         if self.compressed:
             each += f" ({self.in_others:,} of them compressed to about {self.kept_nbytes / 1024:,.0f} KiB)"
         size = self.kept_nbytes if self.in_others else self.nbytes
-        fitting = int((PART_OF_FREE * free - self.in_passing * self.nbytes) / size)
+        fitting = int((PART_OF_FREE * free - self.in_transit * self.nbytes) / size)
         if fitting > 0:
             remedy = f"capacities that add up to less than {fitting:,}"
             if not self.compressed and self.needed - (1 - COMPRESSED_TO) * self.in_others * self.nbytes < free:
@@ -94,8 +94,8 @@ def plan_memory(
         for replay, share in zip(options.replays, options.shares, strict=True)
         if replay.ranks
     )
-    in_passing = unrolls_in_slots + batches * options.batch_size + candidates
-    return ReplayMemory(in_queues, in_others, in_passing, layout.nbytes, kept_nbytes, compressed)
+    in_transit = unrolls_in_slots + batches * options.batch_size + candidates
+    return ReplayMemory(in_queues, in_others, in_transit, layout.nbytes, kept_nbytes, compressed)
 
 
 def played_at_random(config: Config, layout: UnrollLayout, make_environment: MakeEnvironment) -> Rows:

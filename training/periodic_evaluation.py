@@ -32,7 +32,7 @@ WAIT_SECONDS = 0.1
 
 
 class Evaluation:
-    """Evaluates nothing: for runs without --eval_period."""
+    """The interface of evaluations; this one does nothing, for runs without --eval_period."""
 
     def tick(self) -> None:
         """Called in every iteration of the training loop."""
@@ -41,7 +41,7 @@ class Evaluation:
         """Wait until all evaluations that are due have ended, or until a signal asks the run to stop."""
 
     def close(self) -> None:
-        """Give up the evaluation under way."""
+        """Drop the evaluation under way, and free its resources."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class _GamesUnderWay:
 class PeriodicEvaluation(Evaluation):
     """Starts an evaluation every `eval_period` agent steps, as soon as the one before it has ended.
 
-    It evaluates a checkpoint written at that moment. A second name keeps the file until its games have ended, so that
+    It evaluates a checkpoint written at that moment. A hard link keeps the file until its games have ended, so that
     best_eval.pt is exactly the policy that played. Training does not wait, except in a reproducible run, where
     evaluations must start at the same steps every time. With `--render` the median game is filmed, and the evaluation
     ends when the film is complete.
@@ -110,7 +110,7 @@ class PeriodicEvaluation(Evaluation):
         if not self._stop.requested and self.under_way:
             self._announce("waiting for the evaluation under way; CTRL+C skips it")
         self._wait()
-        if not self._stop.requested:  # the next one may have been waiting for it
+        if not self._stop.requested:  # another evaluation may be due, and have waited for this one
             self.tick()
             self._wait()
 
@@ -145,7 +145,7 @@ class PeriodicEvaluation(Evaluation):
         return self._progress.agent_steps // self._config.test.eval_period
 
     def _seed(self, agent_steps: int) -> tuple[int, ...]:
-        """Different games in each evaluation: the best policy must not be best at a few starting positions only."""
+        """Different games in each evaluation, so that the best policy is not best at a few starting positions only."""
         return self._config.seed, agent_steps
 
     @property

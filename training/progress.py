@@ -15,11 +15,11 @@ from replay.unroll_layout import UnrollLayout
 from run_files.metrics import Episode, JsonValue
 from training.interval import Interval, StageTimer
 
-MIN_SPEED_SPAN, SPEED_SPAN = 0.5, 20.0  # seconds that the displayed speed is averaged over: at least, and about
+MIN_SPEED_SPAN, SPEED_SPAN = 0.5, 20.0  # seconds for the mean of the displayed speed: smallest and usual
 
 
 class Progress:
-    """Counters of a run and of the runs that it resumed from. Updates are counted by the learner alone."""
+    """Counters of a run, continued from the run that it resumes. Only the learner counts updates."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Progress:
         self._begun = time.monotonic()
         self.agent_steps = 0
         self.episodes = 0
-        self._parent_steps = self._parent_frames = 0  # of the runs before this one
+        self._parent_steps = self._parent_frames = 0  # at the start of this run
         self.return_window = return_window  # games that `return_mean` is averaged over
         self.recent_returns: deque[float] = deque(maxlen=return_window)
         self.return_max: float | None = None
@@ -47,7 +47,7 @@ class Progress:
     def state_dict(self, updates: int) -> dict[str, Any]:
         """Includes the interval since the latest report, so that a resumed run reports it as a whole.
 
-        `updates` are the learner's: they tell which checkpoint is newer, without a look at the weights.
+        `updates` is the learner's count. It is stored here too, where it can be read without the weights.
         """
         return {
             "agent_steps": self.agent_steps,
@@ -86,7 +86,7 @@ class Progress:
 
     @property
     def frames(self) -> int:
-        """Game frames; runs of one lineage may skip different numbers of frames."""
+        """Game frames; a resumed run may skip another number of frames than its parent."""
         return int(self._parent_frames + (self.agent_steps - self._parent_steps) * self.skipped_frames)
 
     @property
@@ -108,7 +108,7 @@ class Progress:
 
     def count_unroll(self, row: Rows) -> list[Episode]:
         """Count one unroll `[nbytes]`; return the games that ended in it."""
-        self._timer.first_unroll(self.seconds)
+        self._timer.after_unroll(self.seconds)
         lengths = self._layout.array(row, "game_lengths")
         episodes = []
         for t in np.flatnonzero(lengths):
@@ -122,7 +122,7 @@ class Progress:
         return episodes
 
     def count_update(self, batch: Batch, figures: Mapping[str, torch.Tensor], updates: int) -> None:
-        """Add the figures of the learner's latest update, which made it `updates` in all."""
+        """Count one update with its figures; `updates` is the learner's count after it."""
         self.interval.add_update(batch, figures, updates)
 
     def wait_fraction(self) -> float:
@@ -139,7 +139,7 @@ class Progress:
             return 0.0  # the workers are starting
         marks = self._speed_marks
         if len(marks) > 1 and marks[-1][1] == self.agent_steps:
-            marks.pop()  # no steps since then: only the time moves on
+            marks.pop()  # no new steps: the newest mark moves forward in time
         marks.append((self.seconds, self.agent_steps))
         while len(marks) > 2 and marks[-1][0] - marks[1][0] >= SPEED_SPAN:
             marks.popleft()

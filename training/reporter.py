@@ -26,7 +26,7 @@ LEARNER_FIGURES = (
     "gradient_norm",
     "learning_rate",
 )
-MIN_INTERVAL_SECONDS = 2.0  # the display shows figures of the interval before until the new one is so long
+MIN_INTERVAL_SECONDS = 2.0  # until an interval is this long, the display shows the figures of the one before
 
 
 class _IntervalFigures(NamedTuple):
@@ -39,7 +39,7 @@ class _IntervalFigures(NamedTuple):
 
 
 class Reporter:
-    """A report to the sinks every `period` agent steps, and the state of things to the console when it asks."""
+    """Writes a report to the sinks every `period` agent steps, and shows the state of the run on the console."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Reporter:
     ) -> None:
         self._progress = progress
         self._learner = learner
-        self._steps_at_start = progress.agent_steps  # those of the runs that this one resumed from
+        self._steps_at_start = progress.agent_steps  # steps of the parent
         self._pool = pool
         self._load = load
         self._mix = mix
@@ -69,18 +69,18 @@ class Reporter:
         self._before: _IntervalFigures | None = None  # of the interval before the latest report
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
-        """Pass on the games that ended in an unroll; during warm-up, reports come after unrolls."""
+        """Send the games that ended in an unroll to the sinks. During warm-up, reports are written after unrolls."""
         for episode in episodes:
             self._sink.episode(episode)
         if self._mix.is_warming_up:
             self._report_if_due()
 
     def after_update(self) -> None:
-        """Reports come after updates, so that they come at the same steps however many unrolls arrive at once."""
+        """Reports are written after updates, so that their steps do not depend on how many unrolls arrive at once."""
         self._report_if_due()
 
     def tick(self) -> None:
-        """Update the console if it is time to. Called in every iteration of the training loop."""
+        """Update the console if it is due. Called in every iteration of the training loop."""
         now = time.monotonic()
         self._load.tick(now)
         if self._console.due(now):
@@ -120,7 +120,7 @@ class Reporter:
         }
 
     def _interval_figures(self) -> _IntervalFigures:
-        """Of the time since the latest report."""
+        """Figures since the latest report."""
         interval, before = self._progress.interval, self._before
         learner = interval.figures() or (before.learner if before else {})
         return _IntervalFigures(learner, interval.lag()[0], self._progress.wait_fraction(), self._load.load())

@@ -27,14 +27,14 @@ from workers.worker_pool import WorkerPool
 
 
 class Resume:
-    """What a run takes over from its parent's checkpoint; nothing if it has no parent."""
+    """What a run loads from its parent, the run that it resumes; nothing without a parent."""
 
     def __init__(self, parent: Checkpoint | None, config: Config, layout: UnrollLayout, worker_count: int) -> None:
         self._parent = parent
         self._config = config
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
         self.planned_updates, self.schedule_updates = plan_updates(parent, config)
-        self._queues_too = False
+        self._with_queues = False
         self._replay_file: Path | None = None  # kept until this run has saved its own
         self._in_flight: dict[str, Any] | None = None
         self._replays: dict[str, Any] | None = None
@@ -45,13 +45,13 @@ class Resume:
                 parent.options.get(name, OPTIONS[name].default) == value  # an older version may lack the option
                 for name, value in asdict(config.environment).items()
             )
-            self._compare_options(parent, config)
-            self._check_replays(parent, config, layout)
-            self._check_in_flight(parent, config, worker_count)
+            self._note_new_options(parent, config)
+            self._read_replays(parent, config, layout)
+            self._read_in_flight(parent, config, worker_count)
             self._progress = self._progress_from(parent, config) | self.best.state_dict()
 
     def described(self) -> dict[str, Any] | None:
-        """The parent, for config.json; its curves belong to this run up to these steps."""
+        """The parent's entry in config.json. Up to its `agent_steps`, the curves of this run are the parent's."""
         if self._parent is None:
             return None
         path, run = self._parent.path.absolute(), self._parent.run_folder.absolute()
@@ -64,10 +64,10 @@ class Resume:
             return []
         return [f"resuming from {self._parent.path} at {self._parent.agent_steps:,} agent steps", *self._notes]
 
-    def carry_over(self, checkpoints: Path) -> None:
-        """Copy the parent's checkpoint into the new run, so that the run can be resumed before its first own save.
+    def copy_checkpoints(self, checkpoints: Path) -> None:
+        """Copy the parent's checkpoint into the new run, so that this run can be resumed before it has saved.
 
-        The parent's best checkpoints stay the best until this run has better ones.
+        The parent's best checkpoints are copied too, and stay the best until this run has better ones.
         """
         if self._parent is None:
             return
@@ -93,11 +93,11 @@ class Resume:
         learner.load_state_dict(self._parent.content["learner"])
         progress.load_state_dict(self._progress)
         if self._replays is not None:
-            mix.load_state_dict(self._replays["mix"], queues_too=self._queues_too)
+            mix.load_state_dict(self._replays["mix"], with_queues=self._with_queues)
             self._replays = None
 
     def _progress_from(self, parent: Checkpoint, config: Config) -> dict[str, Any]:
-        """The parent's progress, without an interval that it has reported, and without draws from other replays."""
+        """The parent's progress. An interval that it has reported, and draws from other replays, are left out."""
         progress: dict[str, Any] = parent.content["progress"]
         if not config.run.reproducible and self._is_reported(parent):
             return without_interval(progress)
@@ -105,25 +105,25 @@ class Resume:
         return progress if same_replays else without_draws(progress)
 
     def _is_reported(self, parent: Checkpoint) -> bool:
-        """Whether the parent wrote its last report after its last checkpoint, as every run does that is not killed."""
+        """Whether the parent has reported the steps up to its checkpoint. It has, unless it was killed."""
         try:
             report = last_report(parent.run_folder / "metrics.jsonl")
         except (OSError, ValueError):  # missing or damaged: no reason to refuse the resume
             return False
         return report is not None and report.get("agent_steps") == parent.agent_steps
 
-    def put_back(self, pool: WorkerPool) -> None:
-        """Restore the games and the unrolls between workers and learner, if they were saved."""
+    def restore_workers(self, pool: WorkerPool) -> None:
+        """Restore the games, and the unrolls that the learner has not received, if they were saved."""
         if self._in_flight is not None:
             pool.restore(self._in_flight)
 
-    def _compare_options(self, parent: Checkpoint, config: Config) -> None:
+    def _note_new_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}
         newer = [f"--{name}={value}" for name, value in config.flags().items() if name not in known]
         if newer:
             self._notes.append(f"options that the parent's version did not have: {' '.join(newer)}")
 
-    def _check_replays(self, parent: Checkpoint, config: Config, layout: UnrollLayout) -> None:
+    def _read_replays(self, parent: Checkpoint, config: Config, layout: UnrollLayout) -> None:
         files = sorted(parent.path.parent.glob("replays_*.bin"))
         fitting = [path for path in files if path.name <= parent.replay_path.name]
         if not fitting:
@@ -151,13 +151,13 @@ class Resume:
         self._replay_file = fitting[-1]
         if fitting[-1] == parent.replay_path and replays.get("agent_steps") == parent.agent_steps:
             # The size of a queue follows from the batch size; that of the other replays does not.
-            self._queues_too = parent.options["batch_size"] == config.replay.batch_size
-            if not self._queues_too:
-                self._replay_file = None  # the next resume would take these queues for ones of the new batch size
+            self._with_queues = parent.options["batch_size"] == config.replay.batch_size
+            if not self._with_queues:
+                self._replay_file = None  # or the next resume would load its queues, which fit the old batch size
         else:
             self._notes.append(f"the replays are those of {fitting[-1].name}, which is older than the checkpoint")
 
-    def _check_in_flight(self, parent: Checkpoint, config: Config, worker_count: int) -> None:
+    def _read_in_flight(self, parent: Checkpoint, config: Config, worker_count: int) -> None:
         in_flight = parent.content["in_flight"]
         same_workers = (
             in_flight is not None
@@ -165,7 +165,7 @@ class Resume:
             and len(in_flight["snapshots"][0]["seats"]) == config.workers.envs_per_worker
             and self._same_environment
         )
-        if config.run.reproducible and same_workers and self._queues_too:
+        if config.run.reproducible and same_workers and self._with_queues:
             self._in_flight = in_flight
             self._notes.append("the games continue exactly where they stopped")
         else:
@@ -173,10 +173,10 @@ class Resume:
 
 
 def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
-    """The planned updates: those over which λ of the replays is annealed, and those of the learning rate schedule.
+    """The updates that λ of the replays depends on, and those of the learning-rate schedule.
 
-    The first run of a lineage fixes both. A run with another --environment_max_steps than its parent plans again;
-    otherwise a longer run would continue with a learning rate of 0.
+    The first run fixes both for the runs that resume from it. A run with another --environment_max_steps than its
+    parent plans again; otherwise a longer run would continue with a learning rate of 0.
     """
     chosen = config.optimizer.lr_scheduler_steps
     if parent is None:

@@ -1,4 +1,4 @@
-"""What is settled and checked before a run begins; and its folder."""
+"""Checks and prepares everything that a run needs before it starts; and creates its folder."""
 
 import shutil
 import time
@@ -33,7 +33,7 @@ class RunSetup:
 
 
 def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkpoint | None) -> RunSetup:
-    """Settle what the flags leave open, and refuse what cannot work on this machine."""
+    """Choose what the flags leave open, and raise a UsageError for what cannot work on this machine."""
     if parent is not None:
         check_resumable(config, parent)
     check_sinks(config.report)
@@ -61,12 +61,12 @@ def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
         }
         write_json(folder / "config.json", described)
         (folder / CHECKPOINTS).mkdir()
-        resume.carry_over(folder / CHECKPOINTS)
+        resume.copy_checkpoints(folder / CHECKPOINTS)
         return folder
     except OSError as error:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         raise UsageError(
             f"--results_dir={config.run.results_dir} cannot be written ({error.strerror}); "
-            "a folder of your own would be right."
+            "a folder that you can write to would be right."
         ) from None

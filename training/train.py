@@ -1,4 +1,4 @@
-"""Training, from the configuration to the trained weights: all wiring in one function."""
+"""Training, from the configuration to the trained weights: creates all parts of a run and connects them."""
 
 import sys
 from contextlib import ExitStack, closing
@@ -31,17 +31,17 @@ from wrappers.environment_types import MakeWatchedEnvironment
 def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Checkpoint | None = None) -> Path:
     """Train an agent as configured, from the start or from a checkpoint; return the run's folder.
 
-    Everything that can be wrong is checked before a folder is made or a process is started.
+    All checks of the options come before a folder is made or a process is started.
     """
     setup = set_up_run(config, make_environment, parent)
     config, machine, layout, resume = setup.config, setup.machine, setup.layout, setup.resume
 
-    with ExitStack() as resources:  # closed from the last to the first
+    with ExitStack() as resources:  # closed in reverse order
         stop = resources.enter_context(StopSignals())
         folder = make_run_folder(config, machine, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         sink = resources.enter_context(closing(make_sinks(config, folder, console.message)))
-        last_lines: list[str] = []
+        last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)
         header = run_header(config, folder, machine, layout.action_count, setup.memory, resume.planned_updates)
         console.start([*header, *resume.notes()])
@@ -59,11 +59,17 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         updates_at_start = learner.updates
         with closing(
             make_actors(
-                *(config, make_environment, learner.network, learner.updates, layout, machine),
-                *(resume.count, console.message),
+                config,
+                make_environment,
+                learner.network,
+                learner.updates,
+                layout,
+                machine,
+                resume.count,
+                console.message,
             )
         ) as actors:
-            resume.put_back(actors.pool)
+            resume.restore_workers(actors.pool)
             load = MachineLoad(actors.times, actors.pool, GpuGauge(machine.device))
             reporter = Reporter(
                 progress,
@@ -94,7 +100,14 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             evaluation: Evaluation = Evaluation()
             if config.test.eval_period:
                 evaluation = PeriodicEvaluation(
-                    *(config, make_environment, layout, machine.worker_precision, saver, folder, stop, console.message)
+                    config,
+                    make_environment,
+                    layout,
+                    machine.worker_precision,
+                    saver,
+                    folder,
+                    stop,
+                    console.message,
                 )
             resources.callback(evaluation.close)
             housekeeping = Housekeeping(progress, reporter, saver, evaluation)
@@ -104,7 +117,8 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                 try:
                     housekeeping.finish(
                         with_replays=config.saves_replays,
-                        # A reproducible run that is resumed reports the unfinished interval then, as one.
+                        # A reproducible run that is interrupted saves its unfinished interval instead: the resumed run
+                        # reports it as a whole.
                         report=not (config.run.reproducible and progress.unrolls_left),
                     )
                 finally:
@@ -126,7 +140,7 @@ def describe_end(
     saver: CheckpointSaver,
     load: MachineLoad,
 ) -> list[str]:
-    """The last lines of a run: how far it came, what limits its speed, and how to resume it."""
+    """The last lines of a run: how far it got, what limited its speed, and how to resume it."""
     bottleneck = name_bottleneck(
         progress.time_shares_of_run(),
         load.worker_shares(),

@@ -1,4 +1,4 @@
-"""Slow versions of the mathematics, as in the definitions, one number at a time."""
+"""Slow versions of V-trace, entropy and KL, written like their definitions, one number at a time."""
 
 from typing import NamedTuple
 

@@ -41,7 +41,7 @@ def random_state(lstm_size: int, environments: int = ENVIRONMENTS) -> ActorState
 
 @torch.inference_mode()
 @pytest.mark.parametrize("lstm_size", [0, 5])
-def test_acting_matches_what_the_learner_computes_from_the_unrolls(lstm_size: int) -> None:
+def test_actor_and_learner_compute_the_same_outputs_from_an_unroll(lstm_size: int) -> None:
     """Three unrolls in a row, as a worker plays them: episodes end within, between and at the start of unrolls."""
     layout = UnrollLayout(
         unroll_length=6, frame_stack=2, frame_shape=(1, 20, 20), action_count=4, lstm_size=lstm_size, feature_size=7

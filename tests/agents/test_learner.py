@@ -110,7 +110,7 @@ def length_of(tensors: dict[str, torch.Tensor]) -> float:
 
 
 def slow_input(layout: UnrollLayout, batch: Batch) -> NetworkInput:
-    """The inputs, state by state, as an environment with a frame stack would show them."""
+    """The inputs, state by state, as an environment with a frame stack returns them."""
     fields = layout.arrays(batch.rows.numpy())
     size, states, stack = len(batch.fresh), layout.unroll_length + 1, layout.frame_stack
     seen = np.zeros((states, size, stack, *layout.frame_shape), np.uint8)
@@ -181,7 +181,7 @@ def trusted_by_definition(options: LossOptions, fields: dict[str, Array], logits
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["no_lstm", "lstm"])
-def test_the_network_sees_what_the_environment_showed(layout: UnrollLayout) -> None:
+def test_the_network_inputs_are_the_observations_of_the_environment(layout: UnrollLayout) -> None:
     batch = make_batch([True] * 8, layout)
     inputs = inputs_of(batch, layout)
     expected = slow_input(layout, batch)
@@ -539,7 +539,7 @@ def test_an_actor_computes_the_same_bits_as_the_learner(name: str, dtype: torch.
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["feed-forward", "LSTM"])
-def test_an_update_uses_no_cpu_tensors(monkeypatch: pytest.MonkeyPatch, layout: UnrollLayout) -> None:
+def test_an_update_uses_tensors_of_its_device_only(monkeypatch: pytest.MonkeyPatch, layout: UnrollLayout) -> None:
     """The device `meta` computes nothing, but refuses CPU tensors as a GPU does."""
     elsewhere, real = torch.device("meta"), torch.autocast
     monkeypatch.setattr(torch, "autocast", lambda _, *others, **named: real("cpu", *others, **named))

@@ -65,7 +65,7 @@ def slow_value_cloning(given: Given, place: tuple[int, ...]) -> float:
 Loss = Callable[[Given], torch.Tensor]
 SlowLoss = Callable[[Given, tuple[int, ...]], float]
 
-LOSSES: dict[str, tuple[Loss, SlowLoss, str]] = {  # and the only input that gets a gradient
+LOSSES: dict[str, tuple[Loss, SlowLoss, str]] = {  # loss, slow version, and the only input that gets a gradient
     "policy_gradient": (
         lambda g: losses.policy_gradient_loss(g.logits, g.actions, g.advantages, g.mask),
         slow_policy_gradient,

@@ -101,7 +101,7 @@ def test_every_network_gives_a_policy_and_a_value_for_each_state(name: str, lstm
     ],
 )
 def test_the_layers_are_as_in_the_papers(name: str, convolutions: list[tuple[int, int, int]], flat: int) -> None:
-    """Recorded while a picture passes the torso, not from the list of modules."""
+    """Layers are recorded in the order of a forward pass, not taken from the list of modules."""
     torso, size = make_torso(name, (4, 84, 84))
     passed: list[Any] = []
     for module in torso.modules():
@@ -408,7 +408,7 @@ def test_the_layout_of_unrolls_decides_the_sizes_of_the_network() -> None:
 
 @pytest.mark.parametrize(("saved_size", "own_size"), [(6, 0), (0, 6), (6, 6), (6, 4)])
 def test_a_checkpoint_with_another_projection_is_loaded(saved_size: int, own_size: int) -> None:
-    """A test ranks nothing, and a run may be resumed with other replays."""
+    """A test needs no projection, and a run may be resumed with other replays."""
     saved = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, projected_size=saved_size)
     own = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, projected_size=own_size)
     before = own.projection.clone()

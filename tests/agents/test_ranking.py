@@ -48,7 +48,7 @@ def unrolls(count: int, seed: int = 0) -> Rows:
 
 
 def stacks_of(row: Rows) -> list[Rows]:
-    """The states of one unroll as the environment showed them, without the last one."""
+    """The observations of one unroll, without the last one."""
     fields = LAYOUT.arrays(row)
     frames = [frame[0] for frame in fields["frames"]]
     seen = [frames[0], frames[1]]
@@ -90,7 +90,9 @@ def slow_drift(network: ActorCritic, distance: dict[str, Any], row: Rows, states
     return sum(distances) / len(distances)
 
 
-def slow_nearness(network: ActorCritic, distance: dict[str, Any], row: Rows, newest: Rows, states: list[int]) -> float:
+def slow_distance_to_newest(
+    network: ActorCritic, distance: dict[str, Any], row: Rows, newest: Rows, states: list[int]
+) -> float:
     by_policy = distance["dist_function"] == "kl_div"
     shown = stacks_of(row)
     own = [seen_alone(network, shown[t], by_policy) for t in states]
@@ -101,7 +103,12 @@ def slow_nearness(network: ActorCritic, distance: dict[str, Any], row: Rows, new
     return min(means)
 
 
-SUBSETS = [(STEPS + 5, list(range(STEPS))), (3, [1, 3, 5]), (2, [1, 5]), (1, [3])]  # ranked_states, and which these are
+SUBSETS = [
+    (STEPS + 5, list(range(STEPS))),
+    (3, [1, 3, 5]),
+    (2, [1, 5]),
+    (1, [3]),
+]  # ranked_states, and the states that are ranked
 every_distance_or_subset = pytest.mark.parametrize(
     ("distance", "ranked_states", "states"),
     [
@@ -124,27 +131,29 @@ def test_drift_is_the_mean_distance_from_what_the_acting_policy_stored(
 
 
 @every_distance_or_subset
-def test_nearness_is_the_mean_distance_from_the_nearest_newest_state(
+def test_distance_to_newest_is_the_mean_distance_from_the_nearest_newest_state(
     distance: dict[str, Any], ranked_states: int, states: list[int]
 ) -> None:
     network, rows = network_of(), unrolls(5)
     for environments in (1, 4):
         newest = np.random.default_rng(3).integers(0, 256, (environments, 2, 20, 20), dtype=np.uint8)
-        nearness = ranking_of(network, distance, ranked_states).nearness(rows, newest)
-        assert nearness.shape == (5,) and nearness.dtype == np.float64
-        expected = [slow_nearness(network, distance, row, newest, states) for row in rows]
-        np.testing.assert_allclose(nearness, expected, rtol=5e-3, atol=1e-5)
-        assert np.ptp(nearness) > 1e-5
+        distance_to_newest = ranking_of(network, distance, ranked_states).distance_to_newest(rows, newest)
+        assert distance_to_newest.shape == (5,) and distance_to_newest.dtype == np.float64
+        expected = [slow_distance_to_newest(network, distance, row, newest, states) for row in rows]
+        np.testing.assert_allclose(distance_to_newest, expected, rtol=5e-3, atol=1e-5)
+        assert np.ptp(distance_to_newest) > 1e-5
 
 
 def test_the_nearest_of_many_newest_states_is_found() -> None:
-    """Of more states than are compared at once."""
+    """With more states than are compared in one group."""
     rows, ranking = unrolls(5), ranking_of(network_of(), DISTANCES[0])
     newest = np.random.default_rng(3).integers(0, 256, (100, 2, 20, 20), dtype=np.uint8)
-    first, second = ranking.nearness(rows, newest[:50]), ranking.nearness(rows, newest[50:])
+    first, second = ranking.distance_to_newest(rows, newest[:50]), ranking.distance_to_newest(rows, newest[50:])
     assert 0 < (first < second).sum() < 5
     for states in (newest, newest[::-1].copy()):
-        np.testing.assert_allclose(ranking.nearness(rows, states), np.minimum(first, second), rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(
+            ranking.distance_to_newest(rows, states), np.minimum(first, second), rtol=1e-3, atol=1e-6
+        )
 
 
 @every_distance
@@ -170,9 +179,9 @@ def test_an_unroll_of_the_newest_state_only_is_nearest(distance: dict[str, Any])
     network, rows = network_of(), unrolls(3)
     frame = np.random.default_rng(5).integers(0, 256, (1, 20, 20), dtype=np.uint8)
     LAYOUT.array(rows, "frames")[1] = frame
-    nearness = ranking_of(network, distance).nearness(rows, np.repeat(frame, 2, 0)[None])
-    assert nearness[1] == pytest.approx(0, abs=4e-3)
-    assert nearness.argmin() == 1
+    distance_to_newest = ranking_of(network, distance).distance_to_newest(rows, np.repeat(frame, 2, 0)[None])
+    assert distance_to_newest[1] == pytest.approx(0, abs=4e-3)
+    assert distance_to_newest.argmin() == 1
 
 
 def test_ranking_uses_the_current_weights_and_changes_nothing() -> None:
@@ -204,7 +213,7 @@ def test_padding_for_the_device_changes_nothing(monkeypatch: pytest.MonkeyPatch,
     network, rows = network_of(), unrolls(5)
     newest = np.random.default_rng(3).integers(0, 256, (2, 2, 20, 20), dtype=np.uint8)
     ranking = ranking_of(network, distance)
-    unpadded = ranking.drift(rows), ranking.nearness(rows, newest)
+    unpadded = ranking.drift(rows), ranking.distance_to_newest(rows, newest)
     monkeypatch.setattr("agents.ranking.padded_size", lambda count, device: count + 3)
-    for few, more in zip(unpadded, (ranking.drift(rows), ranking.nearness(rows, newest)), strict=True):
+    for few, more in zip(unpadded, (ranking.drift(rows), ranking.distance_to_newest(rows, newest)), strict=True):
         np.testing.assert_allclose(more, few, rtol=1e-4, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Replays of every type, with numbered rows as unrolls and given distances instead of a network's."""
+"""Replays of every type, with numbered rows as unrolls and distances from a given function instead of a network."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ EVERY_KIND: list[dict[str, Any]] = [
 
 
 def scattered(of: list[int]) -> list[float]:
-    """Pseudo-random, and always the same for the same row."""
+    """Pseudo-random distances; a row has the same distance every time."""
     return [number * 2654435761 % 2**32 / 2**32 for number in of]
 
 
@@ -56,7 +56,7 @@ class GivenDistances(Ranking):
     def drift(self, rows: Rows) -> NDArray[np.float64]:
         return np.array(self._of(numbers(rows)), np.float64)
 
-    def nearness(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def distance_to_newest(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
         assert newest.shape[1:] == (LAYOUT.frame_stack, *LAYOUT.frame_shape[1:])
         return self.drift(rows)
 

@@ -1,4 +1,4 @@
-"""Unrolls with numbers. Every byte depends on the number, so a row that was mixed from two is detected."""
+"""Unrolls with numbers. Every byte depends on the number, so a row that contains parts of two unrolls is detected."""
 
 import io
 from pathlib import Path

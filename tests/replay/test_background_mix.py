@@ -235,7 +235,7 @@ def test_ready_batches_are_not_loaded_without_the_queues(opened: list[Background
     saved, loaded = (BackgroundMix(plain_mix(), 2, clock.now, no_upload) for _ in range(2))
     opened += [saved, loaded]
     _, number = play(saved, clock, 4)
-    loaded.load_state_dict(saved.state_dict(), queues_too=False)
+    loaded.load_state_dict(saved.state_dict(), with_queues=False)
     assert loaded.state_dict()["prepared"] == []
     assert [len(replay) for replay in loaded.replays] == [0, 7, 9, 8]
     play(loaded, clock, 4, number)

@@ -75,7 +75,7 @@ def test_every_level_decodes_the_blobs_of_every_other() -> None:
 
 @pytest.mark.parametrize("frame_shape", [(1, 84, 84), (3, 210, 160)])
 def test_frames_that_repeat_are_stored_once(frame_shape: tuple[int, ...]) -> None:
-    """Also if one frame is larger than the window of lz4. The background is noise, which does not compress."""
+    """Even if one frame is larger than the window of lz4. The background is noise, which does not compress."""
     layout = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=frame_shape, action_count=6)
     row = game_like(layout, 4)
     rest = layout.nbytes - layout.field("frames").nbytes

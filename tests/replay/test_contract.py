@@ -179,7 +179,7 @@ def test_it_counts_how_often_each_unroll_was_drawn(kind: dict[str, Any]) -> None
         assert figures.times_drawn == np.mean([times[number] for number in unrolls])
     assert counts(replay).tolist() == list(times.values())
     replay.add(row(6))
-    assert sorted(counts(replay))[0] == 0, "a new unroll was never drawn"
+    assert sorted(counts(replay))[0] == 0, "a new unroll counts as never drawn"
 
 
 def test_lowest_least_sampled_draws_all_unrolls_equally_often() -> None:

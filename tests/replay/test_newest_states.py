@@ -33,7 +33,7 @@ def test_the_last_state_of_each_environments_newest_unroll(
         frames, dones = (torch.from_numpy(fields[name].copy())[None] for name in ("frames", "dones"))
         expected[environment] = rebuild_stacks(frames, dones)[-1, 0].numpy()
         newest.observe(row)
-        row[:] = 0  # as when its memory is reused
+        row[:] = 0  # the memory of a row is reused
     for states in (newest, restored(newest, layout)):
         np.testing.assert_array_equal(states.stacks(), np.stack(list(expected.values())))
 

@@ -15,7 +15,7 @@ every_storage = pytest.mark.parametrize("make", STORAGES)
 
 
 def filled(make: MakeStorage, capacity: int, puts: int) -> Storage:
-    """Rows put as into a ring."""
+    """A storage filled as a ring."""
     storage = make(capacity)
     for number in range(puts):
         storage.put(number % capacity, row(number))

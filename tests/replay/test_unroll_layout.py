@@ -42,7 +42,7 @@ def test_fields_are_aligned_and_do_not_overlap(layout: UnrollLayout) -> None:
     assert layout.nbytes % ALIGNMENT == 0
 
 
-def magic(layout: UnrollLayout, unrolls: int) -> dict[str, NDArray[Any]]:
+def random_fields(layout: UnrollLayout, unrolls: int) -> dict[str, NDArray[Any]]:
     """Random numbers for each field, in its shape and dtype; 64-bit fields get numbers above 32 bits."""
     rng = np.random.default_rng(1)
     high = {"uint8": 256, "int32": 2**31, "int64": 2**62, "float16": 2**11, "float32": 2**24}
@@ -52,9 +52,9 @@ def magic(layout: UnrollLayout, unrolls: int) -> dict[str, NDArray[Any]]:
 @settings(deadline=None, max_examples=40)
 @given(SPECS, st.integers(1, 3))
 def test_arrays_and_tensors_are_equal_and_write_only_their_fields(layout: UnrollLayout, unrolls: int) -> None:
-    untouched = 0xE7
-    rows: Rows = np.full((unrolls, layout.nbytes), untouched, np.uint8)
-    expected = magic(layout, unrolls)
+    padding = 0xE7
+    rows: Rows = np.full((unrolls, layout.nbytes), padding, np.uint8)
+    expected = random_fields(layout, unrolls)
     for name, array in layout.arrays(rows).items():
         array[:] = expected[name]
     tensors = layout.tensors(torch.from_numpy(rows))
@@ -66,7 +66,7 @@ def test_arrays_and_tensors_are_equal_and_write_only_their_fields(layout: Unroll
     used = np.zeros(layout.nbytes, bool)
     for field in layout.fields:
         used[field.offset : field.offset + field.nbytes] = True
-    assert (rows[:, ~used] == untouched).all()
+    assert (rows[:, ~used] == padding).all()
 
 
 def test_the_fields_of_an_unroll() -> None:

@@ -1,4 +1,4 @@
-"""Short runs of Catch, from the start or from others."""
+"""Short training runs of Catch, new or resumed."""
 
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ def catch_run(results: Path, **flags: Any) -> Path:
     return train(Config.from_flags({**CATCH, "results_dir": str(results), **flags}), make_catch)
 
 
-def go_on(folder: Path, make_environment: MakeWatchedEnvironment, **flags: Any) -> Path:
-    """As main.py does it: the command line beats the checkpoint."""
+def resume_run(folder: Path, make_environment: MakeWatchedEnvironment, **flags: Any) -> Path:
+    """Resume a run as main.py does: flags take precedence over the options of the checkpoint."""
     parent = find_checkpoint(str(folder))
     own = {"op_mode": "train_w_load", "load_model_url": str(folder)}
     return train(Config.from_flags({**parent.options, **own, **flags}), make_environment, parent)

@@ -1,4 +1,4 @@
-"""When and what is saved, and what becomes of a run whose disk is full."""
+"""When checkpoints and replays are saved, and what happens if the disk is full."""
 
 import errno
 import time
@@ -15,7 +15,7 @@ from option_flags import Config
 from run_files import checkpoint as checkpoint_files
 from run_files.checkpoint import BEST, find_checkpoint, read_checkpoint
 from tests.catch import make_catch
-from tests.training.catch_runs import catch_run, go_on, reports
+from tests.training.catch_runs import catch_run, reports, resume_run
 from training import checkpoint_saver as saver
 from training.best_so_far import BestSoFar
 from training.checkpoint_saver import CheckpointSaver
@@ -25,10 +25,10 @@ from workers.failures import RunFailedError
 pytestmark = pytest.mark.slow
 
 
-def test_a_best_policy_that_could_not_be_saved_is_not_the_one_to_beat(
+def test_a_policy_that_could_not_be_saved_does_not_count_as_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first checkpoints meet a full disk, and the policy gets no better after it: the best is the best saved."""
+    """The disk is full for the first two checkpoints, and the policy does not improve after them."""
     real, refused = checkpoint_files.write_checkpoint, 0
 
     def write(path: Path, content: dict[str, Any]) -> None:
@@ -45,10 +45,10 @@ def test_a_best_policy_that_could_not_be_saved_is_not_the_one_to_beat(
     assert read_checkpoint(folder / "checkpoints" / BEST).content["progress"]["best_return_mean"] == 0.25
 
 
-def test_replays_that_could_not_be_saved_cost_no_checkpoint(
+def test_a_checkpoint_is_kept_if_its_replays_cannot_be_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A disk may have room for the one and not for the others."""
+    """The disk may have room for the checkpoint only."""
 
     def write(*_: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -61,7 +61,7 @@ def test_replays_that_could_not_be_saved_cost_no_checkpoint(
     assert find_checkpoint(str(folder)).agent_steps == 1_000
 
 
-def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, tries = 0.0, []
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
@@ -82,7 +82,7 @@ def test_a_save_that_failed_is_not_tried_again_at_once(tmp_path: Path, monkeypat
     assert tries == [60.5, 121.0, 181.5]
 
 
-def test_a_signal_that_comes_while_a_save_is_made_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_during_a_save_causes_another_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop, saves = StopSignals(), []
 
     def write(self: CheckpointSaver, in_flight: object) -> None:
@@ -102,22 +102,22 @@ def test_a_signal_that_comes_while_a_save_is_made_counts(tmp_path: Path, monkeyp
     assert saves == [False, False]
 
 
-def test_weights_that_are_no_numbers_end_the_run_and_leave_the_checkpoints_alone(tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_end_the_run_and_are_not_saved(tmp_path: Path) -> None:
     first = catch_run(tmp_path / "first", environment_max_steps=1_000)
     parent = find_checkpoint(str(first))
     flags = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
     more = {"environment_max_steps": 4_000, "save_model_period": 5, "results_dir": str(tmp_path / "second")}
     with pytest.raises(RunFailedError, match=r"not finite any more.*smaller --lr.*earlier checkpoints are complete"):
-        go_on(first, make_catch, **flags, **more)
+        resume_run(first, make_catch, **flags, **more)
     (second,) = (tmp_path / "second").iterdir()
     assert find_checkpoint(str(second)).updates < parent.updates + 5
     for path in (second / "checkpoints").glob("*.pt"):
         weights = read_checkpoint(path).content["learner"]["network"]
         assert all(bool(torch.isfinite(tensor).all()) for tensor in weights.values())
-    assert reports(second), "what there was to say is said"
+    assert reports(second), "the last interval is reported"
 
 
-def test_a_run_that_is_stopped_after_its_weights_are_no_numbers_says_so(tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_at_the_end_of_a_run_are_an_error(tmp_path: Path) -> None:
     """No save was due before the end."""
     flags = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
     with pytest.raises(RunFailedError, match=r"not finite any more.*nothing was saved before"):

@@ -16,7 +16,7 @@ def batch(*draws: ReplayDraw) -> Batch:
 BATCHES = [
     batch(ReplayDraw(Drawn(1.0), 2.0, 0.5), ReplayDraw(Drawn(3.0, 6.0, 0.25, 1.0), 10.0, 2.0)),
     batch(ReplayDraw(Drawn(1.0), 3.0, 0.25), ReplayDraw(Drawn(4.0, 4.0, 0.75, 2.0), 20.0, 1.0)),
-    batch(ReplayDraw(Drawn(1.0), 4.0, 0.25), ReplayDraw(Drawn(5.0), 30.0, 1.5)),  # λ has come down to 1
+    batch(ReplayDraw(Drawn(1.0), 4.0, 0.25), ReplayDraw(Drawn(5.0), 30.0, 1.5)),  # at λ = 1, nothing is ranked
 ]
 
 
@@ -37,11 +37,11 @@ def test_figures_are_means_over_draws_and_distances_over_those_that_ranked() -> 
     assert sums.seconds() == [1.0, 4.5]
 
 
-def test_nothing_drawn_is_nothing_to_say() -> None:
+def test_there_are_no_figures_before_the_first_draw() -> None:
     assert (DrawStatistics().figures(), DrawStatistics().seconds()) == ([], [])
 
 
-def test_where_nothing_was_ranked_there_is_no_distance() -> None:
+def test_distances_are_nan_if_nothing_was_ranked() -> None:
     sums = DrawStatistics()
     sums.add(BATCHES[2])
     for figures in sums.figures():
@@ -50,7 +50,7 @@ def test_where_nothing_was_ranked_there_is_no_distance() -> None:
             assert isinstance(value, float) and math.isnan(value)
 
 
-def test_sums_go_on_from_saved_ones() -> None:
+def test_saved_sums_are_continued() -> None:
     whole, first = DrawStatistics(), DrawStatistics()
     for one in BATCHES:
         whole.add(one)
@@ -60,4 +60,4 @@ def test_sums_go_on_from_saved_ones() -> None:
         second.add(one)
     assert (second.rows, second.draws) == (whole.rows, whole.draws)
     assert (len(first.rows), first.draws) == (2, 1)
-    assert first.seconds() == [0.5, 2.0], "what was saved is left as it was"
+    assert first.seconds() == [0.5, 2.0], "the saved sums are not changed"

@@ -1,4 +1,4 @@
-"""What a run uses of the machine, with clocks of our own."""
+"""How a run uses the machine, measured with fake clocks."""
 
 import os
 import time
@@ -20,15 +20,15 @@ class NoWorkers:
         return []
 
 
-class Card(GpuGauge):
-    """One that is busier each time it is asked."""
+class RisingGpu(GpuGauge):
+    """Its utilization rises with every sample."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.samples = 0
 
     def utilization(self) -> float | None:
-        self.asked += 1
-        return 10.0 * self.asked
+        self.samples += 1
+        return 10.0 * self.samples
 
     def memory_mb(self) -> float | None:
         return 512.0
@@ -42,18 +42,18 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return clocks
 
 
-def make_hardware(times: WorkerTimes, gpu: GpuGauge | None = None) -> MachineLoad:
+def make_machine_load(times: WorkerTimes, gpu: GpuGauge | None = None) -> MachineLoad:
     return MachineLoad(times, cast(WorkerPool, NoWorkers()), gpu or GpuGauge(torch.device("cpu")))
 
 
 def test_figures_are_of_the_time_since_the_last_report(clocks: dict[str, float]) -> None:
     times = WorkerTimes(2)
-    hardware = make_hardware(times)
-    assert set(hardware.load().worker_time_shares.values()) == {None}
+    machine_load = make_machine_load(times)
+    assert set(machine_load.load().worker_time_shares.values()) == {None}
     clocks |= {"wall": 110.0, "cpu": 12.0}
     times.seconds[0, [ENVIRONMENT, WAITING, CPU]] = 6.0, 2.0, 9.0
     times.seconds[1, [ENVIRONMENT, WAITING, CPU]] = 0.0, 2.0, 6.0
-    load = hardware.report()
+    load = machine_load.report()
     assert load.cpu_learner == pytest.approx(70)
     assert load.cpu_workers == pytest.approx(150)
     shares = {"environment": 0.6, "inference": 0.0, "waiting": 0.4, "weights": 0.0, "rest": 0.0}
@@ -61,30 +61,30 @@ def test_figures_are_of_the_time_since_the_last_report(clocks: dict[str, float])
     assert load.gpu_utilization is None and load.gpu_memory_mb is None
     clocks |= {"wall": 120.0, "cpu": 13.0}
     times.seconds[0, [WAITING, CPU]] += 10.0, 1.0
-    load = hardware.report()
+    load = machine_load.report()
     assert load.cpu_learner == pytest.approx(10)
     assert load.cpu_workers == pytest.approx(10)
     assert load.worker_time_shares["waiting"] == 1.0
-    assert hardware.worker_shares()["environment"] == pytest.approx(0.3), "since the start"
-    ours, others = hardware.cores_in_use(2)
+    assert machine_load.worker_shares()["environment"] == pytest.approx(0.3), "since the start"
+    ours, others = machine_load.cores_in_use(2)
     assert ours == pytest.approx((8 + 16) / 20 / 2)
     assert 0 <= others <= 1 - ours
     times.close()
 
 
-def test_a_card_is_asked_once_a_second_and_its_answers_are_averaged(clocks: dict[str, float]) -> None:
-    times, card = WorkerTimes(1), Card()
-    hardware = make_hardware(times, card)
+def test_the_gpu_is_sampled_once_a_second_and_the_samples_are_averaged(clocks: dict[str, float]) -> None:
+    times, gpu = WorkerTimes(1), RisingGpu()
+    machine_load = make_machine_load(times, gpu)
     for now in np.arange(0, 2.5, 0.25):
-        hardware.tick(float(now))
-    assert card.asked == 2
-    load = hardware.report()
+        machine_load.tick(float(now))
+    assert gpu.samples == 2
+    load = machine_load.report()
     assert (load.gpu_utilization, load.gpu_memory_mb) == (15.0, 512.0)
-    assert hardware.load().gpu_utilization == 30.0, "none yet in the new stretch, so it is asked at once"
+    assert machine_load.load().gpu_utilization == 30.0, "no sample in the new interval yet, so one is taken now"
     times.close()
 
 
-def test_memory_leaves_out_those_who_have_gone() -> None:
+def test_processes_that_have_ended_use_no_memory() -> None:
     learner, workers = memory_in_use([os.getpid(), 2**22 + 1])
     assert learner == pytest.approx(psutil.Process().memory_info().rss / 1e6, rel=0.2)
     assert 0 < workers <= learner * 1.2

@@ -26,8 +26,8 @@ def config_of(capacity: int, **flags: Any) -> Config:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_what_is_planned_is_what_full_replays_hold(compressed: bool) -> None:
-    """Raw exactly; compressed, never less than it takes, nor three times as much, for the same kind of play."""
+def test_the_planned_memory_is_that_of_full_replays(compressed: bool) -> None:
+    """Raw: exactly. Compressed: more than full replays of random play need, but less than three times as much."""
     config = config_of(40, use_replay_compression=compressed, env="BreakoutNoFrameskip-v4")
     layout = make_unroll_layout(config, make_atari)
     plan = plan_memory(config, layout, make_atari, 12)
@@ -45,16 +45,16 @@ def test_what_is_planned_is_what_full_replays_hold(compressed: bool) -> None:
         assert plan.in_replays == held + 4 * layout.nbytes
 
 
-def test_unrolls_played_for_the_plan_show_the_game_asked_for() -> None:
+def test_the_sampled_unrolls_are_of_the_given_environment() -> None:
     config = config_of(40, r_f_steps=7, frames_stacked=3)
     layout = make_unroll_layout(config, make_catch)
     frames = layout.array(played_at_random(config, layout, make_catch), "frames")
     assert frames.shape == (-(-300 // 7), 10, 1, 36, 36)
     assert set(np.unique(frames)) == {0, 128, 255}
-    np.testing.assert_array_equal(frames[1:, 2], frames[:-1, 9])  # one unroll goes on where the last one stopped
+    np.testing.assert_array_equal(frames[1:, 2], frames[:-1, 9])  # each unroll continues the one before
 
 
-def test_queues_alone_are_planned_without_playing_and_not_spoken_of() -> None:
+def test_queues_alone_need_no_sample_and_no_header_line() -> None:
     config = Config().replace_flags(use_replay_compression=True)
     layout = make_unroll_layout(config, make_catch)
 
@@ -73,7 +73,7 @@ def test_queues_alone_are_planned_without_playing_and_not_spoken_of() -> None:
         ({"use_replay_compression": True}, "replays: 200,004 unrolls, about 1.2 GiB compressed"),
     ],
 )
-def test_the_plan_in_words(monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], line: str) -> None:
+def test_the_header_line_of_the_plan(monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], line: str) -> None:
     monkeypatch.setattr(UnrollCodec, "encode", lambda codec, row: b"x" * 4096)
     config = config_of(100_000, **flags)
     plan = plan_memory(config, make_unroll_layout(config, make_atari), make_atari, 4)
@@ -90,7 +90,7 @@ def test_the_plan_in_words(monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any
         ),
     ],
 )
-def test_more_than_the_machine_has_is_refused_with_the_numbers(
+def test_replays_larger_than_the_memory_are_refused_with_their_sizes(
     monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], words: list[str]
 ) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
@@ -107,7 +107,7 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(
     plan.check(1, games_each=15)
 
 
-def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_workers_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
     monkeypatch.setattr("machine.process_memory.usable_memory", lambda: GIB)
     assert check_processes(4, games_each=15) == 800 << 20
@@ -126,7 +126,7 @@ def test_workers_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
         plan.check(3, games_each=15)
 
 
-def test_where_no_capacity_would_help_it_says_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_flags_are_proposed_if_no_capacity_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
     config = config_of(100)
     plan = plan_memory(config, make_unroll_layout(config, make_atari), make_atari, unrolls_in_slots=20_000)

@@ -1,4 +1,4 @@
-"""Evaluations during training: their curve, the checkpoint they keep, and what becomes of a run that loses one."""
+"""Evaluations during training: their curve, the best checkpoint, and failures that must not end the run."""
 
 import errno
 import json
@@ -50,7 +50,7 @@ def evaluations(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
 
 
-def test_evaluations_of_a_reproducible_run_are_its_own(tmp_path: Path) -> None:
+def test_evaluations_do_not_change_the_training_of_a_reproducible_run(tmp_path: Path) -> None:
     folder = run(tmp_path, reproducible=True, keep_checkpoints=1)
     curve = evaluations(folder)
     assert [line["agent_steps"] for line in curve] == [800, 1600]
@@ -66,13 +66,13 @@ def test_evaluations_of_a_reproducible_run_are_its_own(tmp_path: Path) -> None:
     assert not (without / "evaluations.jsonl").exists()
     ends = [read_checkpoint(next((f / CHECKPOINTS).glob("checkpoint_0000000050.pt"))) for f in (folder, without)]
     weights = [end.content["learner"]["network"] for end in ends]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), "training took no notice"
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), (
+        "evaluations changed the training"
+    )
 
 
-def test_the_best_evaluated_policy_is_the_one_to_beat_after_two_kills(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The newest checkpoint was written before the evaluation was over, and knows nothing of how it ended."""
+def test_the_best_evaluated_policy_is_kept_after_two_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest checkpoint was written before the evaluation ended, and does not contain its result."""
     first = run(tmp_path, reproducible=True)
     checkpoint = find_checkpoint(str(first))
     checkpoint.content["progress"]["best_eval_mean"] = None
@@ -82,7 +82,7 @@ def test_the_best_evaluated_policy_is_the_one_to_beat_after_two_kills(
     curve.write_text("".join(json.dumps(line) + "\n" for line in lines))
     best = (first / CHECKPOINTS / "best_eval.pt").read_bytes()
 
-    def go_on_from(folder: Path) -> Path:
+    def resume_run(folder: Path) -> Path:
         parent = find_checkpoint(str(folder))
         own = {"op_mode": "train_w_load", "load_model_url": str(folder), "environment_max_steps": 3000}
         return train(Config.from_flags({**parent.options, **own}), make_catch, parent)
@@ -95,9 +95,9 @@ def test_the_best_evaluated_policy_is_the_one_to_beat_after_two_kills(
     with monkeypatch.context() as patches:
         patches.setattr(CheckpointSaver, "save", lambda self, with_replays: None)  # killed before it has saved anything
         patches.setattr(training, "StopSignals", StopAtOnce)
-        in_between = go_on_from(first)
-    assert not evaluations(in_between)
-    last = go_on_from(in_between)
+        second = resume_run(first)
+    assert not evaluations(second)
+    last = resume_run(second)
     assert evaluations(last)[-1]["best_eval_return_mean"] == 5.0
     assert (last / CHECKPOINTS / "best_eval.pt").read_bytes() == best
 
@@ -108,7 +108,8 @@ def test_each_evaluation_has_a_film_of_its_median_game(tmp_path: Path) -> None:
     films = sorted((folder / "videos").iterdir())
     assert [film.name.partition("_game")[0] for film in films] == [f"evaluation_{line:010}" for line in (800, 1600)]
     for line, film in zip(curve, films, strict=True):
-        assert film.stem.endswith(f"_return{line['eval_return_median'] or 1:.0f}")  # of as many −1 as 1, the higher
+        # A median of 0 means as many returns of −1 as of 1; then a game with the higher one is filmed.
+        assert film.stem.endswith(f"_return{line['eval_return_median'] or 1:.0f}")
         assert cv2.VideoCapture(str(film)).get(cv2.CAP_PROP_FRAME_COUNT) == 6
 
 
@@ -118,32 +119,32 @@ def make_unwatchable(options: EnvironmentOptions, seed: int, watch: Watch | None
     return make_catch(options, seed)
 
 
-@pytest.mark.parametrize("folder_is_in_the_way", [False, True])
-def test_a_run_outlives_its_film(
-    tmp_path: Path, folder_is_in_the_way: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("folder_is_a_file", [False, True])
+def test_a_run_continues_if_its_film_fails(
+    tmp_path: Path, folder_is_a_file: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if folder_is_in_the_way:
+    if folder_is_a_file:
         monkeypatch.setattr(evaluation_module, "VIDEOS", "config.json")
     flags = {**SMALL, "results_dir": str(tmp_path), "render": True, "console": "plain"}
     folder = train(Config.from_flags(flags), make_unwatchable)
     assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
     assert evaluations(folder)
-    assert ("File exists" if folder_is_in_the_way else "nothing to be seen") in capfd.readouterr().out
+    assert ("File exists" if folder_is_a_file else "nothing to be seen") in capfd.readouterr().out
     assert not spawned()
 
 
-def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
-    said: list[str] = []
-    filming = FilmProcesses(tmp_path, said.append)
-    filming.begin(a_showing(10**6), "killed", low_priority=True)
+def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:
+    announced: list[str] = []
+    filming = FilmProcesses(tmp_path, announced.append)
+    filming.begin(a_logged_game(10**6), "killed", low_priority=True)
     while not list(tmp_path.iterdir()):
         time.sleep(0.01)
     spawned()[0].kill()
     while filming.under_way:
         filming.wait(1.0)
-    filming.begin(a_showing(5), "given up", low_priority=True)
+    filming.begin(a_logged_game(5), "given up", low_priority=True)
     filming.close()
-    assert said == [
+    assert announced == [
         f"{tmp_path}/killed_game0_return1.mp4 could not be made: its process died",
         "unfinished videos are dropped",
     ]
@@ -151,7 +152,7 @@ def test_films_that_come_to_nothing_leave_nothing(tmp_path: Path) -> None:
     assert not spawned()
 
 
-def a_showing(steps: int) -> LoggedGame:
+def a_logged_game(steps: int) -> LoggedGame:
     log = GameLog(np.ones(steps, np.uint8), np.zeros(steps, np.float32))
     return LoggedGame(
         make_environment=make_catch,
@@ -163,10 +164,10 @@ def a_showing(steps: int) -> LoggedGame:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_a_run_outlives_its_evaluation(
+def test_a_run_continues_if_its_evaluation_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused: bool
 ) -> None:
-    """Its process is killed again and again as soon as it is there, or no second one can be started."""
+    """The player's process is killed each time it has started, or no second one can be started."""
 
     started: list[object] = []
 
@@ -176,14 +177,14 @@ def test_a_run_outlives_its_evaluation(
         started.append(arguments)
         return start_process(*arguments)
 
-    class Doomed(PlayerPool):
+    class KilledPlayers(PlayerPool):
         def wait(self, timeout: float) -> Any:
             for number in self.process_ids():
                 psutil.Process(number).kill()
             return super().wait(1.0)
 
     monkeypatch.setattr("evaluation.player_pool.start_process", start)
-    monkeypatch.setattr(evaluation_module, "PlayerPool", Doomed)
+    monkeypatch.setattr(evaluation_module, "PlayerPool", KilledPlayers)
     folder = run(tmp_path, console="plain")
     why = "player 0 could not be started (Resource temporarily unavailable)" if refused else "players died"
     assert why in capsys.readouterr().out
@@ -201,7 +202,7 @@ def test_a_run_outlives_its_evaluation(
         "training.periodic_evaluation.link",
     ],
 )
-def test_a_run_outlives_a_system_that_has_no_room_for_an_evaluation(
+def test_a_run_continues_if_the_system_refuses_the_resources_of_an_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     def no_room(*_: object) -> Any:
@@ -215,14 +216,14 @@ def test_a_run_outlives_a_system_that_has_no_room_for_an_evaluation(
     assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
 
 
-def test_an_evaluation_that_waits_for_another_at_the_end_comes_after_it(
+def test_an_evaluation_that_is_due_at_the_end_starts_after_the_running_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first takes longer than the rest of the training."""
     real = PlayerPool.wait
 
     def wait(self: PlayerPool, timeout: float) -> list[GameResult]:
-        return real(self, timeout) if timeout else []  # in training it is never waited for
+        return real(self, timeout) if timeout else []  # during training no game ends
 
     monkeypatch.setattr(PlayerPool, "wait", wait)
     first, last = evaluations(run(tmp_path))
@@ -230,7 +231,7 @@ def test_an_evaluation_that_waits_for_another_at_the_end_comes_after_it(
     assert last["agent_steps"] == 2000
 
 
-def test_the_end_is_saved_before_the_last_evaluation_is_waited_for(
+def test_the_last_checkpoint_is_saved_before_the_wait_for_the_last_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
@@ -244,7 +245,7 @@ def test_the_end_is_saved_before_the_last_evaluation_is_waited_for(
     assert found == [2000]
 
 
-def test_the_last_line_says_how_to_go_on_also_where_an_evaluation_is_given_up(
+def test_the_last_line_is_the_resume_command_even_if_an_evaluation_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A signal comes while the run waits for the film of the last evaluation."""
@@ -257,14 +258,14 @@ def test_the_last_line_says_how_to_go_on_also_where_an_evaluation_is_given_up(
 
     monkeypatch.setattr(FilmProcesses, "begin", begin)
     folder = run(tmp_path, console="plain", render=True, eval_period=1600)
-    said = capsys.readouterr().out.splitlines()
-    assert said[-1].startswith("go on with: ")
-    assert "unfinished videos are dropped" in said
+    announced = capsys.readouterr().out.splitlines()
+    assert announced[-1].startswith("go on with: ")
+    assert "unfinished videos are dropped" in announced
     assert len(evaluations(folder)) == 1
     assert not spawned()
 
 
-def test_an_evaluation_that_a_signal_cuts_short_is_told(
+def test_an_evaluation_that_a_signal_interrupts_is_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = PeriodicEvaluation.tick
@@ -276,8 +277,8 @@ def test_an_evaluation_that_a_signal_cuts_short_is_told(
 
     monkeypatch.setattr(PeriodicEvaluation, "tick", tick)
     run(tmp_path, console="plain", eval_episode_count=100_000)
-    said = capsys.readouterr().out.splitlines()
-    assert sum(line.endswith("agent steps is not finished and is dropped") for line in said) == 1
-    assert not any("waiting for" in line for line in said)
-    assert said[-1].startswith("go on with: ")
+    announced = capsys.readouterr().out.splitlines()
+    assert sum(line.endswith("agent steps is not finished and is dropped") for line in announced) == 1
+    assert not any("waiting for" in line for line in announced)
+    assert announced[-1].startswith("go on with: ")
     assert not spawned()

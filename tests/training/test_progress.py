@@ -18,7 +18,7 @@ def make_progress(return_window: int = 100) -> Progress:
     return Progress(LAYOUT, environments_per_worker=1, skipped_frames=4, max_steps=1000, return_window=return_window)
 
 
-def test_a_speed_is_told_once_there_is_time_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_speed_is_known_after_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     progress = make_progress()
@@ -30,8 +30,8 @@ def test_a_speed_is_told_once_there_is_time_behind_it(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("period", [0.25, 10.0, 60.0])
-def test_the_speed_is_that_of_not_long_ago(monkeypatch: pytest.MonkeyPatch, period: float) -> None:
-    """However often it is asked for: a machine that is quicker or slower since a minute shows so."""
+def test_the_speed_is_that_of_the_latest_seconds(monkeypatch: pytest.MonkeyPatch, period: float) -> None:
+    """Regardless of how often it is read, it follows a change of speed within a minute."""
     now, calls = 0.0, round(120 / period)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     progress = make_progress()
@@ -66,7 +66,7 @@ def test_a_checkpoint_of_a_version_with_other_figures_can_be_resumed() -> None:
     assert resumed.interval.figures() == {"total_loss": 4.0, "new_loss": 1.0}
 
 
-def test_policy_lag_is_that_of_fresh_unrolls() -> None:
+def test_policy_lag_is_measured_on_fresh_unrolls_only() -> None:
     rows = np.zeros((3, LAYOUT.nbytes), np.uint8)
     LAYOUT.array(rows, "weight_version")[:] = [1, 2, 3]
     progress = make_progress()
@@ -75,7 +75,7 @@ def test_policy_lag_is_that_of_fresh_unrolls() -> None:
     assert progress.interval.lag() == (3.0, 4), "the update used the weights of version 5"
 
 
-def test_the_mean_is_that_of_the_latest_games() -> None:
+def test_the_mean_return_is_that_of_the_latest_games() -> None:
     progress = make_progress(return_window=3)
     best, was_best = BestSoFar(), []
     for game_return in (1.0, 9.0, 2.0, 4.0):
@@ -87,12 +87,12 @@ def test_the_mean_is_that_of_the_latest_games() -> None:
     assert was_best == [False, False, True, True], "a full window is enough games, even a small one"
     assert best.state_dict() == {"best_return_mean": 5.0, "best_eval_mean": None}
     larger, smaller = make_progress(return_window=4), make_progress(return_window=2)
-    for going_on, mean in ((larger, 5.0), (smaller, 3.0)):
-        going_on.load_state_dict(progress.state_dict(updates=0))
-        assert going_on.return_mean == mean
+    for resumed, mean in ((larger, 5.0), (smaller, 3.0)):
+        resumed.load_state_dict(progress.state_dict(updates=0))
+        assert resumed.return_mean == mean
 
 
-def test_frames_of_a_lineage_are_those_that_were_skipped_then() -> None:
+def test_each_run_adds_frames_by_its_own_skipped_frames() -> None:
     first = Progress(LAYOUT, 2, 4, 1000, 100)
     first.agent_steps = 100
     second = Progress(LAYOUT, 2, 2, 1000, 100)

@@ -1,4 +1,4 @@
-"""A run that stopped and went on is the run that never stopped: bit for bit where that is asked for."""
+"""Resumed runs continue their parents; with --reproducible, they equal uninterrupted runs bit for bit."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from run_files.replay_file import read_tensor_file
 from run_files.run_history import read_history
 from tests.catch import Catch, Picture, make_catch
 from tests.options.words import parse
-from tests.training.catch_runs import CATCH, MIXED, QUEUE, catch_run, go_on, reports
+from tests.training.catch_runs import CATCH, MIXED, QUEUE, catch_run, reports, resume_run
 from training import checkpoint_saver as saver
 from training import train as training
 from training.draw_statistics import SECONDS
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 OLDER_RUNS = ROOT / "tests" / "older_runs"
-# What two equal runs may differ in.
+# Figures of the machine, in which equal runs may differ.
 OF_THE_MACHINE = {
     *("time", "seconds", "steps_per_second", "frames_per_second", "learner_wait_fraction", "time_shares"),
     *("replay_time_shares", "memory_learner_mb", "memory_workers_mb"),
@@ -80,7 +80,7 @@ def games(*folders: Path) -> list[str]:
 
 
 def assert_equal(first: Any, second: Any, name: str) -> None:
-    """Of the same types and bits, all the way down."""
+    """The same types and values at every level of nesting."""
     assert type(first) is type(second), name
     if isinstance(first, dict):
         assert first.keys() == second.keys(), name
@@ -97,14 +97,14 @@ def assert_equal(first: Any, second: Any, name: str) -> None:
 
 
 def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:
-    """All that goes on: weights, optimizer, counters, games, unrolls in flight, and what the replays hold."""
+    """Everything that a resumed run loads: weights, optimizer, counters, games, unrolls in flight, and replays."""
     assert first.content["in_flight"] is not None
     for name in ("learner", "in_flight"):
         assert_equal(first.content[name], second.content[name], name)
     progress, replays = [], []
     for saved in (first, second):
         progress.append({name: v for name, v in saved.content["progress"].items() if "seconds" not in name})
-        progress[-1].pop("best_return_mean")  # the highest at a save, and every stop is one more
+        progress[-1].pop("best_return_mean")  # updated at each save, and each interruption adds a save
         for row in progress[-1]["draw_sums"]:
             row[SECONDS] = 0.0
         replays.append(read_tensor_file(saved.replay_path))
@@ -115,7 +115,7 @@ def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:
 
 
 def assert_same_run(whole: Path, *lineage: Path) -> None:
-    """A run that ended at its number of steps has a report of that moment, too; else all lines are the same."""
+    """All lines are equal, except that a parent that reached its number of steps wrote one more report there."""
     assert_same_state(find_checkpoint(str(whole)), find_checkpoint(str(lineage[-1])))
     expected, lines = comparable_reports(whole), comparable_reports(*lineage)
     ends = [reports(part)[-1]["agent_steps"] for part in lineage[:-1] if reports(part)]
@@ -148,23 +148,23 @@ def assert_same_run(whole: Path, *lineage: Path) -> None:
     ],
     ids=["two-standards-adam-breakout-mask", "no-queue-lstm-qbert-sticky-compressed"],
 )
-def test_a_run_in_parts_is_the_whole_run_bit_for_bit(
+def test_a_run_in_parts_equals_the_whole_run_bit_for_bit(
     tmp_path: Path, cuts: Sequence[int], flags: dict[str, Any]
 ) -> None:
-    """The cuts fall between unrolls of one round, between updates, between reports, and into the first fill."""
+    """The cuts fall between unrolls of one round, between updates, between reports, and into the warm-up."""
     base = {**SMALL, "reproducible": True, "results_dir": str(tmp_path), **flags}
     whole = train(Config.from_flags({**base, "environment_max_steps": cuts[-1]}), make_atari)
     part = train(Config.from_flags({**base, "environment_max_steps": cuts[0]}), make_atari)
     parts = [part]
     for cut in cuts[1:]:
-        part = go_on(part, make_atari, environment_max_steps=cut)
+        part = resume_run(part, make_atari, environment_max_steps=cut)
         parts.append(part)
     assert find_checkpoint(str(whole)).updates > 20
     assert_same_run(whole, *parts)
 
 
 Start = Callable[..., subprocess.Popen[str]]
-# `python main.py` that waits for its workers for as long as a busy machine may need, and not for as long as users may.
+# `python main.py` with a longer wait for the workers' snapshots, because the machine may be busy.
 PATIENT_MAIN = """
 import runpy
 from training import checkpoint_saver
@@ -175,7 +175,7 @@ runpy.run_path("main.py", run_name="__main__")
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts main.py with the flags it is given; whatever becomes of it, nothing of it outlives the test."""
+    """Starts main.py with the given flags; all its processes are killed after the test."""
     runs: list[subprocess.Popen[str]] = []
 
     def start_run(*flags: str) -> subprocess.Popen[str]:
@@ -199,35 +199,35 @@ def finish(run: subprocess.Popen[str]) -> str:
     return out
 
 
-def interrupt_when_it_learns(run: subprocess.Popen[str], number: signal.Signals) -> str:
+def interrupt_after_updates(run: subprocess.Popen[str], number: signal.Signals) -> str:
     """Send the signal to all processes after some updates; return the last line."""
     assert run.stdout is not None
     learning = (line for line in run.stdout if "entropy 1." in line)
-    assert next(learning, None) and next(learning, None), "it ended before its first update"
+    assert next(learning, None) and next(learning, None), "the run ended before its first updates"
     os.killpg(run.pid, number)
     return finish(run).splitlines()[-1]
 
 
-def words_to_go_on(last_line: str) -> list[str]:
+def resume_flags(last_line: str) -> list[str]:
     assert last_line.startswith("go on with: python main.py --op_mode=train_w_load --load_model_url=")
     return shlex.split(last_line.removeprefix("go on with: python main.py"))
 
 
-def test_interrupted_by_signals_to_all_processes_it_goes_on_exactly(
+def test_a_run_interrupted_by_signals_to_all_processes_is_resumed_exactly(
     tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the command of the last line, and no flag but the number of steps."""
+    """With the command that the last line prints; only the number of steps is added."""
     flags = {**SMALL, "reproducible": True, "console": "plain", "console_period": 0.05, "results_dir": str(tmp_path)}
     words = [f"--{name}={value}" for name, value in flags.items()]
     run = start("--op_mode=train", "--environment_max_steps=100000", *words)
-    last_line = interrupt_when_it_learns(run, signal.SIGINT)
+    last_line = interrupt_after_updates(run, signal.SIGINT)
     (first,) = tmp_path.iterdir()
-    last_line = interrupt_when_it_learns(start(*words_to_go_on(last_line)), signal.SIGTERM)
+    last_line = interrupt_after_updates(start(*resume_flags(last_line)), signal.SIGTERM)
     (second,) = set(tmp_path.iterdir()) - {first}
 
     parent = find_checkpoint(str(second))
     steps = parent.agent_steps + 405
-    words = [*words_to_go_on(last_line), f"--environment_max_steps={steps}"]
+    words = [*resume_flags(last_line), f"--environment_max_steps={steps}"]
     third = train(parse(words, parent.options), make_atari, parent)
     assert "the games continue exactly where they stopped" in capsys.readouterr().out
     whole = train(Config.from_flags({**flags, "console": "off", "environment_max_steps": steps}), make_atari)
@@ -246,7 +246,7 @@ ALL_FOUR = json.dumps(
 
 
 def ending_at(steps: int) -> Callable[..., Progress]:
-    """In place of Progress: ends a run there, as an interruption does, whatever it has planned."""
+    """A replacement of Progress that ends a run at `steps`, like an interruption; its plans stay the same."""
 
     def make(*arguments: Any) -> Progress:
         progress = Progress(*arguments)
@@ -257,10 +257,10 @@ def ending_at(steps: int) -> Callable[..., Progress]:
 
 
 @pytest.mark.parametrize("caching", [False, True])
-def test_a_ranking_run_in_parts_is_the_whole_run_bit_for_bit(
+def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caching: bool
 ) -> None:
-    """λ falls over the updates that the first run plans, also where it is interrupted."""
+    """λ depends on the updates that the first run planned, even if that run is interrupted."""
     monkeypatch.setattr(Config, "planned_updates", 300)
     flags = {"replay_parameters": ALL_FOUR, "reproducible": True, "caching": caching, "cache_output_buffer_size": 2}
     more: dict[str, Any] = {**flags, "r_f_steps": 5, "frames_stacked": 2, "report_period": 130}
@@ -270,7 +270,7 @@ def test_a_ranking_run_in_parts_is_the_whole_run_bit_for_bit(
         part = catch_run(tmp_path, environment_max_steps=900, **more)
     with monkeypatch.context() as patched:
         patched.setattr(Config, "planned_updates", 1_000)
-        rest = go_on(part, make_catch)
+        rest = resume_run(part, make_catch)
     assert find_checkpoint(str(whole)).updates > 60
     assert_same_run(whole, part, rest)
     for name, figures in reports(rest)[-1]["replays"].items():
@@ -282,13 +282,13 @@ def test_a_ranking_run_in_parts_is_the_whole_run_bit_for_bit(
 
 @pytest.fixture(scope="module")
 def exact_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,000 steps, made once for several tests; who changes anything of it takes a copy."""
+    """1,000 steps, made once for several tests; a test that changes files must use `copy_of`."""
     return catch_run(tmp_path_factory.mktemp("exact"), reproducible=True, environment_max_steps=1_000)
 
 
 @pytest.fixture(scope="module")
 def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with replays that are saved, and full before the first update."""
+    """The same, not reproducible, with saved replays that are full before the first update."""
     flags = {"save_replay": True, "training_fill_in_factor": 1.0}
     return catch_run(tmp_path_factory.mktemp("saved"), **flags, environment_max_steps=1_000)
 
@@ -298,61 +298,63 @@ def copy_of(run: Path, results: Path) -> Path:
 
 
 def stop_at_once(*_: object) -> None:
-    """In place of the training loop: a signal came before the first unroll did."""
+    """A replacement of the training loop, as if a signal came before the first unroll."""
 
 
-def test_a_run_that_stops_before_it_begins_loses_nothing(
+def test_a_run_that_stops_before_its_first_unroll_loses_nothing(
     tmp_path: Path, exact_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = catch_run(tmp_path, reproducible=True, environment_max_steps=2_000)
     parent = copy_of(exact_run, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(training, "training_loop", stop_at_once)
-        patched.setattr(saver, "SNAPSHOT_SECONDS", 0.0)  # the workers are not even there yet
-        child = go_on(parent, make_catch, environment_max_steps=2_000, keep_checkpoints=7)
-    shutil.rmtree(parent / "checkpoints")  # the child needs nothing of it
-    grandchild = go_on(child, make_catch)
+        patched.setattr(saver, "SNAPSHOT_SECONDS", 0.0)  # the workers have not started yet
+        child = resume_run(parent, make_catch, environment_max_steps=2_000, keep_checkpoints=7)
+    shutil.rmtree(parent / "checkpoints")  # the child has its own copies
+    grandchild = resume_run(child, make_catch)
     assert find_checkpoint(str(grandchild)).options["keep_checkpoints"] == 7
     assert_same_run(whole, parent, child, grandchild)
 
 
-def test_a_run_that_stops_before_it_begins_hands_its_own_plan_on(
+def test_a_run_that_stops_before_its_first_unroll_saves_its_own_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its options beside its parent's plan gave a learning rate of 0, and its replays beside draws from others."""
+    """Its own options with its parent's plan would give a learning rate of 0, and draws of the parent's replays."""
     parent = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0)
     with monkeypatch.context() as patched:
         patched.setattr(training, "training_loop", stop_at_once)
-        child = go_on(parent, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
-    grandchild = go_on(child, make_catch)
+        child = resume_run(parent, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
+    grandchild = resume_run(child, make_catch)
     plans = [json.loads((run / "config.json").read_text())["planned_updates"] for run in (parent, child, grandchild)]
     assert plans[0] < plans[1] == plans[2]
     assert reports(child) == []
     steps = [report["agent_steps"] for report in reports(parent) + reports(grandchild)]
-    assert steps == sorted(set(steps)), "a stretch was reported twice"
+    assert steps == sorted(set(steps)), "an interval was reported twice"
     rates = [report["learning_rate"] for report in reports(grandchild)]
     assert len(rates) > 1 and min(rates) > 0.0
 
 
-def test_replays_of_another_moment_are_no_exact_resume(
+def test_with_replays_of_another_step_the_resume_is_not_exact(
     tmp_path: Path, exact_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A checkpoint written again before the next update has the same name; a kill kept its replays from following."""
+    """A checkpoint written again before the next update keeps its name; a kill came before its replays were saved."""
     folder = copy_of(exact_run, tmp_path)
     saved = find_checkpoint(str(folder))
     later = {**saved.content, "progress": {**saved.content["progress"], "agent_steps": saved.agent_steps + 40}}
     write_checkpoint(saved.path, later)
-    go_on(folder, make_catch, environment_max_steps=1_400, console="plain")
+    resume_run(folder, make_catch, environment_max_steps=1_400, console="plain")
     out = capsys.readouterr().out
     assert "new games begin" in out
     assert f"the replays are those of {saved.replay_path.name}, which is older" in out
 
 
-def test_games_of_other_options_are_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_games_with_other_environment_options_are_not_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     small = {**SMALL, "worker_count": 1, "envs_per_worker": 1, "batch_size": 2, "reproducible": True}
     small["results_dir"] = str(tmp_path)
     folder = train(Config.from_flags({**small, "environment_max_steps": 200}), make_atari)
-    child = go_on(
+    child = resume_run(
         folder,
         make_atari,
         **{"environment_max_steps": 400, "console": "plain"},
@@ -365,10 +367,10 @@ def test_games_of_other_options_are_not_gone_on_with(tmp_path: Path, capsys: pyt
 # --- With new games ---------------------------------------------------------------------------------------------------
 
 
-def test_counters_schedule_and_best_go_on_without_a_jump(tmp_path: Path) -> None:
+def test_counters_schedule_and_best_continue_without_a_jump(tmp_path: Path) -> None:
     first = catch_run(tmp_path, environment_max_steps=2_000)
     saved = find_checkpoint(str(first))
-    second = go_on(first, make_catch, environment_max_steps=4_000)
+    second = resume_run(first, make_catch, environment_max_steps=4_000)
     before, after = reports(first)[-1], reports(second)[0]
     assert saved.agent_steps == before["agent_steps"] == 2_000
     assert 2_400 <= after["agent_steps"] < 2_440
@@ -386,81 +388,81 @@ def test_counters_schedule_and_best_go_on_without_a_jump(tmp_path: Path) -> None
     best, carried = (read_checkpoint(folder / "checkpoints" / BEST) for folder in (first, second))
     last = find_checkpoint(str(second))
     scores = [checkpoint.content["progress"]["best_return_mean"] for checkpoint in (best, carried, last)]
-    assert scores[0] <= scores[1] == scores[2], "the best one is the one that has the best score"
+    assert scores[0] <= scores[1] == scores[2], "best.pt is the checkpoint with the best mean return"
 
 
-def test_a_best_policy_that_is_not_beaten_is_carried_over(tmp_path: Path, saved_run: Path) -> None:
-    """It may be newer than the checkpoint: the score to beat is its own."""
+def test_the_best_checkpoint_is_kept_until_a_better_one(tmp_path: Path, saved_run: Path) -> None:
+    """best.pt may be newer than the checkpoint that is resumed; its own mean return counts."""
     first = copy_of(saved_run, tmp_path)
     best_path = first / "checkpoints" / BEST
     saved = read_checkpoint(best_path)
     unbeatable = {**saved.content["progress"], "best_return_mean": 5.0}
-    best_path.unlink()  # or it would be written through to the newest checkpoint, which is the same file
+    best_path.unlink()  # a hard link to the newest checkpoint, which must not change
     write_checkpoint(best_path, {**saved.content, "progress": unbeatable})
     best = best_path.read_bytes()
-    second = go_on(first, make_catch, environment_max_steps=2_000)
+    second = resume_run(first, make_catch, environment_max_steps=2_000)
     assert (second / "checkpoints" / BEST).read_bytes() == best
     assert find_checkpoint(str(second)).content["progress"]["best_return_mean"] == 5.0
 
 
-def test_the_first_run_settles_the_schedule_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted run goes on along them, with batches of another size, too."""
+def test_the_first_run_fixes_the_schedule_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run keeps both, even with another batch size."""
     with monkeypatch.context() as patched:
         patched.setattr(training, "Progress", ending_at(500))
         first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0, seed=None)
-    settled = find_checkpoint(str(first))
-    assert settled.options["seed"] is not None
-    assert settled.content["planned_updates"] == (1_000 // 10 - 4) // 4, "a tenth of the replay is filled first"
-    second = find_checkpoint(str(go_on(first, make_catch, batch_size=4)))
-    assert {name for name, value in settled.options.items() if value != second.options[name]} == {"batch_size"}
-    assert second.content["planned_updates"] == settled.content["planned_updates"]
+    fixed = find_checkpoint(str(first))
+    assert fixed.options["seed"] is not None
+    assert fixed.content["planned_updates"] == (1_000 // 10 - 4) // 4, "the warm-up takes a tenth of the replay"
+    second = find_checkpoint(str(resume_run(first, make_catch, batch_size=4)))
+    assert {name for name, value in fixed.options.items() if value != second.options[name]} == {"batch_size"}
+    assert second.content["planned_updates"] == fixed.content["planned_updates"]
     config = json.loads((second.run_folder / "config.json").read_text())
-    assert config["planned_updates"] == settled.content["planned_updates"]
+    assert config["planned_updates"] == fixed.content["planned_updates"]
 
 
-def test_a_run_that_is_made_longer_goes_on_learning(tmp_path: Path) -> None:
-    """Its learning rate had come to nothing, and begins to fall anew from where a longer run would be."""
+def test_a_run_with_more_steps_than_its_parent_gets_a_new_schedule(tmp_path: Path) -> None:
+    """The parent's learning rate has fallen to almost 0; the longer schedule raises it again."""
     first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0)
     assert reports(first)[-1]["learning_rate"] < OptimizerOptions().lr / 5
-    second = go_on(first, make_catch, environment_max_steps=2_000)
+    second = resume_run(first, make_catch, environment_max_steps=2_000)
     before, after = find_checkpoint(str(first)), find_checkpoint(str(second))
     assert after.content["planned_updates"] == before.updates + 1_000 // (4 * 10)
     first_report = reports(second)[0]
     middle = (before.updates + first_report["updates"] - 1) / 2
     rate = OptimizerOptions().lr * (1 - middle / after.content["planned_updates"])
-    assert first_report["learning_rate"] == pytest.approx(rate), "of its own updates, not of those reported before"
+    assert first_report["learning_rate"] == pytest.approx(rate), (
+        "the mean over its own updates, without those that the parent reported"
+    )
     assert after.updates == pytest.approx(after.content["planned_updates"], abs=1)
 
 
-@pytest.mark.parametrize("wrote_down", [False, True])
-def test_a_schedule_that_was_chosen_stays(wrote_down: bool, saved_run: Path) -> None:
-    """Older versions wrote down as chosen what they had planned."""
+@pytest.mark.parametrize("saved_plan", [False, True])
+def test_a_given_schedule_is_kept(saved_plan: bool, saved_run: Path) -> None:
+    """Older versions saved the planned updates as if --lr_scheduler_steps had been given."""
     parent = find_checkpoint(str(saved_run))
     planned = int(parent.content["planned_updates"])
-    parent.content["options"] = {**parent.options, "lr_scheduler_steps": planned if wrote_down else 500}
+    parent.content["options"] = {**parent.options, "lr_scheduler_steps": planned if saved_plan else 500}
     config = Config.from_flags(parent.options)
-    assert plan_updates(parent, config) == (planned, planned if wrote_down else 500)
+    assert plan_updates(parent, config) == (planned, planned if saved_plan else 500)
     longer = config.replace_flags(environment_max_steps=10_000)
-    planned_anew, schedule = plan_updates(parent, longer)
-    assert planned_anew > 4 * planned
-    assert schedule == (planned_anew if wrote_down else 500)
+    new_plan, schedule = plan_updates(parent, longer)
+    assert new_plan > 4 * planned
+    assert schedule == (new_plan if saved_plan else 500)
 
 
-def test_a_run_goes_on_with_other_replays(tmp_path: Path) -> None:
-    """They fill anew, and what was drawn from the old ones is not told of the new."""
+def test_a_run_is_resumed_with_other_replays(tmp_path: Path) -> None:
+    """They start empty, and their figures contain no draws from the old replays."""
     first = catch_run(tmp_path, environment_max_steps=1_000, save_replay=True, frames_stacked=2)
-    second = go_on(first, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
+    second = resume_run(first, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
     assert list(reports(second)[0]["replays"]) == ["0_queue"]
 
 
 @pytest.mark.parametrize("archive", sorted(OLDER_RUNS.iterdir()), ids=lambda path: path.stem)
-def test_a_run_that_an_older_version_left_goes_on(
-    tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catch with an LSTM and saved replays, 1,500 steps; its weights were set to 0 afterwards, to take little room."""
+def test_runs_of_older_versions_are_resumed(tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Catch with an LSTM and saved replays, 1,500 steps; its weights were set to 0, so that the archive is small."""
     shutil.unpack_archive(archive, tmp_path)
     older = tmp_path / "run"
-    child = go_on(older, make_catch, environment_max_steps=2_500, results_dir=str(tmp_path), console="plain")
+    child = resume_run(older, make_catch, environment_max_steps=2_500, results_dir=str(tmp_path), console="plain")
     assert "the replays start empty" not in capsys.readouterr().out
     history = read_history(child)
     steps, means = history.curve("return_mean")
@@ -470,16 +472,16 @@ def test_a_run_that_an_older_version_left_goes_on(
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}\n", b"\xff\0\n{}\n"])
-def test_a_run_goes_on_without_its_curves(tmp_path: Path, saved_run: Path, content: bytes | None) -> None:
+def test_a_run_is_resumed_without_its_curves(tmp_path: Path, saved_run: Path, content: bytes | None) -> None:
     parent = copy_of(saved_run, tmp_path)
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         (parent / name).unlink(missing_ok=True)
         if content is not None:
             (parent / name).write_bytes(content)
-    assert find_checkpoint(str(go_on(parent, make_catch, environment_max_steps=1_200))).agent_steps == 1_200
+    assert find_checkpoint(str(resume_run(parent, make_catch, environment_max_steps=1_200))).agent_steps == 1_200
 
 
-def test_options_that_an_older_version_did_not_have_are_named(
+def test_options_that_an_older_version_did_not_have_are_listed(
     tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = copy_of(saved_run, tmp_path)
@@ -487,7 +489,7 @@ def test_options_that_an_older_version_did_not_have_are_named(
     del checkpoint.content["options"]["proximal_loss_weight"], checkpoint.content["options"]["avg_buff_size"]
     write_checkpoint(checkpoint.path, checkpoint.content)
     for parent in (older, saved_run):
-        go_on(parent, make_catch, environment_max_steps=1_200, avg_buff_size=30, console="plain")
+        resume_run(parent, make_catch, environment_max_steps=1_200, avg_buff_size=30, console="plain")
     (said,) = [line for line in capsys.readouterr().out.splitlines() if "version did not have" in line]
     assert said == "options that the parent's version did not have: --proximal_loss_weight=0.05 --avg_buff_size=30"
 
@@ -495,7 +497,7 @@ def test_options_that_an_older_version_did_not_have_are_named(
 def test_a_child_names_its_parent_and_the_step(saved_run: Path) -> None:
     first = saved_run
     saved = find_checkpoint(str(first))
-    second = go_on(first, make_catch, environment_max_steps=1_400)
+    second = resume_run(first, make_catch, environment_max_steps=1_400)
     description = json.loads((second / "config.json").read_text())
     assert description["parent"] == {
         "run": str(first),
@@ -507,11 +509,11 @@ def test_a_child_names_its_parent_and_the_step(saved_run: Path) -> None:
     assert json.loads((first / "config.json").read_text())["parent"] is None
 
 
-@pytest.mark.parametrize("state", ["of now", "older", "damaged", "missing"])
+@pytest.mark.parametrize("state", ["newest", "older", "damaged", "missing"])
 def test_saved_replays_are_loaded(
     tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:
-    """Where there are none to load, an update has to wait until they are filled."""
+    """If none can be loaded, updates start after a new warm-up."""
     first = copy_of(saved_run, tmp_path)
     saved = find_checkpoint(str(first))
     match state:
@@ -521,7 +523,7 @@ def test_saved_replays_are_loaded(
             saved.replay_path.write_bytes(saved.replay_path.read_bytes()[:-1])
         case "missing":
             saved.replay_path.unlink()
-    second = go_on(first, make_catch, environment_max_steps=1_200, console="plain")
+    second = resume_run(first, make_catch, environment_max_steps=1_200, console="plain")
     out = capsys.readouterr().out
     notes = {
         "older": "which is older than the checkpoint",
@@ -529,16 +531,16 @@ def test_saved_replays_are_loaded(
         "missing": "the replays start empty: none were saved",
     }
     assert notes.get(state, "new games begin") in out
-    loaded = state in {"of now", "older"}
+    loaded = state in {"newest", "older"}
     assert reports(second)[-1]["replays"]["1_standard"]["size"] == (40 if loaded else 20)
     assert (reports(second)[-1]["updates"] > saved.updates) == loaded
 
 
-def test_saved_replays_outlive_two_kills(
+def test_saved_replays_are_kept_after_two_kills(
     tmp_path: Path, saved_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Replays are saved more rarely than checkpoints, so those that are loaded may be older; a kill comes before the
-    next are saved, and so does another.
+    """Replays are saved less often than checkpoints, so the loaded ones may be older. Two runs in a row are killed
+    before they save replays of their own.
     """
     run = copy_of(saved_run, tmp_path)
     saved = find_checkpoint(str(run))
@@ -546,43 +548,43 @@ def test_saved_replays_outlive_two_kills(
     with monkeypatch.context() as patched:
         patched.setattr(training, "training_loop", stop_at_once)
         for _ in range(2):
-            run = go_on(run, make_catch, environment_max_steps=1_200)
-    last = go_on(run, make_catch, environment_max_steps=1_200, console="plain")
+            run = resume_run(run, make_catch, environment_max_steps=1_200)
+    last = resume_run(run, make_catch, environment_max_steps=1_200, console="plain")
     assert f"the replays are those of {replay_name(saved.updates - 1)}" in capsys.readouterr().out
     assert reports(last)[-1]["replays"]["1_standard"]["size"] == 40
 
 
-def test_replays_saved_raw_fill_anew_where_they_are_to_be_compressed(
-    saved_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_raw_replays_are_not_loaded_into_compressed_ones(saved_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = {"use_replay_compression": True, "lz4_compression_level": 3}
-    second = go_on(saved_run, make_catch, environment_max_steps=1_200, console="plain", **flags)
+    second = resume_run(saved_run, make_catch, environment_max_steps=1_200, console="plain", **flags)
     out = capsys.readouterr().out
     assert "the replays start empty: the saved ones have another layout or other" in out
     assert "compressed\n" in out
     assert reports(second)[-1]["replays"]["1_standard"]["size"] == 20
 
 
-def test_replays_of_another_reward_fill_anew(saved_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    go_on(saved_run, make_catch, environment_max_steps=1_200, console="plain", reward_clipping_method="none")
+def test_replays_with_other_reward_clipping_are_not_loaded(saved_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resume_run(saved_run, make_catch, environment_max_steps=1_200, console="plain", reward_clipping_method="none")
     assert "the replays start empty: the saved ones were made with other options" in capsys.readouterr().out
 
 
-def test_an_environment_s_option_that_an_older_version_did_not_have_was_at_its_default(saved_run: Path) -> None:
+def test_an_environment_option_that_an_older_version_did_not_have_counts_as_its_default(saved_run: Path) -> None:
     parent = find_checkpoint(str(saved_run))
     clipping = parent.content["options"].pop("reward_clipping_method")
     layout = make_unroll_layout(Config.from_flags(parent.options), make_catch)
     for value in (clipping, "none"):
         config = Config.from_flags({**parent.options, "reward_clipping_method": value})
-        anew = any("other options of the environment" in note for note in Resume(parent, config, layout, 1).notes())
-        assert anew == (value == "none")
+        starts_empty = any(
+            "other options of the environment" in note for note in Resume(parent, config, layout, 1).notes()
+        )
+        assert starts_empty == (value == "none")
 
 
-def test_saved_replays_do_for_batches_of_another_size(saved_run: Path) -> None:
-    """The queues, whose sizes follow the batch's, begin anew."""
+def test_saved_replays_are_loaded_with_another_batch_size(saved_run: Path) -> None:
+    """Only the queues start empty, because their sizes depend on the batch size."""
     run, updates = saved_run, find_checkpoint(str(saved_run)).updates
     for batch_size, steps in ((4, 1_400), (16, 1_800), (16, 2_200)):  # smaller, larger, the same
-        run = go_on(run, make_catch, environment_max_steps=steps, batch_size=batch_size)
+        run = resume_run(run, make_catch, environment_max_steps=steps, batch_size=batch_size)
         last = reports(run)[-1]
         assert last["replays"]["1_standard"]["size"] == 40
         assert last["updates"] > updates
@@ -602,14 +604,14 @@ def test_saved_replays_do_for_batches_of_another_size(saved_run: Path) -> None:
         ("environment_max_steps", 1_000),
     ],
 )
-def test_what_cannot_change_is_refused_in_one_sentence(saved_run: Path, flag: str, value: object) -> None:
+def test_options_that_cannot_change_are_refused_in_one_sentence(saved_run: Path, flag: str, value: object) -> None:
     folders = set(saved_run.parent.iterdir())
     with pytest.raises(UsageError, match=rf"^--{flag}={value} .*\.$"):
-        go_on(saved_run, make_catch, **{"environment_max_steps": 2_000, flag: value})
+        resume_run(saved_run, make_catch, **{"environment_max_steps": 2_000, flag: value})
     assert set(saved_run.parent.iterdir()) == folders
 
 
-def test_the_command_line_beats_the_checkpoint_which_beats_the_defaults(saved_run: Path) -> None:
+def test_the_command_line_takes_precedence_over_the_checkpoint_and_that_over_the_defaults(saved_run: Path) -> None:
     saved = find_checkpoint(str(saved_run))
     words = ["--op_mode=train_w_load", f"--load_model_url={saved_run}", "--environment_max_steps=1400", "--lr=0.125"]
     config = parse(words, saved.options)
@@ -620,11 +622,11 @@ def test_the_command_line_beats_the_checkpoint_which_beats_the_defaults(saved_ru
     assert child.options == {**saved.options, "environment_max_steps": 1_400, "lr": 0.125}
 
 
-# --- Where things go wrong --------------------------------------------------------------------------------------------
+# --- Failures ---------------------------------------------------------------------------------------------------------
 
 
 class BreakingCatch(Catch):
-    """Breaks for good, in whatever process, once it was played for a while."""
+    """Fails after 25 steps, and from then on in every process."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -645,7 +647,7 @@ def make_breaking_catch(options: EnvironmentOptions, seed: int, watch: object = 
 
 
 @pytest.mark.parametrize("reproducible", [False, True])
-def test_a_run_whose_workers_fail_for_good_saves_what_it_has(
+def test_a_run_whose_workers_keep_failing_saves_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproducible: bool
 ) -> None:
     monkeypatch.setenv("BREAKING_CATCH", str(tmp_path / "broken"))
@@ -653,13 +655,13 @@ def test_a_run_whose_workers_fail_for_good_saves_what_it_has(
     with pytest.raises(WorkersFailedError, match="broken"):
         train(Config.from_flags({**CATCH, **flags}), make_breaking_catch)
     (folder,) = (tmp_path / "results").iterdir()
-    # Each environment played two unrolls; what a batch had no room for yet when the news came is not received.
+    # Each environment played two unrolls; unrolls that no batch needed before the error are not received.
     assert find_checkpoint(str(folder)).agent_steps in ({160} if reproducible else range(80, 161, 10))
     assert reports(folder) or reproducible
 
 
 def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
-    """From outside, the system forbids the learner all larger files for a while."""
+    """A resource limit of the learner's process prevents it from enlarging files for a while."""
     flags = {**SMALL, "console": "plain", "console_period": 0.05, "save_model_period": 10, "results_dir": str(tmp_path)}
     run = start("--op_mode=train", *[f"--{name}={value}" for name, value in flags.items()])
     assert run.stdout is not None
@@ -677,7 +679,7 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
     learner = psutil.Process(run.pid)
     learner.rlimit(psutil.RLIMIT_FSIZE, (metrics.stat().st_size, -1))
     assert printed("cannot be written") and printed("no checkpoint could be written")
-    assert find_checkpoint(str(folder)).updates > 0, "the last whole one stays"
+    assert find_checkpoint(str(folder)).updates > 0, "the last complete checkpoint is kept"
     learner.rlimit(psutil.RLIMIT_FSIZE, (-1, -1))
     assert printed("can be written again")
     children = learner.children(recursive=True)
@@ -689,5 +691,5 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
     steps = [report["agent_steps"] for report in reports(folder)]
     gaps = [after - before for before, after in pairwise([0, *steps])]
     assert len(gaps) > 2
-    assert max(gaps) <= 100 + 2 * 5, "no report is missing: one a period, after the update that fills it"
+    assert max(gaps) <= 100 + 2 * 5, "a report is missing: there is one per period, after the update that completes it"
     assert find_checkpoint(str(folder)).agent_steps == steps[-1]

@@ -1,4 +1,4 @@
-"""What a run settles before it begins."""
+"""What a run checks, chooses and prints before it starts."""
 
 import shlex
 from pathlib import Path
@@ -25,28 +25,28 @@ HALF_REPLAYED = (
 
 
 @pytest.mark.parametrize(("asked", "workers"), [("auto", torch.float32), ("bfloat16", torch.bfloat16)])
-def test_workers_compute_as_suits_the_cpu_whatever_suits_the_gpu(
+def test_the_precision_of_workers_depends_on_the_cpu_and_not_on_the_gpu(
     monkeypatch: pytest.MonkeyPatch, asked: str, workers: torch.dtype
 ) -> None:
     monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: device.type == "cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    made_present: list[int] = []
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: made_present.append(_get_device_index(device)))
+    current_devices: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: current_devices.append(_get_device_index(device)))
     machine = prepare_machine(Config().replace_flags(precision=asked))
-    assert (machine.device, made_present) == (torch.device("cuda:0"), [0])
+    assert (machine.device, current_devices) == (torch.device("cuda:0"), [0])
     assert (machine.precision, machine.worker_precision) == (torch.bfloat16, workers)
 
 
 def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They spin while they wait for each other, and nothing is heard of the run for minutes, not even of CTRL+C."""
+    """Threads spin while they wait for each other: the run would not respond for minutes, not even to CTRL+C."""
     monkeypatch.setattr(machine_setup, "usable_cores", lambda: 2)
     assert prepare_machine(Config().replace_flags(device="cpu", learner_threads=2)).learner_threads == 2
     with pytest.raises(UsageError, match=r"^--learner_threads=3 is more than the 2 cores .*, would be right\.$"):
         prepare_machine(Config().replace_flags(device="cpu", learner_threads=3))
 
 
-def test_steps_that_are_over_before_the_first_batch_are_told(
+def test_a_run_too_short_for_a_batch_prints_how_many_steps_it_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = {"environment_max_steps": 1, "worker_count": 1, "envs_per_worker": 1, "console": "plain", "curves": False}
@@ -74,7 +74,7 @@ def machine_for(config: Config, workers: int) -> Machine:
         (2, {}, None),
         (64, {}, 256),
         (64, {"batch_size": 256}, None),
-        (64, {"reproducible": True}, None),  # where workers and learner take turns
+        (64, {"reproducible": True}, None),  # workers and learner take turns
         (8, {"replay_parameters": HALF_REPLAYED}, 64),
     ],
 )
@@ -89,42 +89,42 @@ def test_a_run_that_may_reach_a_high_policy_lag_warns_before_it_starts(
     assert warnings == ([] if lag is None else [expected])
 
 
-def test_options_without_effect_are_named(tmp_path: Path) -> None:
+def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     machine = machine_for(Config(), workers=2)
 
-    def said(**flags: Any) -> list[str]:
+    def notes(**flags: Any) -> list[str]:
         config = Config().replace_flags(**flags)
         return run_header(config, tmp_path, machine, 3, [], 100)[3:]
 
-    assert said() == said(use_lstm=True, lstm_size=9) == said(optimizer="adam", adam_eps=1e-3) == []
-    assert said(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [
+    assert notes() == notes(use_lstm=True, lstm_size=9) == notes(optimizer="adam", adam_eps=1e-3) == []
+    assert notes(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [
         "--lstm_size has no effect without --use_lstm",
         "--use_replay_compression has no effect without a replay besides queues",
         "--adam_eps has no effect without --optimizer=adam",
         "--render has no effect without --eval_period",
     ]
-    assert said(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
+    assert notes(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
     elite = '[{"type": "elite", "capacity": 9, "sample_ratio": 1.0, "lambda_batch_multiplier": %s}]'
-    assert said(replay_parameters=elite % 6, batch_size=2) == []
+    assert notes(replay_parameters=elite % 6, batch_size=2) == []
     draws_like_standard = "the elite replay draws like standard: nothing is ranked with a "
     for multiplier in (1, 1.4):
-        assert said(replay_parameters=elite % multiplier, batch_size=2)[-1] == (
+        assert notes(replay_parameters=elite % multiplier, batch_size=2)[-1] == (
             f"{draws_like_standard}lambda_batch_multiplier of {multiplier} for a share of 2; "
             "a larger one, such as 6, would be right"
         )
-    assert said(replay_parameters=elite % 6, batch_size=9)[-1] == (
+    assert notes(replay_parameters=elite % 6, batch_size=9)[-1] == (
         f"{draws_like_standard}capacity of 9 for a share of 9; a larger one, such as 1000, would be right"
     )
-    assert said(replay_parameters=elite % 6, batch_size=2, proximal_loss_weight=1.0) == [
+    assert notes(replay_parameters=elite % 6, batch_size=2, proximal_loss_weight=1.0) == [
         "--proximal_loss_weight has no effect without a queue"
     ]
-    assert said(reproducible=True, slots_per_worker=2)[-1] == (
+    assert notes(reproducible=True, slots_per_worker=2)[-1] == (
         "--slots_per_worker has no effect without --noreproducible"
     )
-    assert said(optimizer="adam", rmsprop_eps=1e-3) == ["--rmsprop_eps has no effect without --optimizer=rmsprop"]
+    assert notes(optimizer="adam", rmsprop_eps=1e-3) == ["--rmsprop_eps has no effect without --optimizer=rmsprop"]
 
 
-def test_what_macos_cannot_do_is_refused_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inference_on_the_learner_is_refused_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(UsageError, match="--inference=learner does not work on macOS; --inference=worker would be"):
         prepare_machine(Config().replace_flags(inference="learner"))

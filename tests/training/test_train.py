@@ -1,4 +1,4 @@
-"""Training end to end: real processes, real shared memory, a real game of our own that must be learned."""
+"""Training end to end: real processes, real shared memory, and Catch, a small game that must be learned."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ from training.train import train
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-# What two equal runs may differ in.
+# Figures of the machine, in which equal runs may differ.
 OF_THE_MACHINE = {
     "time",
     "seconds",
@@ -66,7 +66,7 @@ REPLAYS = {
 
 
 class EveryStatus(Console):
-    """Keeps whatever it could have shown."""
+    """Keeps every status instead of showing it."""
 
     def __init__(self) -> None:
         self.shown: list[Display] = []
@@ -78,7 +78,7 @@ class EveryStatus(Console):
         self.shown.append(status)
 
 
-def test_the_display_goes_blank_after_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_display_keeps_its_figures_after_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     console = EveryStatus()
     monkeypatch.setattr(training, "make_console", lambda *_: console)
     folder = train(catch_config(tmp_path, environment_max_steps=3200, report_period=1), make_catch)
@@ -89,7 +89,7 @@ def test_the_display_goes_blank_after_no_report(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(("replays", "lstm"), [("queue", False), ("mixed", True)])
 def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
-    """A policy blind to the ball catches one in six, whatever it does: a mean return of −0.67."""
+    """A policy that ignores the ball catches one in six: a mean return of −0.67."""
     steps = 30_000
     flags = {"replay_parameters": REPLAYS[replays], "use_lstm": lstm, "lstm_size": 32, "environment_max_steps": steps}
     network = "impala_shallow" if lstm else "nature"
@@ -100,8 +100,8 @@ def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
     assert report[-1]["agent_steps"] == steps
     assert report[-1]["frames"] == 4 * steps
     fresh = 16 if replays == "queue" else 8
-    filled_first = 0 if replays == "queue" else 10
-    assert report[-1]["updates"] == (steps // 10 - filled_first) // fresh
+    warmup = 0 if replays == "queue" else 10
+    assert report[-1]["updates"] == (steps // 10 - warmup) // fresh
     games = (folder / "episodes.csv").read_text().splitlines()
     assert len(games) == 1 + report[-1]["episodes"] == 1 + steps // 5
     saved = find_checkpoint(str(folder))
@@ -109,8 +109,8 @@ def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
     assert saved.options["seed"] == 1
 
 
-def test_what_waits_in_a_queue_at_the_end_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A learner so slow that all unrolls have come in when it has learned from a part of them."""
+def test_unrolls_in_a_queue_at_the_end_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner is so slow that all unrolls arrive before it has used most of them."""
     real = Learner.update
 
     def update(self: Learner, batch: Batch) -> dict[str, torch.Tensor]:
@@ -145,8 +145,8 @@ def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_training_outlives_its_workers(tmp_path: Path) -> None:
-    """A worker is killed whenever the run has come a bit further; it goes on to its end."""
+def test_training_continues_if_workers_are_killed(tmp_path: Path) -> None:
+    """A worker is killed after every second report; the run reaches its end."""
     done = threading.Event()
     kills = 0
 
@@ -156,9 +156,8 @@ def test_training_outlives_its_workers(tmp_path: Path) -> None:
             reported = sum(len(reports(folder)) for folder in tmp_path.glob("*"))
             if reported <= 2 * kills:
                 continue
-            with contextlib.suppress(
-                psutil.NoSuchProcess, IndexError
-            ):  # it may be gone, and its successor not yet here
+            # The worker may have ended, and its replacement may not have started.
+            with contextlib.suppress(psutil.NoSuchProcess, IndexError):
                 random.choice(spawned()).kill()
                 kills += 1
 
@@ -193,11 +192,11 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
     for line in process.stdout:
         if word in line:
             return
-    raise AssertionError(f"the run ended without a word of {word!r}")
+    raise AssertionError(f"the run ended before it printed {word!r}")
 
 
-def test_a_signal_to_all_ends_a_run_in_good_order(tmp_path: Path) -> None:
-    """SIGINT does so in `test_a_full_disk_does_not_end_a_run`."""
+def test_sigterm_to_all_processes_ends_a_run_cleanly(tmp_path: Path) -> None:
+    """`test_a_full_disk_does_not_end_a_run` tests SIGINT."""
     run = start_main(tmp_path)
     wait_for(run, "entropy 1.")
     children = psutil.Process(run.pid).children(recursive=True)
@@ -253,8 +252,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert not results.exists()
 
 
-@pytest.mark.parametrize("flag", ["--batch_sise=3", "--device=cuda:77"])  # found out early, and late
-def test_bad_input_ends_the_process_in_the_same_way(tmp_path: Path, flag: str) -> None:
+@pytest.mark.parametrize("flag", ["--batch_sise=3", "--device=cuda:77"])  # refused early, and late
+def test_bad_input_ends_the_process_with_exit_code_2(tmp_path: Path, flag: str) -> None:
     results = tmp_path / "results"
     command = [sys.executable, "main.py", "--op_mode=train", flag, f"--results_dir={results}"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -272,8 +271,8 @@ def test_closed_output_changes_nothing_else(closed: str) -> None:
     assert ended.stderr.count("\n") == (closed == "1")
 
 
-def test_the_older_command_runs_unchanged(tmp_path: Path) -> None:
-    """Shortened in steps only."""
+def test_a_command_of_older_versions_runs_unchanged(tmp_path: Path) -> None:
+    """Only its number of steps is smaller."""
     replays = (
         '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, '
         '{"type": "standard", "capacity": 1000, "sample_ratio": 0.5}]'
@@ -293,7 +292,7 @@ def test_the_older_command_runs_unchanged(tmp_path: Path) -> None:
     last = reports(folder)[-1]
     assert last["agent_steps"] == 2000
     assert last["updates"] == (200 - 100) // 5, (
-        "100 unrolls fill a tenth of the standard replay, then 5 new ones an update"
+        "the warm-up takes 100 unrolls, a tenth of the standard replay; then each update takes 5 new ones"
     )
     assert {name: replay["size"] for name, replay in last["replays"].items()} == {"0_queue": 0, "1_standard": 200}
     assert last["seconds"] < time.monotonic() - begun

@@ -23,7 +23,7 @@ from machine.machine_setup import Machine
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
-from tests.training.catch_runs import catch_run, go_on
+from tests.training.catch_runs import catch_run, resume_run
 from tests.training.test_resume import assert_same_run
 from tests.training.test_train import catch_config
 from tests.workers.test_rollout import make_environment
@@ -236,4 +236,4 @@ def test_a_run_with_the_server_equals_a_run_without_and_resumes_exactly(tmp_path
     flags |= {"reproducible": True, "report_period": 100, "network": "impala_shallow", "use_lstm": True, "lstm_size": 8}
     whole = catch_run(tmp_path, environment_max_steps=400, **flags)
     part = catch_run(tmp_path, environment_max_steps=95, inference="learner", **flags)
-    assert_same_run(whole, part, go_on(part, make_catch, environment_max_steps=400))
+    assert_same_run(whole, part, resume_run(part, make_catch, environment_max_steps=400))
