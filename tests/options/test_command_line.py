@@ -12,6 +12,7 @@ import pytest
 from main import main
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import HelpRequested
+from options.unknown_names import REPLACED_FLAGS
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse, sentence_of
 
@@ -270,3 +271,11 @@ def test_help_shows_sentences_defaults_and_choices(help_text: str) -> None:
     assert "One of nature, impala_shallow, impala_deep, conv3." in text
     for item in OPTIONS.values():
         assert item.metadata["help"] in text
+
+
+def test_flags_of_the_earlier_platform_are_answered_with_what_replaces_them() -> None:
+    for name in REPLACED_FLAGS:
+        sentence = sentence_of(f"--{name}=1")
+        assert sentence.startswith(f"--{name} has no meaning here: ")
+        for flag in re.findall(r"--(\w+)", sentence.partition(": ")[2]):
+            assert flag in OPTIONS
