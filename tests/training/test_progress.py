@@ -68,7 +68,7 @@ def test_a_checkpoint_of_a_version_with_other_figures_can_be_resumed() -> None:
 
 def test_policy_lag_is_measured_on_fresh_unrolls_only() -> None:
     rows = np.zeros((3, LAYOUT.nbytes), np.uint8)
-    LAYOUT.array(rows, "weight_version")[:] = [1, 2, 3]
+    LAYOUT.array(rows, "weight_version")[:] = [1, 0, 3]  # the second one is replayed
     progress = make_progress()
     batch = Batch(torch.from_numpy(rows), np.array([True, False, True]))
     progress.count_update(batch, {"total_loss": torch.tensor(0.0)}, updates=6)
@@ -103,3 +103,33 @@ def test_each_run_adds_frames_by_its_own_skipped_frames() -> None:
     third.load_state_dict(second.state_dict(updates=0))
     third.agent_steps += 1
     assert third.frames == 503
+
+
+def test_an_episode_is_reported_at_the_step_that_ended_it() -> None:
+    progress = Progress(LAYOUT, environments_per_worker=4, skipped_frames=4, max_steps=1000, return_window=100)
+    row = np.zeros(LAYOUT.nbytes, np.uint8)
+    assert progress.count_unroll(row) == []
+    LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, -3.0
+    LAYOUT.array(row, "environment_id")[...] = 9
+    (episode,) = progress.count_unroll(row)
+    assert episode == (20 + 6, -3.0, 50, 2), "six steps of the second unroll; environment 9 belongs to worker 2"
+    assert (progress.agent_steps, progress.episodes, progress.return_max) == (40, 1, -3.0)
+
+
+@pytest.mark.parametrize(("max_steps", "unrolls"), [(1, 1), (20, 1), (21, 2), (1000, 50), (1010, 51)])
+def test_the_last_unroll_is_played_to_its_end(max_steps: int, unrolls: int) -> None:
+    progress = Progress(LAYOUT, 1, 4, max_steps, 100)
+    for left in range(unrolls, 0, -1):
+        assert progress.unrolls_left == left
+        progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8))
+    assert progress.unrolls_left == 0
+
+
+def test_a_return_that_only_equals_the_best_is_not_the_best() -> None:
+    best = BestSoFar()
+    assert best.update_best_return(1.5, games=20, window=100)
+    assert not best.update_best_return(1.5, games=20, window=100)
+    assert not best.update_best_return(2.0, games=19, window=100), "too few games"
+    assert best.is_best_evaluation(-7.0)
+    best.eval_mean = -7.0
+    assert not best.is_best_evaluation(-7.0) and best.is_best_evaluation(-6.9)

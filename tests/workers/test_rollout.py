@@ -111,6 +111,16 @@ def test_an_unroll_starts_with_the_lstm_state_at_the_end_of_the_last_one() -> No
     assert second["first_lstm_state"].any(axis=(1, 2)).all()
 
 
+def test_an_unroll_at_the_start_of_an_episode_starts_with_an_empty_memory() -> None:
+    """Games of Catch last five steps, so after five unrolls of seven steps the seventh game has just ended."""
+    rollout, layout, _ = make_rollout(2, lstm_size=8, time_limit=False)
+    *_, last, at_start = (collect(rollout, layout, 2) for _ in range(6))
+    assert last["dones"][:, -1].all()
+    assert at_start["first_action"].tolist() == [-1, -1]
+    assert at_start["first_reward"].tolist() == [0, 0]
+    assert not at_start["first_lstm_state"].any()
+
+
 def test_grouping_environments_differently_changes_no_random_stream() -> None:
     """With a constant policy, actions depend on each environment's own uniform numbers only."""
 
