@@ -49,6 +49,7 @@ def test_equal_returns_give_equal_summaries() -> None:
         ([5.0], {"best": 0}),
         ([5.0, 7.0], {"best": 1, "worst": 0}),
         ([2.0, 9.0, 1.0, 4.0, 3.0], {"best": 1, "worst": 2, "median": 4}),
+        ([2.0, 9.0, 1.0, 4.0], {"best": 1, "worst": 2, "median": 3}),  # of two games in the middle the better one
         ([1.0, 1.0, 1.0], {"best": 0, "worst": 2, "median": 1}),
     ],
 )

@@ -194,6 +194,13 @@ def test_flagfile_lines(tmp_path: Path) -> None:
     }
 
 
+def test_a_flagfile_s_value_may_contain_an_equals_sign(tmp_path: Path) -> None:
+    file = tmp_path / "my.flags"
+    for line in ("--results_dir lr=1e-4", "--results_dir=lr=1e-4"):
+        file.write_text(line)
+        assert parse([f"--flagfile={file}"]).run.results_dir == "lr=1e-4"
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -74,6 +74,11 @@ WORKERS_WAIT = {**WORKERS_BUSY, "environment": 0.4, "waiting": 0.31}
             "other programs took 60% of the cores",
         ),
         (
+            *(LEARNER_BUSY, WORKERS_WAIT, 0.2, 0.6, False, False),
+            "the learner is the bottleneck: it spends 92% of its time on updates, and the workers wait 31% of theirs; "
+            "more --learner_threads, a smaller --network or a GPU would help",
+        ),
+        (
             *(LEARNER_WAITS, WORKERS_WAIT, 0.5, 0.02, False, False),
             "learner and workers wait for each other: the learner waits 50% of its time for unrolls, and the workers "
             "wait 31% of theirs; --slots_per_worker=2 or more may help",

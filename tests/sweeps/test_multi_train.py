@@ -318,6 +318,17 @@ def start_sweep(words: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
+def test_a_run_that_continues_tells_no_old_lines_of_its_log(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print('new')\n")
+    job = Job(tmp_path / "run", program)
+    job.log.write_text("old\n")
+    assert job.start({})
+    while job.is_running:
+        time.sleep(0.01)
+    assert (job.new_log_lines(), job.new_log_lines()) == (["new"], [])
+
+
 def test_a_run_whose_sweep_was_killed_is_not_started_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}, "b": {"gamma": 0.7}}})

@@ -82,6 +82,24 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
     assert tries == [60.5, 121.0, 181.5]
 
 
+def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, saves = SimpleNamespace(updates=0, is_finite=lambda: True), []
+
+    def write(self: CheckpointSaver, in_flight: object) -> None:
+        saves.append(learner.updates)
+
+    monkeypatch.setattr(CheckpointSaver, "_write", write)
+    nothing: Any = None
+    saver_of_a_run = CheckpointSaver(
+        *(tmp_path, Config().replace_flags(save_model_period=5), nothing, 0, 10, cast(Any, learner), nothing),
+        *(cast(Any, SimpleNamespace(agent_steps=1)), BestSoFar(), nothing, StopSignals(), lambda line: None),
+    )
+    for updates in (1, 4, 5, 6, 9, 10, 11, 17, 21, 22):
+        learner.updates = updates
+        saver_of_a_run.tick()
+    assert saves == [5, 10, 17, 22]
+
+
 def test_a_signal_during_a_save_causes_another_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop, saves = StopSignals(), []
 

@@ -107,6 +107,16 @@ def test_replays_larger_than_the_memory_are_refused_with_their_sizes(
     plan.check(1, games_each=15)
 
 
+def test_replays_may_not_take_all_memory_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config()
+    plan = plan_memory(config, make_unroll_layout(config, make_catch), make_catch, unrolls_in_slots=500)
+    monkeypatch.setattr(memory, "usable_memory", lambda: int(plan.needed / 0.95))
+    with pytest.raises(UsageError):
+        plan.check(0, games_each=15)
+    monkeypatch.setattr(memory, "usable_memory", lambda: int(plan.needed / 0.85))
+    plan.check(0, games_each=15)
+
+
 def test_the_memory_of_workers_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
     monkeypatch.setattr("machine.process_memory.usable_memory", lambda: GIB)

@@ -6,7 +6,8 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import cv2
 import gymnasium
@@ -19,14 +20,16 @@ from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult
 from evaluation.player_pool import PlayerPool
+from evaluation.player_process import PlayerProcess
 from machine.stop_signals import StopSignals
 from option_flags import Config, EnvironmentOptions
-from run_files.checkpoint import find_checkpoint, read_checkpoint, write_checkpoint
+from run_files.checkpoint import checkpoint_name, find_checkpoint, read_checkpoint, write_checkpoint
 from run_files.run_folder import CHECKPOINTS
 from tests.catch import make_catch
 from tests.processes import spawned
 from training import periodic_evaluation as evaluation_module
 from training import train as training
+from training.best_so_far import BestSoFar
 from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
@@ -69,6 +72,46 @@ def test_evaluations_do_not_change_the_training_of_a_reproducible_run(tmp_path: 
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]), (
         "evaluations changed the training"
     )
+
+
+class Players:
+    """In place of a PlayerPool: all games have ended at once."""
+
+    seeds: ClassVar[list[tuple[int, ...]]] = []
+
+    def __init__(self, player: PlayerProcess, processes: int, games: range) -> None:
+        self.seeds.append(player.seed)
+        self.results = [GameResult(game, 1.0, 5, False, None) for game in games]
+        self.has_unfinished_games = False
+
+    def wait(self, timeout: float) -> list[GameResult]:
+        return self.results
+
+    def close(self) -> None:
+        pass
+
+
+def test_each_evaluation_has_games_of_its_own_and_none_comes_before_the_first_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation_module, "PlayerPool", Players)
+    monkeypatch.setattr(Players, "seeds", [])
+    learner = SimpleNamespace(updates=0, network=torch.nn.Linear(2, 2))
+    progress = SimpleNamespace(agent_steps=0, frames=0)
+    saver: Any = SimpleNamespace(folder=tmp_path, learner=learner, progress=progress, best=BestSoFar(), saved_updates=0)
+    config, nothing = Config.from_flags({**SMALL, "eval_period": 100}), cast(Any, None)
+    announced: list[str] = []
+    evaluation = PeriodicEvaluation(
+        config, make_catch, nothing, torch.float32, saver, tmp_path, StopSignals(), announced.append
+    )
+    for steps, updates in ((100, 0), (200, 0), (220, 1), (240, 2), (300, 3), (520, 4), (580, 5)):
+        progress.agent_steps, learner.updates, saver.saved_updates = steps, updates, updates
+        (tmp_path / checkpoint_name(updates)).touch()
+        evaluation.tick()
+    evaluation.finish()
+    evaluation.close()
+    assert [line["agent_steps"] for line in evaluations(tmp_path)] == [220, 300, 520]
+    assert Players.seeds == [(1, 220), (1, 300), (1, 520)]
 
 
 def test_the_best_evaluated_policy_is_kept_after_two_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -568,6 +568,15 @@ def test_replays_with_other_reward_clipping_are_not_loaded(saved_run: Path, caps
     assert "the replays start empty: the saved ones were made with other options" in capsys.readouterr().out
 
 
+def test_replays_that_are_newer_than_the_checkpoint_are_not_loaded(tmp_path: Path, saved_run: Path) -> None:
+    """As where a run goes on from an earlier checkpoint than its last."""
+    parent = find_checkpoint(str(copy_of(saved_run, tmp_path)))
+    parent.replay_path.rename(parent.replay_path.with_name("replays_9999999999.bin"))
+    config = Config.from_flags(parent.options)
+    notes = Resume(parent, config, make_unroll_layout(config, make_catch), 1).notes()
+    assert "the replays start empty: none were saved" in notes
+
+
 def test_an_environment_option_that_an_older_version_did_not_have_counts_as_its_default(saved_run: Path) -> None:
     parent = find_checkpoint(str(saved_run))
     clipping = parent.content["options"].pop("reward_clipping_method")

@@ -17,6 +17,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
 from workers.local_policy import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
+from wrappers.score_keeper import FinishedGame
 
 OPTIONS = EnvironmentOptions(frames_stacked=3)
 STEPS = 7
@@ -119,6 +120,22 @@ def test_an_unroll_at_the_start_of_an_episode_starts_with_an_empty_memory() -> N
     assert at_start["first_action"].tolist() == [-1, -1]
     assert at_start["first_reward"].tolist() == [0, 0]
     assert not at_start["first_lstm_state"].any()
+
+
+def test_games_that_end_in_one_step_are_stored_one_after_the_other() -> None:
+    """A reset can end a second game; the next steps have room for what is left over."""
+
+    class TwoAtOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
+        def take_finished_games(self) -> list[FinishedGame]:
+            games = self.env.get_wrapper_attr("take_finished_games")()
+            return [*games, *(FinishedGame(-9.0, 90 + number) for number in range(2) if games)]
+
+    _, layout, network = make_rollout(1, 0, time_limit=False)
+    environment = make_environment(0, False)
+    environment = SeededEnvironment(TwoAtOnce(environment.env), 0, environment.uniforms)
+    unroll = collect(Rollout([environment], LocalPolicy(Actor(network), layout, 1), layout), layout, 1)
+    assert unroll["game_lengths"][0].tolist() == [0, 0, 0, 0, 5, 90, 91]
+    assert unroll["game_returns"][0, 5:].tolist() == [-9.0, -9.0]
 
 
 def test_grouping_environments_differently_changes_no_random_stream() -> None:

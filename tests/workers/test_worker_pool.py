@@ -249,6 +249,22 @@ def test_a_stopped_worker_is_killed_before_its_slots_are_used_again(make_pool: M
     assert take(pool, 2)[0][:2] == (0, 1)
 
 
+def test_time_in_which_a_worker_waits_for_a_slot_does_not_count(make_pool: MakePool, clock: Clock) -> None:
+    pool, announced = make_pool(workers=1, slots=1)
+    while not pool.rounds_ready:
+        pool.wait(0.1)
+    for _ in range(6):
+        clock.now += SILENCE_LIMIT / 3
+        pool.wait(0.0)
+    os.kill(pool.process_ids()[0], signal.SIGSTOP)
+    assert len(list(pool.take(2))) == 2  # its slot is free now, and it does not answer
+    clock.now += SILENCE_LIMIT / 3
+    pool.wait(0.0)
+    os.kill(pool.process_ids()[0], signal.SIGCONT)
+    take(pool, 2)
+    assert not announced
+
+
 def test_time_in_which_the_learner_was_stopped_does_not_count(make_pool: MakePool, clock: Clock) -> None:
     """As after CTRL+Z and `fg`, or if the container was frozen."""
     pool, announced = make_pool(workers=1)
@@ -343,8 +359,9 @@ def test_workers_ignore_interrupts(make_pool: MakePool) -> None:
     pool, announced = make_pool(workers=1)
     os.kill(pool.process_ids()[0], signal.SIGINT)  # while it starts
     take(pool, 4)
-    os.kill(pool.process_ids()[0], signal.SIGINT)
-    take(pool, 20)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        os.kill(pool.process_ids()[0], number)
+        take(pool, 8)
     assert not announced
 
 
@@ -414,6 +431,17 @@ def test_a_replacement_that_cannot_be_started_now_is_started_later(make_pool: Ma
         "could not be started (Resource temporarily unavailable)",
     ]
     assert pool.restarts == 1
+
+
+def test_workers_are_not_started_before_their_server(make_pool: MakePool, clock: Clock) -> None:
+    pool, announced = make_pool(workers=1, server=SilentServer(), start=Refusing(started=2, refusals=1))
+    take(pool, 4)
+    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    while len(announced) < 2:
+        pool.wait(0.1)
+    assert not pool.process_ids() and "the inference server is replaced later" in announced[1]
+    wait_for_replacements(pool, clock)
+    assert len(pool.process_ids()) == 2
 
 
 def test_a_replacement_that_can_never_be_started_ends_the_run(make_pool: MakePool, clock: Clock) -> None:

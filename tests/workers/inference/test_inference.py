@@ -30,7 +30,7 @@ from tests.workers.test_rollout import make_environment
 from workers.actors import make_pool
 from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
-from workers.inference.server import InferenceServer, connect_worker
+from workers.inference.server import InferenceServer, WorkerPipes, connect_worker
 from workers.local_policy import LocalPolicy
 from workers.messages import Kind, Message, receive, send
 from workers.rollout import Rollout
@@ -181,6 +181,18 @@ def test_requests_of_a_dead_worker_are_not_answered_to_its_replacement() -> None
         assert not second.poll(0.05)
         first.close()
         second.close()
+
+
+def test_a_request_that_arrives_together_with_a_replacement_is_dropped() -> None:
+    learner, server = multiprocessing.Pipe()
+    with learner, server, contextlib.closing(WorkerPipes(server)) as pipes, contextlib.ExitStack() as worker_ends:
+        first = worker_ends.enter_context(connect_worker(learner, os.getpid(), 0))
+        assert pipes.wait(1.0) == [] == pipes.wait(0.0)
+        send(first, Kind.ACTION_REQUEST, 1)
+        second = worker_ends.enter_context(connect_worker(learner, os.getpid(), 0))
+        assert pipes.wait(1.0) == []
+        send(second, Kind.ACTION_REQUEST, 2)
+        assert [request.group for request in pipes.wait(1.0)] == [2]
 
 
 def test_the_server_counts_its_processor_time() -> None:

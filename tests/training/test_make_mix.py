@@ -1,0 +1,48 @@
+"""The mix that the options ask for."""
+
+import json
+from copy import deepcopy
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from agents.network import make_network
+from option_flags import Config
+from replay.unroll_layout import UnrollLayout
+from training.make_mix import make_mix
+
+LAYOUT = UnrollLayout(unroll_length=3, frame_stack=1, frame_shape=(1, 36, 36), action_count=3, feature_size=4)
+
+
+@pytest.mark.parametrize("caching", [False, True])
+def test_candidates_are_ranked_by_the_weights_after_the_latest_update(caching: bool) -> None:
+    replay = {"type": "elite", "capacity": 20, "sample_ratio": 1.0, "dist_function": "kl_div"}
+    config = Config().replace_flags(
+        seed=1, batch_size=4, caching=caching, replay_parameters=json.dumps([replay]), training_fill_in_factor=1.0
+    )
+    torch.manual_seed(0)
+    first = make_network(config.network, LAYOUT, torch.float32)
+    torch.nn.init.orthogonal_(first.policy_head.weight)
+    second = deepcopy(first)
+    torch.nn.init.orthogonal_(second.policy_head.weight)
+    resume = SimpleNamespace(count=0, planned_updates=1000)
+    rng = np.random.default_rng(0)
+    rows = np.zeros((20, LAYOUT.nbytes), np.uint8)
+    LAYOUT.array(rows, "frames")[:] = rng.integers(0, 256, LAYOUT.array(rows, "frames").shape)
+
+    def distance(at_first: torch.nn.Module) -> float | None:
+        """Of the candidates of the first batch, with `second`'s weights at the time when it is drawn."""
+        learner: Any = SimpleNamespace(network=deepcopy(at_first), device=torch.device("cpu"), updates=0)
+        mix = make_mix(config, LAYOUT, cast(Any, resume), learner)
+        learner.network.load_state_dict(second.state_dict())
+        while not mix.ready():
+            for row in rows[: mix.unrolls_accepted()]:
+                mix.add(row)
+        drawn = mix.mix(0).draws[0].drawn.distance_candidates
+        mix.close()
+        return drawn
+
+    assert distance(first) == distance(second) != 0.0

@@ -1,0 +1,87 @@
+"""When a run reports, and what its display shows between two reports."""
+
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from replay.mix import Batch
+from replay.unroll_layout import UnrollLayout
+from reports.run_display import Status
+from training.machine_load import Load
+from training.progress import Progress
+from training.reporter import Reporter
+
+LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
+LOAD = Load(0.0, 0.0, {"environment": 0.0}, 0.0, 0.0, None, None)
+
+
+class Run:
+    """A reporter whose learner, workers and replays are what the test says."""
+
+    def __init__(self, period: int) -> None:
+        self.progress = Progress(LAYOUT, 1, 4, 1000, 100)
+        self.learner = SimpleNamespace(updates=0)
+        self.written: list[dict[str, Any]] = []
+        self.shown: list[Status] = []
+        pool = SimpleNamespace(alive=1, size=1, restarts=0, rounds_under_way=0)
+        load = SimpleNamespace(load=lambda: LOAD, report=lambda: LOAD)
+        sink = SimpleNamespace(write=self.written.append)
+        console = SimpleNamespace(show=lambda status, now: self.shown.append(status))
+        others: list[Any] = [pool, load, SimpleNamespace(replays=[], is_warming_up=False), sink, console]
+        self.reporter = Reporter(
+            self.progress,
+            cast(Any, self.learner),
+            *others,
+            period=period,
+            planned_updates=10,
+            warmup_unrolls=[],
+        )
+
+    def unroll(self) -> None:
+        self.reporter.after_unroll(self.progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8)))
+
+    def update(self, loss: float) -> None:
+        batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
+        self.learner.updates += 1
+        self.progress.count_update(batch, {"policy_loss": torch.tensor(loss)}, self.learner.updates)
+        self.reporter.after_update()
+
+    def loss_shown(self) -> float | None:
+        self.reporter.show()
+        return self.shown[-1].policy_loss
+
+
+def test_a_report_comes_with_the_update_that_completes_its_period() -> None:
+    run = Run(period=40)
+    for _ in range(6):
+        run.unroll()
+        run.update(loss=1.0)
+    assert [report["agent_steps"] for report in run.written] == [40, 80, 120]
+
+
+def test_the_display_keeps_the_losses_of_the_latest_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    run = Run(period=1000)
+    run.unroll()
+    assert run.loss_shown() is None
+    run.update(loss=1.0)
+    run.update(loss=2.0)
+    now = 10.0
+    assert run.loss_shown() == 1.5
+    run.reporter.report()
+    now = 11.0
+    assert run.loss_shown() == 1.5, "the new interval is too short to be shown"
+    now = 15.0
+    assert run.loss_shown() == 1.5, "the new interval has no update"
+    run.unroll()
+    run.reporter.report()
+    now = 30.0
+    assert run.loss_shown() == 1.5
+    run.update(loss=4.0)
+    assert run.loss_shown() == 4.0
+    assert [report["policy_loss"] for report in run.written] == [1.5, None]
