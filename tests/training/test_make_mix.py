@@ -19,7 +19,10 @@ LAYOUT = UnrollLayout(unroll_length=3, frame_stack=1, frame_shape=(1, 36, 36), a
 
 @pytest.mark.parametrize("caching", [False, True])
 def test_candidates_are_ranked_by_the_weights_after_the_latest_update(caching: bool) -> None:
-    replay = {"type": "elite", "capacity": 20, "sample_ratio": 1.0, "dist_function": "kl_div"}
+    replay = {
+        **{"type": "elite", "capacity": 20, "sample_ratio": 1.0},
+        **{"dist_function": "kl_div", "lambda_batch_multiplier": 3.0},
+    }
     config = Config().replace_flags(
         seed=1, batch_size=4, caching=caching, replay_parameters=json.dumps([replay]), training_fill_in_factor=1.0
     )
@@ -33,7 +36,7 @@ def test_candidates_are_ranked_by_the_weights_after_the_latest_update(caching: b
     rows = np.zeros((20, LAYOUT.nbytes), np.uint8)
     LAYOUT.array(rows, "frames")[:] = rng.integers(0, 256, LAYOUT.array(rows, "frames").shape)
 
-    def distance(at_first: torch.nn.Module) -> float | None:
+    def distance(at_first: torch.nn.Module) -> float:
         """Of the candidates of the first batch, with `second`'s weights at the time when it is drawn."""
         learner: Any = SimpleNamespace(network=deepcopy(at_first), device=torch.device("cpu"), updates=0)
         mix = make_mix(config, LAYOUT, cast(Any, resume), learner)
@@ -43,6 +46,7 @@ def test_candidates_are_ranked_by_the_weights_after_the_latest_update(caching: b
                 mix.add(row)
         drawn = mix.mix(0).draws[0].drawn.distance_candidates
         mix.close()
+        assert drawn is not None
         return drawn
 
-    assert distance(first) == distance(second) != 0.0
+    assert distance(first) == distance(second) > 0.0

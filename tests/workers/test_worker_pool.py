@@ -218,10 +218,13 @@ def test_more_deaths_than_the_budget_end_the_run(make_pool: MakePool) -> None:
 
 
 def test_deaths_before_the_last_ten_minutes_do_not_count(make_pool: MakePool, clock: Clock) -> None:
-    pool, announced = make_pool(workers=1, raise_after=1, restart_budget=1)
+    pool, announced = make_pool(workers=1, restart_budget=1)
     for deaths in range(1, 4):
+        take(pool, 1)
+        os.kill(pool.process_ids()[0], signal.SIGKILL)
         while len(announced) < deaths:
-            take(pool, 1)
+            pool.wait(0.1)
+        wait_for_replacements(pool, clock)
         clock.now += 601.0
     assert pool.restarts == 3
 
@@ -247,6 +250,20 @@ def test_a_stopped_worker_is_killed_before_its_slots_are_used_again(make_pool: M
     assert not stopped.is_running()
     assert announced == ["worker 0 is replaced: it did not respond for 60 seconds"]
     assert take(pool, 2)[0][:2] == (0, 1)
+
+
+def test_a_worker_that_always_hangs_ends_the_run(make_pool: MakePool, clock: Clock) -> None:
+    """The pool kills it, which is no kill from outside."""
+    pool, announced = make_pool(workers=1, stop_after=0)
+
+    def wait_for_failures(count: int) -> None:
+        while len(announced) < count:
+            clock.now += SILENCE_LIMIT / 3
+            pool.wait(0.01)
+
+    with pytest.raises(WorkersFailedError, match="worker 0 did not respond for 60 seconds"):
+        wait_for_failures(FAILURES_IN_A_ROW)
+    assert len(announced) == FAILURES_IN_A_ROW - 1
 
 
 def test_time_in_which_a_worker_waits_for_a_slot_does_not_count(make_pool: MakePool, clock: Clock) -> None:

@@ -28,6 +28,7 @@ from tests.training.test_resume import assert_same_run
 from tests.training.test_train import catch_config
 from tests.workers.test_rollout import make_environment
 from workers.actors import make_pool
+from workers.inference import server as server_module
 from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer, WorkerPipes, connect_worker
@@ -85,6 +86,12 @@ class ServerThread:
         actor = Actor(make_network(OPTIONS, self.layout, torch.float32))
         newest = NewestWeights(self.weights, actor, CPU_DEVICE)
         return LocalPolicy(actor, self.layout, ENVIRONMENTS, newest.load)
+
+    def heartbeat(self) -> int:
+        """The index of the next heartbeat."""
+        message = receive(self._learner)
+        assert message.kind == Kind.HEARTBEAT
+        return message.index
 
     def close(self) -> None:
         self._learner.close()
@@ -193,6 +200,15 @@ def test_a_request_that_arrives_together_with_a_replacement_is_dropped() -> None
         assert pipes.wait(1.0) == []
         send(second, Kind.ACTION_REQUEST, 2)
         assert [request.group for request in pipes.wait(1.0)] == [2]
+
+
+def test_heartbeats_say_whether_the_server_has_returned_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "HEARTBEAT_SECONDS", 0.01)
+    with running_server() as served, served.pipe() as worker_end:
+        assert [served.heartbeat() for _ in range(3)] == [0, 0, 0]
+        send(worker_end, Kind.ACTION_REQUEST, 0)
+        receive(worker_end)
+        assert any(served.heartbeat() for _ in range(20))
 
 
 def test_the_server_counts_its_processor_time() -> None:
