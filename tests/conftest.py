@@ -9,6 +9,9 @@ from hypothesis import settings
 settings.register_profile("no timed assertions", deadline=None)
 settings.load_profile("no timed assertions")
 
+# Its failed assertions show their values, like those of a test.
+pytest.register_assert_rewrite("tests.training.resumed_runs")
+
 # Threads that wait for each other are slow where other tests, or other programs, use the cores as well.
 torch.set_num_threads(1)
 

@@ -24,7 +24,7 @@ from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
 from tests.training.catch_runs import catch_run, resume_run
-from tests.training.test_resume import assert_same_run
+from tests.training.resumed_runs import assert_same_run
 from tests.training.test_train import catch_config
 from tests.workers.test_rollout import make_environment
 from workers.actors import make_pool

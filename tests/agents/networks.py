@@ -1,0 +1,36 @@
+"""Helpers: small networks and random inputs."""
+
+import torch
+
+from agents.network import ActorCritic, NetworkInput
+
+FEATURES = {"nature": 512, "impala_shallow": 256, "conv3": 512, "impala_deep": 256}
+ACTIONS = 4
+
+
+def random_input(
+    steps: int, batch: int, shape: tuple[int, int, int], lstm_size: int = 0, starts: tuple[int, ...] = (), seed: int = 0
+) -> NetworkInput:
+    """Random states; in every environment, episodes start at the steps `starts`."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = NetworkInput(
+        observations=torch.randint(0, 256, (steps, batch, *shape), dtype=torch.uint8, generator=generator),
+        previous_actions=torch.randint(0, ACTIONS, (steps, batch), dtype=torch.int32, generator=generator),
+        previous_rewards=torch.randn((steps, batch), generator=generator),
+        starts=torch.zeros(steps, batch, dtype=torch.bool),
+        lstm_state=torch.randn(batch, 2, lstm_size, generator=generator),
+    )
+    for start in starts:
+        inputs.starts[start] = True
+        inputs.previous_actions[start] = -1
+        inputs.previous_rewards[start] = 0
+    return inputs
+
+
+def small_network(lstm_size: int = 0, compute_dtype: torch.dtype = torch.float32, seed: int = 0) -> ActorCritic:
+    torch.manual_seed(seed)
+    network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, lstm_size, compute_dtype, projected_size=3)
+    with torch.no_grad():  # a policy that depends on the state and on biases
+        for parameter in (*network.policy_head.parameters(), *network.value_head.parameters()):
+            parameter.normal_(0, 0.5)
+    return network

@@ -1,0 +1,65 @@
+"""Helpers: sweeps whose runs are a small script in place of main.py."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import multi_train
+
+ROOT = Path(__file__).resolve().parents[2]
+FAKE = Path(__file__).with_name("fake_main.py")
+QUEUE = [{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]
+
+
+def run_sweep(words: Sequence[str]) -> int:
+    return multi_train.main(words, FAKE, poll_seconds=0.01)
+
+
+def command(folder: Path, definition: dict[str, Any], *words: str) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    path = folder.with_suffix(".json")
+    path.write_text(json.dumps(definition))
+    return [f"--sweep={path}", f"--sweep_dir={folder}", "--environment_max_steps=1000", *words]
+
+
+def rows(folder: Path) -> dict[str, dict[str, str]]:
+    with (folder / "summary.csv").open(newline="") as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
+def starts(place: Path) -> list[list[str]]:
+    return [line.split() for line in (place / "starts.txt").read_text().splitlines()]
+
+
+def is_running(place: Path) -> bool:
+    """Whether the run has started and handles signals."""
+    log = place / "log.txt"
+    return log.exists() and log.read_text().startswith("done ")
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def when(condition: Callable[[], bool], act: Callable[[], None]) -> None:
+    """Act in another thread as soon as the condition is true."""
+
+    def wait() -> None:
+        while not condition():
+            time.sleep(0.01)
+        act()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def start_sweep(words: Sequence[str]) -> subprocess.Popen[bytes]:
+    code = f"import multi_train, pathlib; multi_train.main({[*words]}, pathlib.Path({str(FAKE)!r}))"
+    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)

@@ -1,0 +1,105 @@
+"""Options of resumed runs, and resumed runs of older versions."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from option_flags import Config
+from options.rules import UsageError
+from run_files.checkpoint import find_checkpoint, write_checkpoint
+from run_files.run_history import read_history
+from tests.catch import make_catch
+from tests.options.words import parse
+from tests.training.catch_runs import resume_run
+from tests.training.resumed_runs import copy_of
+from training.train import train
+
+pytestmark = pytest.mark.slow
+
+OLDER_RUNS = Path(__file__).resolve().parents[1] / "older_runs"
+
+
+@pytest.mark.parametrize("archive", sorted(OLDER_RUNS.iterdir()), ids=lambda path: path.stem)
+def test_runs_of_older_versions_are_resumed(tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Catch with an LSTM and saved replays, 1,500 steps; its weights were set to 0, so that the archive is small."""
+    shutil.unpack_archive(archive, tmp_path)
+    older = tmp_path / "run"
+    child = resume_run(older, make_catch, environment_max_steps=2_500, results_dir=str(tmp_path), console="plain")
+    assert "the replays start empty" not in capsys.readouterr().out
+    history = read_history(child)
+    steps, means = history.curve("return_mean")
+    assert steps[0] < 600 and steps[-1] == 2_500 and (np.diff(steps) > 0).all() and (np.diff(steps) < 600).all()
+    assert len(means) == len(history.reports)
+    assert find_checkpoint(str(child)).updates > find_checkpoint(str(older)).updates
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}\n", b"\xff\0\n{}\n"])
+def test_a_run_is_resumed_without_its_curves(tmp_path: Path, saved_run: Path, content: bytes | None) -> None:
+    parent = copy_of(saved_run, tmp_path)
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        (parent / name).unlink(missing_ok=True)
+        if content is not None:
+            (parent / name).write_bytes(content)
+    assert find_checkpoint(str(resume_run(parent, make_catch, environment_max_steps=1_200))).agent_steps == 1_200
+
+
+def test_options_that_an_older_version_did_not_have_are_listed(
+    tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = copy_of(saved_run, tmp_path)
+    checkpoint = find_checkpoint(str(older))
+    del checkpoint.content["options"]["proximal_loss_weight"], checkpoint.content["options"]["avg_buff_size"]
+    write_checkpoint(checkpoint.path, checkpoint.content)
+    for parent in (older, saved_run):
+        resume_run(parent, make_catch, environment_max_steps=1_200, avg_buff_size=30, console="plain")
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if "version did not have" in line]
+    assert said == "options that the parent's version did not have: --proximal_loss_weight=0.05 --avg_buff_size=30"
+
+
+def test_a_child_names_its_parent_and_the_step(saved_run: Path) -> None:
+    first = saved_run
+    saved = find_checkpoint(str(first))
+    second = resume_run(first, make_catch, environment_max_steps=1_400)
+    description = json.loads((second / "config.json").read_text())
+    assert description["parent"] == {
+        "run": str(first),
+        "checkpoint": str(saved.path),
+        "agent_steps": 1_000,
+        "updates": saved.updates,
+    }
+    assert description["options"]["environment_max_steps"] == 1_400
+    assert json.loads((first / "config.json").read_text())["parent"] is None
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("env", "BreakoutNoFrameskip-v4"),
+        ("network", "conv3"),
+        ("use_lstm", True),
+        ("lstm_size", 17),
+        ("frames_stacked", 2),
+        ("grayscaling_frames", False),
+        ("frame_scale_resolution", "42,42"),
+        ("environment_max_steps", 1_000),
+    ],
+)
+def test_options_that_cannot_change_are_refused_in_one_sentence(saved_run: Path, flag: str, value: object) -> None:
+    folders = set(saved_run.parent.iterdir())
+    with pytest.raises(UsageError, match=rf"^--{flag}={value} .*\.$"):
+        resume_run(saved_run, make_catch, **{"environment_max_steps": 2_000, flag: value})
+    assert set(saved_run.parent.iterdir()) == folders
+
+
+def test_the_command_line_takes_precedence_over_the_checkpoint_and_that_over_the_defaults(saved_run: Path) -> None:
+    saved = find_checkpoint(str(saved_run))
+    words = ["--op_mode=train_w_load", f"--load_model_url={saved_run}", "--environment_max_steps=1400", "--lr=0.125"]
+    config = parse(words, saved.options)
+    assert config.optimizer.lr == 0.125
+    assert config.workers.envs_per_worker == 8
+    assert config.loss == Config().loss
+    child = find_checkpoint(str(train(config, make_catch, saved)))
+    assert child.options == {**saved.options, "environment_max_steps": 1_400, "lr": 0.125}

@@ -1,0 +1,117 @@
+"""Counters, schedule and best checkpoint of resumed runs continue those of their parents."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from option_flags import Config, OptimizerOptions
+from run_files.checkpoint import BEST, find_checkpoint, read_checkpoint, write_checkpoint
+from tests.catch import make_catch
+from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
+from tests.training.resumed_runs import copy_of, ending_at, games, stop_at_once
+from training import train as training
+from training.resume import plan_updates
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_run_that_stops_before_its_first_unroll_saves_its_own_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own options with its parent's plan would give a learning rate of 0, and draws of the parent's replays."""
+    parent = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "training_loop", stop_at_once)
+        child = resume_run(parent, make_catch, environment_max_steps=2_000, replay_parameters=QUEUE)
+    grandchild = resume_run(child, make_catch)
+    plans = [json.loads((run / "config.json").read_text())["planned_updates"] for run in (parent, child, grandchild)]
+    assert plans[0] < plans[1] == plans[2]
+    assert reports(child) == []
+    steps = [report["agent_steps"] for report in reports(parent) + reports(grandchild)]
+    assert steps == sorted(set(steps)), "an interval was reported twice"
+    rates = [report["learning_rate"] for report in reports(grandchild)]
+    assert len(rates) > 1 and min(rates) > 0.0
+
+
+def test_counters_schedule_and_best_continue_without_a_jump(tmp_path: Path) -> None:
+    first = catch_run(tmp_path, environment_max_steps=2_000)
+    saved = find_checkpoint(str(first))
+    second = resume_run(first, make_catch, environment_max_steps=4_000)
+    before, after = reports(first)[-1], reports(second)[0]
+    assert saved.agent_steps == before["agent_steps"] == 2_000
+    assert 2_400 <= after["agent_steps"] < 2_440
+    assert after["frames"] == 4 * after["agent_steps"]
+    assert after["episodes"] == after["agent_steps"] // 5, "a game of Catch takes 5 steps"
+    assert 0 < after["updates"] - before["updates"] <= 11
+    assert after["seconds"] > before["seconds"]
+    assert after["return_max"] == before["return_max"] == 1
+    played = [float(line.split(",")[1]) for line in games(first, second)[: int(after["episodes"])]]
+    assert saved.content["progress"]["recent_returns"] == played[300:400]
+    assert after["return_mean"] == pytest.approx(sum(played[-100:]) / 100)
+    middle = (before["updates"] + after["updates"] - 1) / 2
+    assert after["learning_rate"] == pytest.approx(OptimizerOptions().lr * (1 - middle / 500))
+
+    best, carried = (read_checkpoint(folder / "checkpoints" / BEST) for folder in (first, second))
+    last = find_checkpoint(str(second))
+    scores = [checkpoint.content["progress"]["best_return_mean"] for checkpoint in (best, carried, last)]
+    assert scores[0] <= scores[1] == scores[2], "best.pt is the checkpoint with the best mean return"
+
+
+def test_the_best_checkpoint_is_kept_until_a_better_one(tmp_path: Path, saved_run: Path) -> None:
+    """best.pt may be newer than the checkpoint that is resumed; its own mean return counts."""
+    first = copy_of(saved_run, tmp_path)
+    best_path = first / "checkpoints" / BEST
+    saved = read_checkpoint(best_path)
+    unbeatable = {**saved.content["progress"], "best_return_mean": 5.0}
+    best_path.unlink()  # a hard link to the newest checkpoint, which must not change
+    write_checkpoint(best_path, {**saved.content, "progress": unbeatable})
+    best = best_path.read_bytes()
+    second = resume_run(first, make_catch, environment_max_steps=2_000)
+    assert (second / "checkpoints" / BEST).read_bytes() == best
+    assert find_checkpoint(str(second)).content["progress"]["best_return_mean"] == 5.0
+
+
+def test_the_first_run_fixes_the_schedule_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run keeps both, even with another batch size."""
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "Progress", ending_at(500))
+        first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0, seed=None)
+    fixed = find_checkpoint(str(first))
+    assert fixed.options["seed"] is not None
+    assert fixed.content["planned_updates"] == (1_000 // 10 - 4) // 4, "the warm-up takes a tenth of the replay"
+    second = find_checkpoint(str(resume_run(first, make_catch, batch_size=4)))
+    assert {name for name, value in fixed.options.items() if value != second.options[name]} == {"batch_size"}
+    assert second.content["planned_updates"] == fixed.content["planned_updates"]
+    config = json.loads((second.run_folder / "config.json").read_text())
+    assert config["planned_updates"] == fixed.content["planned_updates"]
+
+
+def test_a_run_with_more_steps_than_its_parent_gets_a_new_schedule(tmp_path: Path) -> None:
+    """The parent's learning rate has fallen to almost 0; the longer schedule raises it again."""
+    first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0)
+    assert reports(first)[-1]["learning_rate"] < OptimizerOptions().lr / 5
+    second = resume_run(first, make_catch, environment_max_steps=2_000)
+    before, after = find_checkpoint(str(first)), find_checkpoint(str(second))
+    assert after.content["planned_updates"] == before.updates + 1_000 // (4 * 10)
+    first_report = reports(second)[0]
+    middle = (before.updates + first_report["updates"] - 1) / 2
+    rate = OptimizerOptions().lr * (1 - middle / after.content["planned_updates"])
+    assert first_report["learning_rate"] == pytest.approx(rate), (
+        "the mean over its own updates, without those that the parent reported"
+    )
+    assert after.updates == pytest.approx(after.content["planned_updates"], abs=1)
+
+
+@pytest.mark.parametrize("saved_plan", [False, True])
+def test_a_given_schedule_is_kept(saved_plan: bool, saved_run: Path) -> None:
+    """Older versions saved the planned updates as if --lr_scheduler_steps had been given."""
+    parent = find_checkpoint(str(saved_run))
+    planned = int(parent.content["planned_updates"])
+    parent.content["options"] = {**parent.options, "lr_scheduler_steps": planned if saved_plan else 500}
+    config = Config.from_flags(parent.options)
+    assert plan_updates(parent, config) == (planned, planned if saved_plan else 500)
+    longer = config.replace_flags(environment_max_steps=10_000)
+    new_plan, schedule = plan_updates(parent, longer)
+    assert new_plan > 4 * planned
+    assert schedule == (new_plan if saved_plan else 500)

@@ -1,0 +1,64 @@
+"""Snapshots of a pool in lockstep, from which another pool continues."""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+
+from tests.workers.pattern_worker import ROW_BYTES
+from tests.workers.pools import MakePool, take
+
+pytestmark = pytest.mark.slow
+
+
+def test_another_pool_continues_from_a_snapshot(make_pool: MakePool) -> None:
+    pool, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True)
+    taken = take(pool, 8)
+    snapshot = pool.snapshot(time.monotonic() + 30)
+    assert snapshot is not None
+    assert snapshot["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 2}]
+    other, _ = make_pool(workers=2, slots=1, environments=3, lockstep=True)
+    other.restore(snapshot)
+    restored = take(other, 4)
+    assert restored == take(pool, 4)
+    assert taken + restored == [(w, 0, count, e) for count in range(2) for w in range(2) for e in range(3)]
+    assert take(other, 1) == [(0, 0, 2, 0)], "then its own workers play"
+
+
+def test_a_worker_that_dies_before_it_is_restored_is_replaced(make_pool: MakePool) -> None:
+    """Its snapshot is longer than a pipe can hold, so that sending it would block if nothing noticed the death."""
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
+    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    snapshot = {"count": 5, "screens": bytes(1_000_000)}
+    pool.restore({"snapshots": [snapshot, snapshot], "unrolls": torch.empty((0, ROW_BYTES), dtype=torch.uint8)})
+    assert take(pool, 4) == [(0, 1, 0, 0), (1, 0, 5, 0), (0, 1, 1, 0), (1, 0, 6, 0)]
+    assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
+
+
+def test_a_worker_lost_during_a_round_plays_it_again_before_a_snapshot(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.2)
+    take(pool, 2)
+    pool.wait(0.001)  # the next round starts
+    os.kill(pool.process_ids()[1], signal.SIGKILL)
+    snapshot = pool.snapshot(time.monotonic() + 60)
+    assert snapshot is not None and len(announced) == 1
+    assert snapshot["snapshots"] == [{"index": 0, "count": 2}, {"index": 1, "count": 1}]
+
+
+def test_a_worker_lost_during_a_snapshot_is_replaced(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
+    take(pool, 2)
+    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    assert pool.snapshot(time.monotonic() + 60) is None
+    assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
+    assert [worker for worker, *_ in take(pool, 4)] == [0, 1, 0, 1]
+
+
+def test_a_snapshot_that_comes_too_late_is_ignored(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True, pause=0.3)
+    take(pool, 1)
+    assert pool.snapshot(time.monotonic() + 0.05) is None
+    assert take(pool, 3) == [(0, 0, count, 0) for count in (1, 2, 3)]
+    assert not announced
