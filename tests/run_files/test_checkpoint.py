@@ -154,6 +154,7 @@ def test_a_checkpoint_cut_off_anywhere_is_refused_and_the_usable_one_beside_it_n
         assert str(newest) in text and f"{oldest} beside it can be used" in text
 
 
+@pytest.mark.slow
 def test_a_checkpoint_with_a_damaged_byte_is_refused_or_reads_the_same(tmp_path: Path) -> None:
     """torch.load alone would accept wrong weights."""
     path = write(tmp_path)

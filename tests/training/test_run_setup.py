@@ -46,6 +46,7 @@ def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         prepare_machine(Config().replace_flags(device="cpu", learner_threads=3))
 
 
+@pytest.mark.slow
 def test_a_run_too_short_for_a_batch_prints_how_many_steps_it_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

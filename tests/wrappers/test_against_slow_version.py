@@ -231,6 +231,7 @@ def test_games_follow_their_seed() -> None:
         *["KungFuMaster", "Pooyan", "Solaris", "Tennis", "YarsRevenge"],
     ],
 )
+@pytest.mark.slow
 def test_a_seeded_reset_in_the_middle_of_a_game_is_like_a_new_emulator(game: str) -> None:
     options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", repeat_action_probability=0.25)
     used, new = make_atari(options, seed=1), make_atari(options, seed=9)

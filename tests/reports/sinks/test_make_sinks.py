@@ -42,6 +42,7 @@ def free_port() -> int:
 # --- Making sinks -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_learner_imports_no_optional_package() -> None:
     """And it does not import matplotlib, which only the process that draws curves.png imports."""
     program = "import sys, training.train; print(*{name.partition('.')[0] for name in sys.modules})"
