@@ -195,7 +195,7 @@ class ReplayOptions(Options):
     @property
     def ranks_by_features(self) -> bool:
         """Whether any replay compares states by their features."""
-        return any(r.ranks and r.dist_function != "kl_div" for r in self.replays)
+        return any(replay.ranks_by_features for replay in self.replays)
 
     @property
     def queue_shares(self) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Distances of unrolls from the current policy, by which replays rank their candidates."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,7 +22,30 @@ NEWEST_STATES_AT_ONCE = 64
 Distance = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # current [..., D] and other [..., D] → [...]
 
 
-class Ranking:
+class Ranking(Protocol):
+    """Distances of unrolls, smaller is nearer."""
+
+    def drift(self, rows: Rows) -> NDArray[np.float64]:
+        """Distance of the current network from the acting policy on each unroll: `[m, nbytes]` → `[m]`."""
+
+    def distance_to_newest(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Distance of each unroll from the nearest of the `newest` states: `[m, nbytes]`, `[E, S*C, H, W]` → `[m]`."""
+
+
+class RandomRanking:
+    """Random numbers in place of distances: a control that shows what a strategy does without any knowledge."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def drift(self, rows: Rows) -> NDArray[np.float64]:
+        return self._rng.random(len(rows))
+
+    def distance_to_newest(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
+        return self._rng.random(len(rows))
+
+
+class NetworkRanking:
     """Distances of unrolls: means over `ranked_states` evenly spaced states of an unroll.
 
     A state is compared by its projected features; with the distance function `kl_div` by its policy.

@@ -20,8 +20,9 @@ class ReplaySpec:
     sample_ratio: float = option(MISSING, above(0, 1), "Share of every batch; the ratios of all replays add up to 1.")
     dist_function: str = option(
         "ln_norm",
-        one_of("ln_norm", "cos_dist", "kl_div"),
-        "Distance between two states: of their features (ln_norm, cos_dist) or of their policies (kl_div).",
+        one_of("ln_norm", "cos_dist", "kl_div", "random"),
+        "Distance between two states: of their features (ln_norm, cos_dist), of their policies (kl_div), or a random "
+        "number, as a control for experiments.",
     )
     p: float = option(2.0, between(1, 64), "Exponent of ln_norm.")
     lambda_batch_multiplier: float = option(
@@ -49,6 +50,14 @@ class ReplaySpec:
     def ranks(self) -> bool:
         """Whether the replay compares candidates. It does so only while it has more of them than its share."""
         return self.type in ("attentive", "elite")
+
+    @property
+    def ranks_by_features(self) -> bool:
+        return self.ranks and self.dist_function in ("ln_norm", "cos_dist")
+
+    @property
+    def ranks_by_network(self) -> bool:
+        return self.ranks and self.dist_function != "random"
 
     def warmup_unrolls(self, share: int, fill_in_factor: float) -> int:
         """Number of unrolls in the replay before learning starts; a queue needs none."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from agents.learner import Learner
 from agents.network import ActorCritic
-from agents.ranking import Ranking
+from agents.ranking import NetworkRanking, RandomRanking, Ranking
 from option_flags import Config, ReplayOptions
 from options.replay_options import ReplaySpec
 from replay.background_mix import BackgroundMix
@@ -41,7 +41,7 @@ def make_mix(config: Config, layout: UnrollLayout, resume: Resume, learner: Lear
     if not ahead:
         return mix
     shares = zip(config.replay.replays, config.replay.shares, strict=True)
-    ranks = any(entry.most_candidates(share) > share for entry, share in shares)
+    ranks = any(entry.most_candidates(share) > share and entry.ranks_by_network for entry, share in shares)
 
     def copy_learner() -> int:
         if ranks:
@@ -85,9 +85,9 @@ def make_replays(
             replays.append(QueueReplay(entry.capacity, share, layout.nbytes))
             continue
         storage, rng = make_storage(options, entry.capacity, layout), np.random.default_rng(child)
-        selection, eviction, observers = replay_rules(
-            entry, share, layout, Ranking(network, layout, entry), planned_updates
-        )
+        random = entry.dist_function == "random"
+        ranking = RandomRanking(rng) if random else NetworkRanking(network, layout, entry)
+        selection, eviction, observers = replay_rules(entry, share, layout, ranking, planned_updates)
         replays.append(ReplayBuffer(entry.type, storage, selection, eviction, share, warmup_unrolls, rng, observers))
     return replays
 

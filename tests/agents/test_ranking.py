@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.network import ActorCritic, make_network
-from agents.ranking import Ranking, evenly_spaced
+from agents.ranking import NetworkRanking, evenly_spaced
 from option_flags import NetworkOptions
 from options.replay_options import ReplaySpec
 from replay.row_layout import Rows
@@ -77,9 +77,9 @@ def slow_distance(distance: dict[str, Any], current: Array, other: Array) -> flo
     return float(sum(abs(float(x - y)) ** p for x, y in zip(current, other, strict=True)) ** (1 / p))
 
 
-def ranking_of(network: ActorCritic, distance: dict[str, Any], ranked_states: int = STEPS) -> Ranking:
+def ranking_of(network: ActorCritic, distance: dict[str, Any], ranked_states: int = STEPS) -> NetworkRanking:
     options = ReplaySpec("elite", 10, 1.0, ranked_states=ranked_states, **distance)
-    return Ranking(network, LAYOUT, options)
+    return NetworkRanking(network, LAYOUT, options)
 
 
 def slow_drift(network: ActorCritic, distance: dict[str, Any], row: Rows, states: list[int]) -> float:

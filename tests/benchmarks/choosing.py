@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.network import ActorCritic, make_network
-from agents.ranking import Ranking
+from agents.ranking import NetworkRanking
 from agents.spaces import make_unroll_layout
 from machine.device import choose_precision
 from option_flags import Config
@@ -70,7 +70,7 @@ def saved_rows(checkpoint: Checkpoint, config: Config, layout: UnrollLayout) -> 
 
 
 def distances(network: ActorCritic, layout: UnrollLayout, entry: ReplaySpec, rows: Rows) -> NDArray[np.float64]:
-    ranking, newest = Ranking(network, layout, entry), NewestStates(layout)
+    ranking, newest = NetworkRanking(network, layout, entry), NewestStates(layout)
     for row in rows:
         newest.observe(row)
     chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
