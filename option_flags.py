@@ -239,7 +239,9 @@ class LossOptions(Options):
     use_value_cloning_loss: bool = option(True, ON_OFF, "CLEAR: keep the values close to the replayed values.")
     value_cloning_loss_weight: float = option(0.005, at_least(0), "Weight of the value cloning loss.")
     use_kl_mask: bool = option(
-        False, ON_OFF, "LASER: leave out states whose acting policy is too far from the current one."
+        False,
+        ON_OFF,
+        "LASER: leave states whose acting policy is too far from the current one out of every term of the loss.",
     )
     kl_div_threshold: float = option(0.3, above(0), "LASER: KL divergence at which a state is left out.")
 

@@ -142,8 +142,9 @@ class Learner:
         """Each term of the loss, weighted and reduced; 0 for a term that is disabled or has no states."""
         options = self._loss
         logits, values = output.logits[:-1], output.values[:-1]
-        fresh = unrolls.fresh.expand_as(values)
-        entropy_on = unrolls.entropy_on.expand_as(values)
+        # Every term leaves out the states that are not trusted.
+        fresh, replayed = unrolls.fresh & trusted, ~unrolls.fresh & trusted
+        entropy_on = unrolls.entropy_on & trusted
         zero = values.new_zeros(())
         policy = losses.policy_gradient_loss(logits, unrolls.actions, trace.advantages, trusted)
         terms = {
@@ -158,10 +159,10 @@ class Learner:
             proximal = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, fresh)
             terms["proximal_loss"] = options.proximal_loss_weight * proximal
         if options.use_policy_cloning_loss and unrolls.any_replayed:
-            cloning = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, ~fresh)
+            cloning = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, replayed)
             terms["policy_cloning_loss"] = options.policy_cloning_loss_weight * cloning
         if options.use_value_cloning_loss and unrolls.any_replayed:
-            cloning = losses.value_cloning_loss(values, unrolls.stored_values, ~fresh)
+            cloning = losses.value_cloning_loss(values, unrolls.stored_values, replayed)
             terms["value_cloning_loss"] = options.value_cloning_loss_weight * cloning
         scale = 1 / values.numel() if options.loss_reduction == "mean" else 1.0
         return {name: scale * term for name, term in terms.items()}

@@ -1,4 +1,7 @@
-"""The terms of the loss. Each is a sum over the states under `mask [T, B]`; targets get no gradient."""
+"""The terms of the loss. Each is a sum over the states under `mask [T, B]`; targets get no gradient.
+
+Nothing outside the mask counts: a stored number that is not finite there changes neither the loss nor its gradient.
+"""
 
 import torch
 
@@ -9,12 +12,12 @@ def policy_gradient_loss(
     logits: torch.Tensor, actions: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
     """−Σ A_t log π(a_t): `[T, B, A]`, `[T, B]`, `[T, B]` → scalar."""
-    return -(log_prob(logits, actions) * advantages.detach() * mask).sum()
+    return -(log_prob(logits, actions) * torch.where(mask, advantages.detach(), 0.0)).sum()
 
 
 def value_loss(values: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """½ Σ (v_t − V_t)²: `[T, B]`, `[T, B]` → scalar."""
-    return 0.5 * ((targets.detach() - values).square() * mask).sum()
+    return 0.5 * torch.where(mask, targets.detach() - values, 0.0).square().sum()
 
 
 def entropy_loss(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -28,9 +31,11 @@ def policy_cloning_loss(logits: torch.Tensor, behaviour_logits: torch.Tensor, ma
     On replayed states it is the policy cloning of CLEAR (Rolnick et al. 2018, arXiv 1811.11682), on fresh ones the KL
     penalty of PPO (Schulman et al. 2017, arXiv 1707.06347, section 4).
     """
-    return (kl_divergence(behaviour_logits.detach(), logits) * mask).sum()
+    # The gradient of KL would turn 0 · NaN into NaN, so stored logits outside the mask are left out before.
+    stored = torch.where(mask.unsqueeze(-1), behaviour_logits.detach(), 0.0)
+    return (kl_divergence(stored, logits) * mask).sum()
 
 
 def value_cloning_loss(values: torch.Tensor, stored_values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Σ (V − V_replay)², the value cloning of CLEAR: `[T, B]`, `[T, B]` → scalar."""
-    return ((values - stored_values.detach()).square() * mask).sum()
+    return torch.where(mask, values - stored_values.detach(), 0.0).square().sum()

@@ -32,6 +32,7 @@ def vtrace(
 
     `log_ratios` log π(a_t) − log μ(a_t), `discounts` γ·(1 − done_t), `rewards`, `values` V(x_t): all `[T, B]`.
     `bootstrap_value` V(x_T): `[B]`. `trusted [T, B]` is the mask of LASER: traces stop at states that are not trusted.
+    Nothing stored with such a state counts, even if it is not finite; its own advantage is 0.
     """
     steps_and_batch = log_ratios.shape
     for name, tensor in (("discounts", discounts), ("rewards", rewards), ("values", values)):
@@ -54,14 +55,17 @@ def vtrace(
 
     decays = discounts * traces
     if trusted is not None:
-        deltas, decays = deltas * trusted, decays * trusted
+        deltas, decays = torch.where(trusted, deltas, 0.0), torch.where(trusted, decays, 0.0)
     corrections = [torch.zeros_like(bootstrap_value)]  # v_t − V_t, from the end backwards
     for delta, decay in zip(reversed(deltas.unbind()), reversed(decays.unbind()), strict=True):
         corrections.append(torch.addcmul(delta, decay, corrections[-1]))
 
     targets = values + torch.stack(corrections[:0:-1])
     next_targets = torch.cat([targets[1:], bootstrap_value[None]])
-    return VTrace(targets, rhos * (rewards + discounts * next_targets - values), ratios)
+    advantages = rhos * (rewards + discounts * next_targets - values)
+    if trusted is not None:
+        advantages = torch.where(trusted, advantages, 0.0)
+    return VTrace(targets, advantages, ratios)
 
 
 @torch.no_grad()

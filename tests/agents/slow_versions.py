@@ -58,13 +58,14 @@ def vtrace_targets(
     return targets
 
 
-def vtrace_advantages(steps: Steps, targets: Array, rho_bar: float) -> Array:
+def vtrace_advantages(steps: Steps, targets: Array, rho_bar: float, trusted: NDArray[np.bool_]) -> Array:
     length, batch = steps.values.shape
     advantages = np.zeros((length, batch))
     for t, b in np.ndindex(length, batch):
         next_target = targets[t + 1, b] if t + 1 < length else steps.bootstrap_value[b]
         rho = min(rho_bar, float(np.exp(steps.log_ratios[t, b])))
-        advantages[t, b] = rho * (steps.rewards[t, b] + steps.discounts[t, b] * next_target - steps.values[t, b])
+        advantage = rho * (steps.rewards[t, b] + steps.discounts[t, b] * next_target - steps.values[t, b])
+        advantages[t, b] = advantage if trusted[t, b] else 0
     return advantages
 
 

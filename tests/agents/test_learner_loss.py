@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -91,13 +92,14 @@ def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, va
         bootstrap_value=values[-1],
     )
     targets = vtrace_targets(data, options.rho_const, options.c_const, options.trace_lambda, chosen)
-    advantages = vtrace_advantages(data, targets, options.rho_const)
+    advantages = vtrace_advantages(data, targets, options.rho_const, chosen)
     sums = np.zeros(len(TERMS))
     for t, b in np.ndindex(steps, size):
         pi, mu, log_probability = policies[t, b]
-        if chosen[t, b]:
-            sums[0] -= options.policy_gradient_loss_weight * advantages[t, b] * log_probability
-            sums[1] += options.value_loss_weight * 0.5 * (targets[t, b] - values[t, b]) ** 2
+        if not chosen[t, b]:
+            continue
+        sums[0] -= options.policy_gradient_loss_weight * advantages[t, b] * log_probability
+        sums[1] += options.value_loss_weight * 0.5 * (targets[t, b] - values[t, b]) ** 2
         if fresh[b] or not any(fresh):
             sums[2] -= options.entropy_loss_weight * entropy(pi)
         if fresh[b]:
@@ -229,16 +231,67 @@ def test_entropy_and_cloning_losses_have_a_gradient_in_their_samples_only() -> N
         assert length_of(expected) > 1e-3
 
 
-def test_an_untrusted_state_has_no_policy_and_no_value_loss() -> None:
-    options = LossOptions(use_kl_mask=True, kl_div_threshold=1e-9, entropy_loss_weight=0, proximal_loss_weight=0)
-    learner = make_learner(options)
+NO_LOSS = LossOptions(
+    policy_gradient_loss_weight=0,
+    value_loss_weight=0,
+    entropy_loss_weight=0,
+    proximal_loss_weight=0,
+    use_policy_cloning_loss=False,
+    use_value_cloning_loss=False,
+)
+NOTHING_TRUSTED = dataclasses.replace(ALL_TERMS, rho_const=1.0, c_const=1.0, kl_div_threshold=1e-9)
+
+
+@pytest.mark.parametrize("fresh", [[True, False, True, False], [True] * 4, [False] * 4], ids=str)
+def test_a_batch_of_untrusted_states_changes_no_weight(fresh: list[bool]) -> None:
+    learner = make_learner(NOTHING_TRUSTED)
     before = weights_of(learner)
-    report = reported(learner, make_batch([True] * 4))
-    assert report["dropped_fresh"] == 1
-    assert math.isnan(report["dropped_replayed"])
+    report = reported(learner, make_batch(fresh))
+    assert report["dropped_fresh" if any(fresh) else "dropped_replayed"] == 1
     assert report["total_loss"] == report["gradient_norm"] == 0
     for weight, old in zip(weights_of(learner), before, strict=True):
         np.testing.assert_array_equal(weight, old)
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_after_untrusted_states_only_the_momentum_of_earlier_updates_moves_the_weights(optimizer: str) -> None:
+    """Two learners go on from the same update: one with untrusted states, the other one with a loss of 0."""
+    options = OptimizerOptions(optimizer=optimizer, rmsprop_momentum=0.5)
+    first = make_learner(ALL_TERMS, options)
+    first.update(make_batch([True, False] * 2))
+    weights = []
+    for loss in (NOTHING_TRUSTED, NO_LOSS):
+        learner = make_learner(loss, options)
+        learner.load_state_dict(deepcopy(first.state_dict()))
+        learner.update(make_batch([True, False] * 2, seed=1))
+        weights.append(weights_of(learner))
+    assert any((weight != old).any() for weight, old in zip(weights[0], weights_of(first), strict=True))
+    for weight, same in zip(*weights, strict=True):
+        np.testing.assert_array_equal(weight, same)
+
+
+@pytest.mark.parametrize("field", ["behaviour_logits", "rewards", "bootstraps", "values"])
+def test_numbers_that_are_not_finite_have_no_effect_at_an_untrusted_state(field: str) -> None:
+    """An unroll of another policy, of which every state is untrusted, beside two unrolls that are trusted."""
+
+    def after_update(broken: float | None) -> tuple[float, list[Array]]:
+        batch = make_batch([True, False, False])
+        fields = LAYOUT.arrays(batch.rows.numpy())
+        fields["behaviour_logits"][:] = 0
+        fields["behaviour_logits"][2, :, 0] = 50
+        if broken is not None:
+            fields[field][2] = broken
+        learner = make_learner(dataclasses.replace(ALL_TERMS, kl_div_threshold=0.5))
+        report = reported(learner, batch)
+        assert (report["dropped_fresh"], report["dropped_replayed"]) == (0, 0.5)
+        return report["total_loss"], weights_of(learner)
+
+    loss, weights = after_update(None)
+    for broken in (math.nan, math.inf):
+        other_loss, other_weights = after_update(broken)
+        assert other_loss == loss
+        for weight, other in zip(weights, other_weights, strict=True):
+            np.testing.assert_array_equal(weight, other)
 
 
 def test_a_time_limit_adds_the_value_of_the_final_state_to_the_reward() -> None:

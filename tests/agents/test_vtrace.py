@@ -49,7 +49,8 @@ def test_targets_and_advantages_match_the_paper(
     result = run(data, rho_bar, c_bar, trace_lambda, trusted if masked else None)
     targets = vtrace_targets(data, rho_bar, c_bar, trace_lambda, trusted)
     np.testing.assert_allclose(result.targets, targets, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(result.advantages, vtrace_advantages(data, targets, rho_bar), rtol=1e-9, atol=1e-9)
+    advantages = vtrace_advantages(data, targets, rho_bar, trusted)
+    np.testing.assert_allclose(result.advantages, advantages, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(result.ratios, np.exp(data.log_ratios), rtol=1e-12)
 
 
