@@ -48,8 +48,7 @@ class Learner:
         torch.autograd.backward(total)
         clip = self._options.gradient_clip_by_norm_threshold or float("inf")
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.learning_rate * self._bias_correction()
+        self._set_step_size()
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         self._optimizer.step()
         self.updates += 1
@@ -72,17 +71,25 @@ class Learner:
         warm = min(1.0, (self.updates + 1) / max(1, warmup))
         return float(warm * (end + (start - end) * left**self._options.lr_power))
 
-    def _bias_correction(self) -> float:
-        """The bias correction of RMSProp's mean square, as a factor of the learning rate; 1 for Adam.
+    def _set_step_size(self) -> None:
+        """Set the learning rate of the next step; for RMSProp, with the bias correction of its mean square.
 
         The mean square starts at 0. Without the correction the first steps are ten times too long, which makes most
-        features zero for good.
+        features zero for good. Step t is to be lr · B_t, with B_t = momentum · B_{t−1} + c_t · gradient / root mean
+        square and c_t = √(1 − α^t). PyTorch keeps B_t / c_t, so the ratio of two corrections goes into its momentum.
         """
-        if self._options.optimizer == "adam":
-            return 1.0
-        first = next(self.network.parameters())
-        steps = float(self._optimizer.state[first].get("step", 0)) + 1
-        return math.sqrt(1 - self._options.rmsprop_alpha**steps)
+        options = self._options
+        correction, ratio = 1.0, 1.0
+        if options.optimizer == "rmsprop":
+            first = next(self.network.parameters())
+            steps = float(self._optimizer.state[first].get("step", 0))  # steps made so far
+            correction = math.sqrt(1 - options.rmsprop_alpha ** (steps + 1))
+            # The momentum of the first step multiplies 0, but it must not be 0: PyTorch would leave momentum out.
+            ratio = math.sqrt(1 - options.rmsprop_alpha**steps) / correction if steps else 1.0
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.learning_rate * correction
+            if options.optimizer == "rmsprop":
+                group["momentum"] = options.rmsprop_momentum * ratio
 
     def is_finite(self) -> bool:
         """Whether no weight is NaN or infinite. Waits for the GPU."""

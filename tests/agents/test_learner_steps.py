@@ -36,8 +36,9 @@ def test_gradients_are_clipped_by_norm() -> None:
             torch.testing.assert_close(gradient, factor * full[name], rtol=1e-3, atol=1e-7)
 
 
-def test_rmsprop_steps_match_the_definition() -> None:
-    alpha, eps, momentum = 0.8, 0.02, 0.5
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_rmsprop_steps_match_the_definition(momentum: float) -> None:
+    alpha, eps = 0.8, 0.02
     options = OptimizerOptions(
         lr=0.01, lr_end_value=0.001, rmsprop_alpha=alpha, rmsprop_eps=eps, rmsprop_momentum=momentum
     )
@@ -46,11 +47,11 @@ def test_rmsprop_steps_match_the_definition() -> None:
     squares, moving = ([np.zeros_like(weight) for weight in expected] for _ in range(2))
     for step, scheduled in enumerate((0.01, 0.0055, 0.001, 0.001), 1):
         learner.update(batch)
-        rate = scheduled * (1 - alpha**step) ** 0.5  # bias correction of the mean of squares
+        correction = (1 - alpha**step) ** 0.5  # of the mean of squares, which starts at 0
         for i, gradient in enumerate(gradients_of(learner)):
             squares[i] = alpha * squares[i] + (1 - alpha) * gradient**2
-            moving[i] = momentum * moving[i] + gradient / (np.sqrt(squares[i]) + eps)
-            expected[i] = expected[i] - rate * moving[i]
+            moving[i] = momentum * moving[i] + correction * gradient / (np.sqrt(squares[i]) + eps)
+            expected[i] = expected[i] - scheduled * moving[i]
         for weight, slow in zip(weights_of(learner), expected, strict=True):
             np.testing.assert_allclose(weight, slow, rtol=1e-4, atol=1e-6)
 
