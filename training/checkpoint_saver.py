@@ -14,14 +14,11 @@ from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
 from run_files.replay_file import WriteCancelledError, write_tensor_file
 from training.best_so_far import BestSoFar
+from training.divergence import end_if_diverged
 from training.progress import Progress
-from workers.failures import RunFailedError, WorkersFailedError
+from workers.failures import WorkersFailedError
 from workers.worker_pool import WorkerPool
 
-DIVERGED = (
-    "the network's weights are not finite any more (NaN or infinity) and are not saved; a smaller --lr, or clipped "
-    "rewards (--reward_clipping_method), would be right"
-)
 SNAPSHOT_SECONDS = 2.5  # longest wait for workers to finish their current unrolls
 
 
@@ -70,9 +67,7 @@ class CheckpointSaver:
         """Write a checkpoint; if that fails, announce it and continue. Weights that are not finite end the run."""
         if self.resume_count and self.progress.agent_steps == self._first_steps:
             return  # the parent's checkpoint, copied into this run, is still up to date
-        if not self.learner.is_finite():
-            kept = "the earlier checkpoints are complete" if self.has_saved else "nothing was saved before"
-            raise RunFailedError(f"{DIVERGED}; {kept}.")
+        self.end_if_diverged()
         begun = time.monotonic()
         self._tried_updates = self.learner.updates
         if with_replays:
@@ -89,6 +84,10 @@ class CheckpointSaver:
         finally:
             self._saved_at = time.monotonic()
             self.seconds += self._saved_at - begun
+
+    def end_if_diverged(self) -> None:
+        """End the run if it has nothing to save any more: its loss or its weights are not finite."""
+        end_if_diverged(self.config, self.learner, self.progress.interval, self.has_saved)
 
     def _write(self, in_flight: dict[str, Any] | None) -> None:
         progress, best_before = self.progress, self.best.return_mean

@@ -22,6 +22,8 @@ class Housekeeping:
         self._reporter.after_unroll(episodes)
 
     def after_update(self) -> None:
+        if self._reporter.is_due:
+            self._saver.end_if_diverged()
         self._reporter.after_update()
 
     def tick(self) -> None:

@@ -13,6 +13,7 @@ from replay.unroll_layout import UnrollLayout
 from training.draw_statistics import DrawStatistics
 
 STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")  # of the learner's time
+NEVER = 2**62  # larger than the number of any update
 
 
 class Interval:
@@ -29,6 +30,7 @@ class Interval:
         self.updates = 0
         self._figure_sums: torch.Tensor | None = None
         self._figure_names: tuple[str, ...] = ()
+        self._first_diverged = torch.tensor(NEVER)  # the first update whose loss was not finite
         self._lags: list[int] = []
         self.draws = DrawStatistics()
 
@@ -46,6 +48,13 @@ class Interval:
             self._figure_sums, self._figure_names, self.updates = torch.zeros_like(values), names, 0
         self._figure_sums = self._figure_sums.to(values.device) + values  # stays on the GPU: no update waits for it
         self.updates += 1
+        diverged = torch.where(torch.isfinite(figures["total_loss"]), NEVER, updates)
+        self._first_diverged = torch.minimum(self._first_diverged.to(diverged.device), diverged)
+
+    def first_diverged_update(self) -> int | None:
+        """The first update of this interval whose loss was NaN or infinite; None without one. Waits for the GPU."""
+        first = int(self._first_diverged)
+        return None if first == NEVER else first
 
     def figures(self) -> dict[str, float | None]:
         """The learner's figures, averaged over the updates of this interval; empty before its first update."""

@@ -90,8 +90,13 @@ class Reporter:
         """Show the state of the run on the console."""
         self._console.show(self._status(), time.monotonic())
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the next call writes a report."""
+        return self._progress.steps_since_report >= self._period
+
     def _report_if_due(self) -> None:
-        if self._progress.steps_since_report >= self._period:
+        if self.is_due:
             self.report()
 
     def report(self) -> None:

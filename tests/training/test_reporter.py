@@ -47,7 +47,9 @@ class Run:
     def update(self, loss: float) -> None:
         batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
         self.learner.updates += 1
-        self.progress.count_update(batch, {"policy_loss": torch.tensor(loss)}, self.learner.updates)
+        self.progress.count_update(
+            batch, {"policy_loss": torch.tensor(loss), "total_loss": torch.tensor(loss)}, self.learner.updates
+        )
         self.reporter.after_update()
 
     def loss_shown(self) -> float | None:

@@ -1,0 +1,130 @@
+"""A run whose loss or weights are not finite ends, and leaves its last good checkpoint."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from agents.learner import Learner
+from option_flags import OPTIONS, Config
+from replay.mix import Batch
+from replay.unroll_layout import UnrollLayout
+from run_files.checkpoint import find_checkpoint, read_checkpoint
+from tests.catch import make_catch
+from tests.training.catch_runs import catch_run, reports, resume_run
+from training.divergence import RISKY_ABOVE, RISKY_BELOW, RISKY_VALUES, end_if_diverged
+from training.interval import Interval
+from workers.failures import RunFailedError
+
+LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
+BATCH = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
+DIVERGING: dict[str, Any] = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
+
+
+def learner(updates: int, finite: bool = True) -> Learner:
+    return cast(Learner, SimpleNamespace(updates=updates, is_finite=lambda: finite))
+
+
+def interval_of(*losses: float, first_update: int = 1) -> Interval:
+    interval = Interval(LAYOUT)
+    for updates, loss in enumerate(losses, first_update):
+        interval.add_update(BATCH, {"total_loss": torch.tensor(loss)}, updates)
+    return interval
+
+
+@pytest.mark.parametrize(
+    ("losses", "first"),
+    [
+        ((), None),
+        ((0.1, -3e38), None),
+        ((0.1, math.nan, math.nan), 8),
+        ((math.inf, 0.1), 7),
+        ((0.1, 0.2, -math.inf, 0.2, math.nan), 9),
+    ],
+)
+def test_the_first_update_with_a_loss_that_is_not_finite(losses: tuple[float, ...], first: int | None) -> None:
+    interval = interval_of(*losses, first_update=7)
+    assert interval.first_diverged_update() == first
+    interval.begin(1.0, 20)
+    assert interval.first_diverged_update() is None
+    if first is not None:
+        with pytest.raises(RunFailedError, match=rf"^the loss is not finite any more .* from update {first} on, and"):
+            end_if_diverged(Config(), learner(12), interval_of(*losses, first_update=7), has_checkpoint=True)
+
+
+def test_finite_losses_and_weights_do_not_end_a_run() -> None:
+    end_if_diverged(Config(), learner(3), interval_of(0.1, 0.2), has_checkpoint=False)
+
+
+def test_weights_that_are_not_finite_end_a_run_whose_losses_were_finite() -> None:
+    with pytest.raises(
+        RunFailedError, match=r"^the network's weights are not finite .* at update 3, and .* nothing was"
+    ):
+        end_if_diverged(Config(), learner(3, finite=False), interval_of(0.1), has_checkpoint=False)
+
+
+def risky_value(name: str) -> Any:
+    default: Any = OPTIONS[name].default
+    if name in RISKY_VALUES:
+        return RISKY_VALUES[name]
+    return 2 * default + 0.001 if name in RISKY_ABOVE else type(default)(default / 2)
+
+
+@pytest.mark.parametrize("name", [*RISKY_ABOVE, *RISKY_BELOW, *RISKY_VALUES])
+def test_the_message_names_a_flag_only_if_it_was_set_in_the_risky_direction(name: str) -> None:
+    risky = risky_value(name)
+    values = {"rho_const": 3.0, name: risky} if name == "c_const" else {name: risky}
+
+    def message(config: Config) -> str:
+        with pytest.raises(RunFailedError) as caught:
+            end_if_diverged(config, learner(1), interval_of(math.nan), has_checkpoint=True)
+        return str(caught.value)
+
+    assert f"--{name}={risky}" in message(Config.from_flags(values))
+    assert "; a smaller --lr would be right; the earlier checkpoints are complete." in message(Config())
+
+
+@pytest.mark.slow
+def test_a_run_ends_at_the_next_report_although_no_save_is_due(tmp_path: Path) -> None:
+    first = catch_run(tmp_path / "first", environment_max_steps=1_000)
+    parent = find_checkpoint(str(first))
+    more = {"environment_max_steps": 500_000, "save_model_period": 10**6, "results_dir": str(tmp_path / "second")}
+    message = (
+        r"from update \d+ on.*--lr=100.0.*--gradient_clip_by_norm_threshold=0.0 can cause.*checkpoints are complete"
+    )
+    with pytest.raises(RunFailedError, match=message) as caught:
+        resume_run(first, make_catch, **DIVERGING, **more)
+    (second,) = (tmp_path / "second").iterdir()
+    steps = [report["agent_steps"] for report in reports(second)]
+    assert steps[-1] <= 1_000 + 2 * 400 + 8 * 10, "it ends with the first report after the first bad loss"
+    assert find_checkpoint(str(second)).updates == parent.updates
+    began = int(str(caught.value).split("from update ")[1].split(" ")[0])
+    assert parent.updates < began <= reports(second)[-1]["updates"]
+
+
+@pytest.mark.slow
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    first = catch_run(tmp_path / "first", environment_max_steps=1_000)
+    parent = find_checkpoint(str(first))
+    more = {"environment_max_steps": 4_000, "save_model_period": 5, "results_dir": str(tmp_path / "second")}
+    with pytest.raises(RunFailedError, match=r"not finite any more.*earlier checkpoints are complete"):
+        resume_run(first, make_catch, report_period=10**6, **DIVERGING, **more)
+    (second,) = (tmp_path / "second").iterdir()
+    assert find_checkpoint(str(second)).updates < parent.updates + 5
+    for path in (second / "checkpoints").glob("*.pt"):
+        weights = read_checkpoint(path).content["learner"]["network"]
+        assert all(bool(torch.isfinite(tensor).all()) for tensor in weights.values())
+    assert reports(second), "the last interval is reported"
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_at_the_end_of_a_run_is_an_error(tmp_path: Path) -> None:
+    """Neither a report nor a save was due before the end."""
+    with pytest.raises(RunFailedError, match=r"not finite any more.*nothing was saved before"):
+        catch_run(tmp_path, environment_max_steps=1_000, report_period=10**6, **DIVERGING)
+    (folder,) = tmp_path.iterdir()
+    assert not list((folder / "checkpoints").iterdir())
