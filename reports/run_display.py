@@ -46,7 +46,7 @@ class Status:
     agent_steps: int
     max_steps: int
     frames: int
-    skipped_frames: int  # frames per step in this run; the runs that it was resumed from may differ
+    frames_per_step: int  # frames per step in this run; the runs that it was resumed from may differ
     updates: int
     planned_updates: int
     seconds: float
@@ -81,7 +81,7 @@ class Status:
 
     @property
     def frames_per_second(self) -> float:
-        return self.steps_per_second * self.skipped_frames
+        return self.steps_per_second * self.frames_per_step
 
     @property
     def seconds_left(self) -> float | None:

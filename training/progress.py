@@ -25,13 +25,13 @@ class Progress:
         self,
         layout: UnrollLayout,
         environments_per_worker: int,
-        skipped_frames: int,
+        frames_per_step: int,
         max_steps: int,
         return_window: int,
     ) -> None:
         self._layout = layout
         self._environments_per_worker = environments_per_worker
-        self.skipped_frames = skipped_frames
+        self.frames_per_step = frames_per_step
         self.max_steps = max_steps
         self._begun = time.monotonic()
         self.agent_steps = 0
@@ -87,7 +87,7 @@ class Progress:
     @property
     def frames(self) -> int:
         """Game frames; a resumed run may skip another number of frames than its parent."""
-        return int(self._parent_frames + (self.agent_steps - self._parent_steps) * self.skipped_frames)
+        return int(self._parent_frames + (self.agent_steps - self._parent_steps) * self.frames_per_step)
 
     @property
     def return_mean(self) -> float | None:
@@ -159,7 +159,7 @@ class Progress:
             "frames": self.frames,
             "updates": updates,
             "steps_per_second": speed,
-            "frames_per_second": speed * self.skipped_frames,
+            "frames_per_second": speed * self.frames_per_step,
             "episodes": self.episodes,
             "return_mean": self.return_mean,
             "return_max": self.return_max,

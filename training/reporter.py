@@ -138,7 +138,7 @@ class Reporter:
             agent_steps=progress.agent_steps,
             max_steps=progress.max_steps,
             frames=progress.frames,
-            skipped_frames=progress.skipped_frames,
+            frames_per_step=progress.frames_per_step,
             updates=self._learner.updates,
             planned_updates=self._planned_updates,
             seconds=progress.seconds,

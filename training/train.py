@@ -51,7 +51,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         progress = Progress(
             layout,
             config.workers.envs_per_worker,
-            config.environment.skipped_frames,
+            config.environment.frames_per_step,
             config.run.environment_max_steps,
             config.report.avg_buff_size,
         )
