@@ -177,9 +177,14 @@ def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgres
 
 def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]:
     games, policy = config.test.test_episode_count, config.test.test_policy
+    actions = {
+        "sampled": "actions are drawn from the policy; --test_policy=greedy takes the most likely ones",
+        "greedy": "the most likely actions are taken; --test_policy=sampled draws them from the policy",
+    }
     return [
         f"{config.environment.env}, {games:,} games, {policy} policy, seed {config.run.seed}, {processes} processes",
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",
+        actions[policy],
         *unused_in_test(config),
     ]
 

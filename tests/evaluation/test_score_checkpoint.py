@@ -106,6 +106,28 @@ def test_results_and_films_are_written(run_folder: Path, monkeypatch: pytest.Mon
     assert alone["returns"] == found["returns"], "the number of processes makes no difference"
 
 
+@pytest.mark.parametrize(
+    ("policy", "line"),
+    [
+        (
+            "sampled",
+            "actions are drawn from the policy; --test_policy=greedy takes the most likely ones",
+        ),
+        (
+            "greedy",
+            "the most likely actions are taken; --test_policy=sampled draws them from the policy",
+        ),
+    ],
+)
+def test_the_head_of_a_test_says_how_actions_are_chosen(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], policy: str, line: str
+) -> None:
+    flags = ("--test_episode_count=1", "--seed=3", "--worker_count=1", f"--test_policy={policy}")
+    config, make_environment, checkpoint = arguments(run_folder, *flags)
+    score_checkpoint(config.replace_flags(console="plain"), make_environment, checkpoint)
+    assert capsys.readouterr().out.splitlines()[2] == line
+
+
 @pytest.mark.parametrize(("games", "slots"), [(1, 1), (3, 1), (10, 4), (100, 16)])
 @pytest.mark.parametrize("processes", [1, 3])
 def test_the_games_alone_decide_how_many_a_process_plays_at_once(
