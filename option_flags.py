@@ -97,7 +97,7 @@ class EnvironmentOptions(Options):
     fire_on_life_loss: bool = option(
         False,
         ON_OFF,
-        "With --noepisodic_life: press FIRE after a lost life in games that wait for it; tests always do.",
+        "With --noepisodic_life: press FIRE after a lost life, in every game whose action 1 is FIRE; tests always do.",
     )
     reward_clipping_method: str = option(
         "abs_one_sign",
@@ -154,8 +154,8 @@ class ReplayOptions(Options):
         '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
         Rule(str, "be a JSON list, as one string"),
         "JSON list of the replays that fill a batch. Keys of an entry: type (queue, standard, attentive or "
-        "elite), capacity (unrolls), sample_ratio (share of the batch; the ratios add up to 1), and the keys "
-        "of its type, see docs/options.md.",
+        "elite), capacity (unrolls), sample_ratio (share of the batch, rounded to whole unrolls; the ratios add up "
+        "to 1), and the keys of its type, see docs/options.md.",
     )
     training_fill_in_factor: float = option(
         0.1, between(0, 1), "Warm-up: fraction of every replay (queues excepted) that is filled before learning starts."

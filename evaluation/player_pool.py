@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from evaluation.parallel_games import GAME_SLOTS, GameResult
+from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
 from workers.child_process import end_process, start_process
 from workers.failures import WorkersFailedError, could_not_start
@@ -43,7 +43,7 @@ class PlayerPool:
         try:
             for index in range(min(processes, len(self._waiting))):
                 self._start(index)
-            for _ in range(GAME_SLOTS):  # one game per process at a time, so that few games spread over all processes
+            for _ in range(player.slots):  # one game per process at a time, so that few games spread over all processes
                 for started in self._players:
                     self._send_game(started)
         except BaseException:

@@ -1,7 +1,7 @@
 """What a run prints before it starts and after it ends."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,7 @@ class RunEnd(NamedTuple):
     saving_seconds: float
     has_saved: bool
     bottleneck: str
+    watt_hours: Mapping[str, float]  # energy by `cpu` and `gpu`, where it is measured
 
 
 def run_ending(end: RunEnd) -> list[str]:
@@ -63,6 +64,7 @@ def run_ending(end: RunEnd) -> list[str]:
     if not end.updates_made:
         bottleneck = f"nothing was learned: the first update needs {end.steps_to_learn:,} agent steps"
     speed = end.agent_steps / max(end.seconds, 1e-9)
+    energy = " + ".join(f"{used:,.1f} Wh ({source.upper()})" for source, used in end.watt_hours.items())
     more_steps = end.agent_steps + max(end.agent_steps, end.steps_to_learn)
     more = "" if end.steps_left else f" --environment_max_steps={more_steps}"
     resume = f"python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(end.folder))}{more}"
@@ -70,6 +72,7 @@ def run_ending(end: RunEnd) -> list[str]:
         f"{'finished' if end.finished else 'stopped'} at {end.agent_steps:,} agent steps ({end.frames:,} frames) and "
         f"{end.updates:,} updates after {end.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
         *([bottleneck] if bottleneck else []),
+        *([f"energy {energy}"] if energy else []),
         f"metrics.jsonl, episodes.csv and checkpoints are in {end.folder}; saving took {end.saving_seconds:.1f} s",
         f"go on with: {resume}" if end.has_saved else "nothing could be saved, so the run cannot be resumed",
     ]

@@ -128,9 +128,14 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
 
     files = METRICS.split("| file | what is in it |")[1].split("\n\n")[0]
     assert set(re.findall(r"^\| `([^`]+)`", files, re.MULTILINE)) == {path.name for path in folder.iterdir()}
-    rows = METRICS.split("| field | meaning |")[1].split("\n\n")[0].splitlines()
-    fields = {name for row in rows for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])}
-    assert fields == set(read_metrics(folder / "metrics.jsonl")[-1])
+    written = set(read_metrics(folder / "metrics.jsonl")[-1])
+    assert fields_of("| field | meaning |") == written - fields_of("| field of the energy | meaning |")
+
+
+def fields_of(header: str) -> set[str]:
+    """The names in the first column of a table of docs/metrics.md."""
+    rows = METRICS.split(header)[1].split("\n\n")[0].splitlines()
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])}
 
 
 def test_the_sweep_is_understood() -> None:

@@ -40,6 +40,7 @@ class Progress:
         self.return_window = return_window  # games that `return_mean` is averaged over
         self.recent_returns: deque[float] = deque(maxlen=return_window)
         self.return_max: float | None = None
+        self.watt_hours: dict[str, float] = {}  # energy by `cpu` and `gpu`, where it was measured
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
         self.interval = Interval(layout)
         self._timer = StageTimer(self.interval)
@@ -57,6 +58,7 @@ class Progress:
             "seconds": self.seconds,
             "recent_returns": list(self.recent_returns),
             "return_max": self.return_max,
+            "watt_hours": dict(self.watt_hours),
             **self.interval.state_dict(self.seconds),
         }
 
@@ -67,6 +69,7 @@ class Progress:
         self._begun = time.monotonic() - state["seconds"]
         self.recent_returns.extend(state["recent_returns"])
         self.return_max = state["return_max"]
+        self.watt_hours.update(state.get("watt_hours", {}))  # older versions did not save them
         self.interval.load_state_dict(state)
 
     @property

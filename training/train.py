@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from agents.learner import Learner
+from machine.cpu_energy import CpuEnergy
 from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
 from machine.stop_signals import StopSignals
@@ -70,7 +71,8 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             )
         ) as actors:
             resume.restore_workers(actors.pool)
-            load = MachineLoad(actors.times, actors.pool, GpuGauge(machine.device))
+            gpu = GpuGauge(machine.device)
+            load = MachineLoad(actors.times, actors.pool, gpu, CpuEnergy(), progress.watt_hours)
             reporter = Reporter(
                 progress,
                 learner,
@@ -162,5 +164,6 @@ def describe_end(
         saving_seconds=saver.seconds,
         has_saved=saver.has_saved,
         bottleneck=bottleneck,
+        watt_hours=load.measured_watt_hours(),
     )
     return run_ending(end)

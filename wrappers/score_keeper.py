@@ -18,7 +18,8 @@ class ScoreKeeper(AtariWrapper):
     """Sum the rewards and agent steps of each game, including the steps that outer wrappers make during a reset.
 
     It is inside EpisodicLife and ClipReward, so it counts complete games and unclipped rewards. The no-op frames of a
-    random start are before the first agent step and do not count. A game that is reset before its end is dropped.
+    random start are before the first agent step and do not count: the agent has no influence on them. Published scores
+    leave them out too (dqn_zoo, OpenAI Baselines). A game that is reset before its end is dropped.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int]) -> None:
