@@ -82,9 +82,12 @@ class _SharedTimes:
         row[SUM] += inference_time
         row[COUNT] += 1
 
-    def _reserve(self, process: int, earliest: float, time: float) -> float:
-        """Reserve the first slot from `earliest` on that keeps a spacing of `time` / N, or of a frame."""
-        spacing = max(time / len(self._state), self._frame)
+    def _spacing(self, time: float) -> float:
+        """S, where `time` is τ_max or τ̄."""
+        return max(time / len(self._state), self._frame)
+
+    def _reserve(self, process: int, earliest: float, spacing: float) -> float:
+        """Reserve the first moment from `earliest` on that is `spacing` after all other slots."""
         slot = max(earliest, float(self._state[:, SLOT].max()) + spacing)
         self._state[process, SLOT] = slot
         return slot
@@ -117,7 +120,7 @@ class MaxStaggering(_SharedTimes):
         return max(now, started + self.longest)
 
     def next_start(self, process: int, now: float) -> float:
-        return self._reserve(process, now, self.longest)
+        return self._reserve(process, now, self._spacing(self.longest))
 
 
 class MeanStaggering(_SharedTimes):
@@ -127,17 +130,21 @@ class MeanStaggering(_SharedTimes):
     of slots in which no process has finished. Such slots make the intervals uneven, and there are fewer with more
     processes. Actions may take effect in another order than their observations.
 
-    Where N·S is longer than τ_max, processes have time to spare. They start later by as much, so that their actions are
-    not older than necessary.
+    With more processes than N*, the cycle N·S is longer than τ̄. Then processes start later, so that their actions are
+    not older than necessary: they leave τ̄ + √(τ̄·S), but no more than τ_max, until the slot that they expect. The number
+    of finished processes varies by about √(τ̄ / S), so this reserve lets few slots pass without an action.
     """
 
     def finished(self, process: int, started: float, now: float) -> float:
         self._note(process, now - started)
-        return self._reserve(process, now, self.mean)
+        return self._reserve(process, now, self._spacing(self.mean))
 
     def next_start(self, process: int, now: float) -> float:
-        cycle = max(self.mean, len(self._state) * self._frame)
-        return now + max(0.0, cycle - self.longest) if self.longest else now
+        mean = self.mean
+        if mean == 0:
+            return now
+        spacing = self._spacing(mean)
+        return now + max(0.0, len(self._state) * spacing - min(self.longest, mean + math.sqrt(mean * spacing)))
 
 
 RULES: dict[str, type[NoStaggering | MaxStaggering | MeanStaggering]] = {

@@ -27,7 +27,9 @@ def slow_simulation(rule: str, inference_times: Times, frame: float) -> list[flo
             if rule == "max" and starts:
                 start = max(now, max(starts) + spacing(max(seen, default=0.0)))
             if rule == "mean" and seen:
-                start = now + max(0.0, max(float(np.mean(seen)), processes * frame) - max(seen))
+                mean = float(np.mean(seen))
+                reserve = min(max(seen), mean + (mean * spacing(mean)) ** 0.5)
+                start = max(now, now + processes * spacing(mean) - reserve)
             starts.append(start)
             events.append((start + left[process].pop(0), "finished", process, start))
         elif what == "finished":
