@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -95,7 +96,7 @@ def draw(models: dict[str, LogNormal], timings: dict[str, dict[str, list[Timing]
             style_axes(axes, "")
         speed.axhline(1000 / frame, color=FAINT_INK, linewidth=1, linestyle=":")
         for colour, (rule, of_rule) in zip(COLOURS, timings[name].items(), strict=False):
-            marks = {"color": colour, "linewidth": 2, "marker": "o", "markersize": 3}
+            marks: dict[str, Any] = {"color": colour, "linewidth": 2, "marker": "o", "markersize": 3}
             speed.plot(PROCESSES, [1000 * timing.used_rate for timing in of_rule], **marks, label=STYLES[rule])
             spread = [timing.interval_deviation / timing.interval_mean for timing in of_rule]
             deviation.plot(PROCESSES, spread, **marks)

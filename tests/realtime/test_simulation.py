@@ -7,15 +7,15 @@ from realtime.simulation import Actions, measure
 
 
 def test_the_figures_of_a_few_actions() -> None:
-    """Frames of 10 begin at 95, 105, 115 and so on; the third and the fourth have no action, the second has two."""
-    actions = Actions(np.array([0.0, 100, 108, 112, 140]), np.array([99.0, 10, 20, 30, 40]))
+    """Frames of 10 begin at 95, 105, 115 and so on; the first has two actions, the third and the fourth none."""
+    actions = Actions(np.array([0.0, 100, 104, 108, 140]), np.array([99.0, 10, 20, 30, 40]))
     timing = measure(actions, frame=10, since=50)
     assert timing.rate == 3 / 40
     assert timing.used_rate == 3 / 50
     assert timing.missed == pytest.approx(2 / 5)
     assert timing.interval_mean == pytest.approx(40 / 3)
-    assert timing.interval_deviation == pytest.approx(np.std([8, 4, 28]))
-    assert timing.interval_max == 28
+    assert timing.interval_deviation == pytest.approx(np.std([4, 4, 32]))
+    assert timing.interval_max == 32
     assert timing.age_mean == 25
 
 

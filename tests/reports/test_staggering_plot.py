@@ -33,6 +33,13 @@ def test_a_slower_game_needs_fewer_processes(tmp_path: Path, capsys: pytest.Capt
     assert "⌈mean / frame⌉ = 1; act in 99% of the frames with: none 1, max 1, mean 1" in capsys.readouterr().out
 
 
+def test_processes_that_miss_a_tenth_of_the_frames_are_not_enough(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--sigma=0.3", f"--output={tmp_path / 'rules.png'}"])
+    assert capsys.readouterr().out.splitlines()[0].endswith("mean 20")
+
+
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [
