@@ -14,6 +14,7 @@ from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import declared
 from reports.sinks import curves_sink
+from reports.staggering_plot import StaggeringPlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
 from run_files.metrics import read_metrics
 from sweeps.plan import KEYS, plan_sweep, read_sweep
@@ -97,7 +98,8 @@ def test_the_first_command_is_the_defaults() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
-    known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *declared(SweepOptions), *OTHER_FLAGS}
+    programs = declared(SweepOptions, StaggeringPlotOptions)
+    known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
         assert name in known, name
 
