@@ -21,8 +21,8 @@ usage: python main.py [--name=value ...] [--flagfile=path]
   python main.py --env=BreakoutNoFrameskip-v4 --seed=1                   another game, a fixed seed
   python main.py --flagfile=my.flags --lr=3e-4                           flags from a file
   python main.py --op_mode=train_w_load --load_model_url=results/<run>   continue a run
-  python main.py --op_mode=train_w_load --load_model_url=results/<run> --load_weights_only --lr=3e-4
-                                                                         a new run from the weights of another
+  python main.py --op_mode=train_w_load --load_model_url=results/<run> --load_weights_only
+                                                                         start with its weights
   python main.py --op_mode=test --load_model_url=results/<run> --render  score a policy, film it
 
 Switches are written --name or --noname. A dash in a name counts as an underscore."""

@@ -70,7 +70,7 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_resumed_run_does_not_inherit_the_mode_and_the_parent(tmp_path: Path) -> None:
     options = read_checkpoint(write(tmp_path)).options
-    assert set(OPTIONS) - set(options) == {"op_mode", "load_model_url"}
+    assert set(OPTIONS) - set(options) == {"op_mode", "load_model_url", "load_weights_only"}
     assert all(options[name] == OPTIONS[name] for name in options)
 
 

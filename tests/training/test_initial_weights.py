@@ -64,6 +64,7 @@ def test_a_run_from_the_weights_of_another_is_a_new_run(
     assert (described["options"]["lr"], described["options"]["seed"]) == (1e-4, 9)
     saved = find_checkpoint(str(tuned))
     assert saved.agent_steps == 600 and saved.content["resumes"] == 0
+    assert saved.content["learner"]["background_updates"] == source.updates, "of the same game, so it is kept"
     assert reports(tuned)[-1]["episodes"] == 120
     assert read_history(tuned).agent_steps == 600 and not read_history(tuned).ancestors
 
@@ -84,6 +85,8 @@ def test_only_what_depends_on_the_actions_is_new(
     source = catch_run(tmp_path / "source", environment_max_steps=600, **LSTM)
     monkeypatch.setattr(training, "training_loop", stop_at_once)
     tuned = tuned_run(source, tmp_path, make_environment, env="BreakoutNoFrameskip-v4", console="plain")
+    learner = find_checkpoint(str(tuned)).content["learner"]
+    assert learner["background_updates"] == 0, "of another game, so it is measured anew"
     before, after = weights(source), weights(tuned)
     differing = {name for name in before if before[name].shape != after[name].shape}
     assert differing == (new | {"lstm.weight_ih_l0"} if new else set())
