@@ -21,6 +21,8 @@ usage: python main.py [--name=value ...] [--flagfile=path]
   python main.py --env=BreakoutNoFrameskip-v4 --seed=1                   another game, a fixed seed
   python main.py --flagfile=my.flags --lr=3e-4                           flags from a file
   python main.py --op_mode=train_w_load --load_model_url=results/<run>   continue a run
+  python main.py --op_mode=train_w_load --load_model_url=results/<run> --load_weights_only
+                                                                         start with its weights
   python main.py --op_mode=test --load_model_url=results/<run> --render  score a policy, film it
 
 Switches are written --name or --noname. A dash in a name counts as an underscore."""
@@ -43,7 +45,10 @@ def main(arguments: Sequence[str]) -> int:
         parent = None
         if config is None:
             parent = find_checkpoint(str(given["load_model_url"]))
-            saved = parent.played_options if mode == "test" else parent.options
+            if mode == "test":
+                saved = parent.played_options
+            else:
+                saved = parent.network_options if given.get("load_weights_only") else parent.options
             config = Config.from_flags({**saved, **given})
         check_atari(config.environment)
         if mode == "test":

@@ -45,6 +45,7 @@ class Resume:
                 parent.options.get(name, OPTIONS[name].default) == value  # an older version may lack the option
                 for name, value in asdict(config.environment).items()
             )
+            self._note_reached_goal(parent, config)
             self._note_new_options(parent, config)
             self._read_replays(parent, config, layout)
             self._read_in_flight(parent, config, worker_count)
@@ -117,9 +118,15 @@ class Resume:
         if self._in_flight is not None:
             pool.restore(self._in_flight)
 
+    def _note_reached_goal(self, parent: Checkpoint, config: Config) -> None:
+        goal = parent.content["options"].get("stop_at_return")
+        if goal is not None and config.run.stop_at_return is None:
+            self._notes.append(f"--stop_at_return={goal:g} was reached, so the run goes on without it")
+
     def _note_new_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}
-        newer = [f"--{name}={value}" for name, value in config.flags().items() if name not in known]
+        values = {name: value for name, value in config.flags().items() if value is not None}
+        newer = [f"--{name}={value}" for name, value in values.items() if name not in known]
         if newer:
             self._notes.append(f"options that the parent's version did not have: {' '.join(newer)}")
 

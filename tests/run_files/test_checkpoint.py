@@ -70,7 +70,7 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_resumed_run_does_not_inherit_the_mode_and_the_parent(tmp_path: Path) -> None:
     options = read_checkpoint(write(tmp_path)).options
-    assert set(OPTIONS) - set(options) == {"op_mode", "load_model_url"}
+    assert set(OPTIONS) - set(options) == {"op_mode", "load_model_url", "load_weights_only"}
     assert all(options[name] == OPTIONS[name] for name in options)
 
 
@@ -234,6 +234,34 @@ def test_another_game_is_refused(tmp_path: Path) -> None:
     check_resumable(Config(), saved)
     with pytest.raises(UsageError, match=r"--env=QbertNoFrameskip-v4 .* a checkpoint with PongNoFrameskip-v4.*\.$"):
         check_resumable(Config.from_flags({"env": "QbertNoFrameskip-v4"}), saved)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"environment_max_steps": 301}, None),
+        ({"environment_max_steps": 300}, r"--environment_max_steps=300 is already reached: .* 300 agent steps; .*\.$"),
+        ({"stop_at_return": 4.0, "avg_buff_size": 2}, r"--stop_at_return=4\.0 is already .* 2 games is 4\.00; .*\.$"),
+        ({"stop_at_return": 4.1, "avg_buff_size": 2}, None),
+        ({"stop_at_return": 1.0, "avg_buff_size": 4}, None),  # the window is not full
+    ],
+)
+def test_a_run_that_is_complete_cannot_go_on(tmp_path: Path, flags: dict[str, Any], why: str | None) -> None:
+    saved = read_checkpoint(write(tmp_path))
+    saved.content["progress"]["recent_returns"] = [1.0, 3.0, 5.0]
+    if why is None:
+        check_resumable(Config.from_flags(flags), saved)
+    else:
+        with pytest.raises(UsageError, match=f"^{why}"):
+            check_resumable(Config.from_flags(flags), saved)
+
+
+@pytest.mark.parametrize(("goal", "inherited"), [(2.9, None), (3.0, None), (3.1, 3.1), (None, None)])
+def test_a_reached_goal_is_not_inherited(tmp_path: Path, goal: float | None, inherited: float | None) -> None:
+    saved = read_checkpoint(write(tmp_path))
+    saved.content["options"] = {**OPTIONS, "avg_buff_size": 3, "stop_at_return": goal}
+    saved.content["progress"]["recent_returns"] = [1.0, 3.0, 5.0]
+    assert saved.options["stop_at_return"] == inherited
 
 
 # --- Kept -------------------------------------------------------------------------------------------------------------
