@@ -13,6 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # it is run as a script
+
+from tests.run_files.some_checkpoint import some_content, some_progress
+
 
 def main(flags: Mapping[str, str]) -> None:
     place, steps = Path(flags["results_dir"]), int(flags["environment_max_steps"])
@@ -46,7 +50,7 @@ def main(flags: Mapping[str, str]) -> None:
 
 def write_checkpoint(path: Path, agent_steps: int) -> None:
     """Write the format of torch.save without torch, which takes seconds to load."""
-    content = {"format_version": 3, "options": {}, "learner": {}, "progress": {"agent_steps": agent_steps}}
+    content = {"format_version": 3, **some_content(1, progress=some_progress(agent_steps, 1))}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("checkpoint/data.pkl", pickle.dumps(content, protocol=2))
         file.writestr("checkpoint/version", "3\n")
