@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Sequence
 
+from machine.limits import check_memory_limits, explain_limits
 from machine.program import exit_on_signals, run_program
 
 if __name__ == "__main__":  # not in worker processes, which import this file too
     exit_on_signals()
+    explain_limits()
 
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         mode = given.get("op_mode")
         # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
+        check_memory_limits()
         # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
         # processes, which import this file too, need less memory.
         from evaluation.score_checkpoint import score_checkpoint

@@ -11,7 +11,8 @@ from typing import Any
 
 from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
-from workers.child_process import end_process, start_process
+from workers.child_process import end_process, start_process, why_it_ended
+from workers.early_errors import reason
 from workers.failures import WorkersFailedError, could_not_start
 from workers.messages import Kind, WorkerError, receive, send
 
@@ -116,8 +117,10 @@ class PlayerPool:
         exit_code = end_process(dead.process, dead.connection)
         self._deaths += 1
         if self._deaths >= MAX_DEATHS_IN_A_ROW:
+            said = reason(why_it_ended(dead.process, exit_code))
             raise WorkersFailedError(
                 f"players died {self._deaths} times before any game ended, the last one with exit code {exit_code}"
+                + (f" before it was ready ({said})" if said else "")
             )
         self._waiting.extendleft(sorted(dead.games, reverse=True))
         if self._waiting:

@@ -28,7 +28,8 @@ from options.rules import UsageError
 from reports.console import Console, make_console
 from reports.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test
-from run_files.checkpoint import Checkpoint, check_playable
+from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
+from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_json
 from workers.failures import RunFailedError
 from workers.shared_weights import SharedWeights
@@ -54,6 +55,8 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     layout = make_unroll_layout(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = make_network(config.network, layout, precision)
+    with refusing_foreign_content(checkpoint):
+        check_weights(checkpoint.content, network)
     network.load_saved(checkpoint.content["learner"]["network"])
     result_path = _new_result_path(checkpoint.run_folder)
 

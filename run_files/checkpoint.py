@@ -4,7 +4,8 @@ import os
 import pickle
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -13,8 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from machine.limits import limit_reached
 from option_flags import Config, EnvironmentOptions, NetworkOptions
 from options.rules import UsageError, declared
+from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
+from run_files.content_rules import ContentError, described
 from run_files.return_goal import reaches_return
 from run_files.run_folder import CHECKPOINTS, remove_abandoned, temporary_beside, write_atomically
 
@@ -22,17 +26,11 @@ FORMAT_VERSION = 3
 BEST = "best.pt"
 BEST_EVAL = "best_eval.pt"
 
+FOREIGN = "has contents that no run writes"
 DAMAGED = "is cut off, damaged, or not a checkpoint of this program"
 FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
-# Flags that the weights depend on, except for those of the heads.
-NETWORK_FLAGS = (
-    *("network", "use_lstm", "lstm_size"),
-    *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
-)
-# Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
-FIXED_FLAGS = ("env", *NETWORK_FLAGS)
 # What the policy is and what it observes.
 POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, NetworkOptions))
 # Flags that a resumed run does not inherit from its parent.
@@ -140,9 +138,23 @@ def find_checkpoint(url: str) -> Checkpoint:
     try:
         return read_checkpoint(place)
     except InvalidCheckpointError as error:
-        usable = next((path for path in newest_first(place.parent) if path != place and _is_usable(path)), None)
-        hint = f"; {usable} beside it can be used" if usable else ""
-        raise UsageError(f"--load_model_url: {place} {error}{hint}.") from None
+        raise _unusable(place, str(error)) from None
+
+
+def _unusable(path: Path, why: str) -> UsageError:
+    """The error for a checkpoint that cannot be used; names one beside it that can."""
+    usable = next((other for other in newest_first(path.parent) if other != path and _is_usable(other)), None)
+    hint = f"; {usable} beside it can be used" if usable else ""
+    return UsageError(f"--load_model_url: {path} {why}{hint}.")
+
+
+@contextmanager
+def refusing_foreign_content(checkpoint: Checkpoint) -> Iterator[None]:
+    """Turn a ContentError of the block into a UsageError that names the checkpoint."""
+    try:
+        yield
+    except ContentError as error:
+        raise _unusable(checkpoint.path, f"{FOREIGN}: {error}") from None
 
 
 class InvalidCheckpointError(Exception):
@@ -159,14 +171,24 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if not _is_intact_zip(data):  # torch.load accepts other formats, and checks no checksums
             raise InvalidCheckpointError(DAMAGED)
         content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
+    except (
+        *(RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError),
+        *(OverflowError, pickle.UnpicklingError),
+    ) as error:
+        if limit_reached(error):
+            raise
         raise InvalidCheckpointError(DAMAGED) from None
-    if not isinstance(content, dict) or not {"format_version", "options", "learner", "progress"} <= set(content):
+    if not isinstance(content, dict) or not {"format_version", "options"} <= set(content):
         raise InvalidCheckpointError("is not a checkpoint of this program")
-    if content["format_version"] != FORMAT_VERSION:
+    found = content["format_version"]
+    if type(found) is not int or found != FORMAT_VERSION:
         raise InvalidCheckpointError(
-            f"has the format {content['format_version']}, but this version reads format {FORMAT_VERSION} only"
+            f"has the format {described(found)}, but this version reads format {FORMAT_VERSION} only"
         )
+    try:
+        check_checkpoint(content)
+    except ContentError as error:
+        raise InvalidCheckpointError(f"{FOREIGN}: {error}") from None
     return Checkpoint(path, content)
 
 

@@ -4,7 +4,9 @@ from typing import Any
 
 from agents.learner import Learner
 from agents.network import ActorCritic
-from run_files.checkpoint import Checkpoint
+from run_files.checkpoint import Checkpoint, refusing_foreign_content
+from run_files.checkpoint_content import check_weights
+from run_files.content_rules import ContentError
 
 
 class InitialWeights:
@@ -24,10 +26,16 @@ class InitialWeights:
             "everything else begins anew"
         )
         state = source.content["learner"]["network"]
+        with refusing_foreign_content(source):
+            try:
+                adapted = network.adapted(state)
+            except (LookupError, RuntimeError) as error:
+                raise ContentError(f"learner.network must be the weights of this network ({error!r:.80})") from None
+            check_weights({"learner": {"network": adapted}}, network)
         actions = len(state["policy_head.bias"])
         if actions != network.action_count:
             self._notes.append(f"the policy head is new: {network.action_count} actions instead of {actions}")
-        network.load_saved(network.adapted(state))
+        network.load_saved(adapted)
 
     def notes(self) -> list[str]:
         """Lines for the user: where the weights come from, and which of them are new."""

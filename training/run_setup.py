@@ -15,6 +15,7 @@ from replay.unroll_layout import UnrollLayout
 from reports.sinks.make_sinks import check_sinks
 from run_files.checkpoint import Checkpoint, check_playable, check_resumable
 from run_files.run_folder import CHECKPOINTS, create_run_folder, write_json
+from training.check_parent import check_saved_games, check_saved_learner
 from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
 from training.resume import Resume
@@ -51,10 +52,14 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     layout = make_unroll_layout(config, make_environment)
     network = make_network(config.network, layout, machine.precision)
     weights = InitialWeights(source, network, config.environment.env)
+    if parent is not None:
+        check_saved_learner(parent, network, layout)
     environments = config.workers.envs_per_worker
     unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
     memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
     resume = Resume(parent, config, layout, machine.worker_count)
+    if parent is not None:
+        check_saved_games(parent, resume.in_flight, config, make_environment, layout)
     return RunSetup(config, machine, layout, network, memory.described(), weights, resume)
 
 

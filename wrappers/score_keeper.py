@@ -56,5 +56,5 @@ class ScoreKeeper(AtariWrapper):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._return, self._length = state["return"], state["length"]
-        self._finished = [FinishedGame(*game) for game in state["finished"]]
+        self._finished = [FinishedGame(float(return_), int(length)) for return_, length in state["finished"]]
         self.env.get_wrapper_attr("restore")(state["inner"])

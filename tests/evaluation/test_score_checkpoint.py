@@ -27,6 +27,7 @@ from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.options.words import parse
+from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
 from workers.failures import RunFailedError, WorkersFailedError
 from wrappers.atari import make_atari
 from wrappers.environment_types import MakeWatchedEnvironment
@@ -49,15 +50,14 @@ def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: d
     network = make_network(config.network, layout, torch.float32)
     folder = tmp_path / "run"
     (folder / "checkpoints").mkdir(parents=True)
-    content = {
-        "options": config.flags(),
-        "action_count": layout.action_count,
-        "unroll": layout.fingerprint,
-        "resumes": 0,
-        "learner": {"network": network.state_dict()},
-        "progress": {"agent_steps": 1234, "updates": 56},
-        "in_flight": None,
-    }
+    content = some_content(
+        56,
+        options=config.flags(),
+        action_count=layout.action_count,
+        unroll=layout.fingerprint,
+        learner=some_learner(network.state_dict(), 56),
+        progress=some_progress(1234, 56),
+    )
     write_checkpoint(folder / "checkpoints" / "checkpoint_0000000056.pt", content)
     return folder
 

@@ -15,6 +15,7 @@ def ending(**figures: Any) -> list[str]:
         **{"folder": Path("results/run"), "finished": True, "agent_steps": 5000, "steps_left": False, "frames": 20_000},
         **{"goal": None, "return_window": 100, "updates": 30, "updates_made": 30, "seconds": 10.0, "return_mean": 0.0},
         **{"games_without_score": 0, "steps_to_learn": 160, "saving_seconds": 0.5, "has_saved": True, "bottleneck": ""},
+        "watt_hours": {},
     }
     return run_ending(RunEnd(**{**end, **figures}))
 

@@ -25,17 +25,15 @@ from run_files.checkpoint import (
 )
 from run_files.run_folder import CHECKPOINTS, write_atomically
 from tests.full_disk import files_limited_to
+from tests.run_files.some_checkpoint import some_content, some_learner
 
 OPTIONS = Config().flags()
 
 
 def content(updates: int = 3) -> dict[str, Any]:
-    return {
-        "options": OPTIONS,
-        "learner": {"network": {"weight": torch.arange(600.0).reshape(20, 30) / 7}, "updates": updates},
-        "progress": {"agent_steps": 100 * updates, "updates": updates, "returns": [1.5, -2.0], "best": None},
-        "in_flight": {"unrolls": torch.zeros(0, 9, dtype=torch.uint8), "frames": b"\0\xff", "on": True},
-    }
+    network = {"weight": torch.arange(600.0).reshape(20, 30) / 7}
+    in_flight = {"snapshots": [], "unrolls": torch.zeros(0, 9, dtype=torch.uint8), "frames": b"\0\xff", "on": True}
+    return some_content(updates, options=OPTIONS, learner=some_learner(network, updates), in_flight=in_flight)
 
 
 def write(folder: Path, updates: int = 3) -> Path:

@@ -14,6 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # it is run as a script
+
+from tests.run_files.some_checkpoint import some_content, some_progress
+
 
 def main(flags: Mapping[str, str]) -> None:
     place, steps = Path(flags["results_dir"]), int(flags["environment_max_steps"])
@@ -49,8 +53,8 @@ def main(flags: Mapping[str, str]) -> None:
 
 def write_checkpoint(path: Path, agent_steps: int, returns: Sequence[float] = ()) -> None:
     """Write the format of torch.save without torch, which takes seconds to load."""
-    progress = {"agent_steps": agent_steps, "recent_returns": list(returns)}
-    content = {"format_version": 3, "options": {}, "learner": {}, "progress": progress}
+    progress = {**some_progress(agent_steps, 1), "recent_returns": list(returns)}
+    content = {"format_version": 3, **some_content(1, progress=progress)}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("checkpoint/data.pkl", pickle.dumps(content, protocol=2))
         file.writestr("checkpoint/version", "3\n")
