@@ -227,7 +227,7 @@ def test_random_distances_depend_on_the_generator_and_not_on_the_unrolls() -> No
     drift, distances = ranking.drift(rows), ranking.distance_to_newest(rows, newest)
     assert drift.shape == distances.shape == (2_000,)
     for numbers in (drift, distances):
-        assert 0 <= numbers.min() and numbers.max() < 1 and abs(numbers.mean() - 0.5) < 0.03
+        assert numbers.min() >= 0 and numbers.max() < 1 and abs(numbers.mean() - 0.5) < 0.03
     assert abs(np.corrcoef(drift, distances)[0, 1]) < 0.1
     rng.bit_generator.state = state
     np.testing.assert_array_equal(ranking.drift(rows), drift)
