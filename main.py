@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Sequence
 
+from machine.limits import check_memory_limits, explain_limits
 from machine.program import exit_on_signals, run_program
 
 if __name__ == "__main__":  # not in worker processes, which import this file too
     exit_on_signals()
+    explain_limits()
 
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
@@ -21,6 +23,8 @@ usage: python main.py [--name=value ...] [--flagfile=path]
   python main.py --env=BreakoutNoFrameskip-v4 --seed=1                   another game, a fixed seed
   python main.py --flagfile=my.flags --lr=3e-4                           flags from a file
   python main.py --op_mode=train_w_load --load_model_url=results/<run>   continue a run
+  python main.py --op_mode=train_w_load --load_model_url=results/<run> --load_weights_only
+                                                                         start with its weights
   python main.py --op_mode=test --load_model_url=results/<run> --render  score a policy, film it
 
 Switches are written --name or --noname. A dash in a name counts as an underscore."""
@@ -33,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         mode = given.get("op_mode")
         # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
+        check_memory_limits()
         # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
         # processes, which import this file too, need less memory.
         from evaluation.score_checkpoint import score_checkpoint
@@ -43,7 +48,10 @@ def main(arguments: Sequence[str]) -> int:
         parent = None
         if config is None:
             parent = find_checkpoint(str(given["load_model_url"]))
-            saved = parent.played_options if mode == "test" else parent.options
+            if mode == "test":
+                saved = parent.played_options
+            else:
+                saved = parent.network_options if given.get("load_weights_only") else parent.options
             config = Config.from_flags({**saved, **given})
         check_atari(config.environment)
         if mode == "test":

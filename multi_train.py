@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from machine.limits import explain_limits
 from machine.program import exit_on_signals, run_program
 
 if __name__ == "__main__":
     exit_on_signals()
+    explain_limits()
 
 from machine.stop_signals import StopSignals
 from option_flags import OPTIONS, TOPICS

@@ -6,6 +6,7 @@ UsageError.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -44,7 +45,18 @@ class RunOptions(Options):
     load_model_url: str | None = option(
         None, PATH, "Run folder or checkpoint, to continue from with train_w_load or to score with test."
     )
+    load_weights_only: bool = option(
+        False,
+        ON_OFF,
+        "With train_w_load: start a new run, also of another game, from the weights of --load_model_url alone.",
+    )
     environment_max_steps: int = option(6_000_000, whole(1), "Agent steps of the run, all environments together.")
+    stop_at_return: float | None = option(
+        None,
+        Rule(float, "be a number", math.isfinite, optional=True),
+        "The run ends when the mean return of its latest --avg_buff_size games reaches this. Unset: only "
+        "--environment_max_steps ends it.",
+    )
     seed: int | None = option(
         None, whole(0, 2**31 - 1, optional=True), "Seed of all random streams. Unset: chosen at random."
     )
@@ -67,6 +79,11 @@ class RunOptions(Options):
     learner_threads: int = option(0, whole(0), "CPU threads of the learner. 0: chosen from the number of cores.")
 
     def _check_together(self) -> None:
+        if self.load_weights_only and (self.op_mode != "train_w_load" or not self.load_model_url):
+            raise UsageError(
+                "--load_weights_only needs --op_mode=train_w_load and --load_model_url, the run folder or checkpoint "
+                "whose weights the new run starts from."
+            )
         if self.op_mode == "train_w_load" and not self.load_model_url:
             raise UsageError(
                 "--op_mode=train_w_load needs --load_model_url, the run folder or checkpoint to continue from."
@@ -97,7 +114,7 @@ class EnvironmentOptions(Options):
     fire_on_life_loss: bool = option(
         False,
         ON_OFF,
-        "With --noepisodic_life: press FIRE after a lost life in games that wait for it; tests always do.",
+        "With --noepisodic_life: press FIRE after a lost life, in every game whose action 1 is FIRE; tests always do.",
     )
     reward_clipping_method: str = option(
         "abs_one_sign",
@@ -184,8 +201,8 @@ class ReplayOptions(Options):
         '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
         Rule(str, "be a JSON list, as one string"),
         "JSON list of the replays that fill a batch. Keys of an entry: type (queue, standard, attentive or "
-        "elite), capacity (unrolls), sample_ratio (share of the batch; the ratios add up to 1), and the keys "
-        "of its type, see docs/options.md.",
+        "elite), capacity (unrolls), sample_ratio (share of the batch, rounded to whole unrolls; the ratios add up "
+        "to 1), and the keys of its type, see docs/options.md.",
     )
     training_fill_in_factor: float = option(
         0.1, between(0, 1), "Warm-up: fraction of every replay (queues excepted) that is filled before learning starts."

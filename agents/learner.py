@@ -33,6 +33,7 @@ class Learner:
     ) -> None:
         self.network = network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.updates = 0
+        self._background_updates = 0  # updates of another run that the background comes from
         self._layout = layout
         self._loss = loss
         self._options = optimizer
@@ -53,10 +54,13 @@ class Learner:
         self._optimizer.step()
         self.updates += 1
         # The first state of each unroll is enough for the mean over the run.
-        self.network.update_background_mean(
-            unrolls.inputs.observations[0], max(1 / self.updates, SMALLEST_BACKGROUND_WEIGHT)
-        )
+        weight = max(1 / (self._background_updates + self.updates), SMALLEST_BACKGROUND_WEIGHT)
+        self.network.update_background_mean(unrolls.inputs.observations[0], weight)
         return report
+
+    def keep_background(self, updates: int) -> None:
+        """Keep the background of loaded weights, which had so many updates. Otherwise it is measured anew."""
+        self._background_updates = updates
 
     @property
     def learning_rate(self) -> float:
@@ -98,6 +102,7 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         return {
             "updates": self.updates,
+            "background_updates": self._background_updates,
             "network": {name: tensor.cpu() for name, tensor in self.network.state_dict().items()},
             "optimizer": self._optimizer.state_dict(),
         }
@@ -105,6 +110,7 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state, with this learner's own options."""
         self.updates = state["updates"]
+        self._background_updates = state.get("background_updates", 0)  # older versions did not save it
         self.network.load_saved(state["network"])
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["optimizer"]["param_groups"][0]
         if wanted.keys() != saved.keys() or (wanted.get("momentum") and not saved["momentum"]):

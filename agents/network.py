@@ -109,6 +109,24 @@ class ActorCritic(nn.Module):
         """Move the background towards the mean of `observations [N, S*C, H, W]`, by `weight` in (0, 1]."""
         self.background.lerp_(observations.float().mean(0), weight)
 
+    def adapted(self, state: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        """The weights of a network with another number of actions, in the shapes of this one.
+
+        What depends on the number of actions keeps the values that it has here: the policy head, and the LSTM's
+        weights of the previous action.
+        """
+        own = self.state_dict()
+        head = ("policy_head.weight", "policy_head.bias")
+        if all(state[name].shape == own[name].shape for name in head):
+            return state
+        adapted = {**state, **{name: own[name] for name in head}}
+        if self.lstm is not None:
+            inputs, saved = own["lstm.weight_ih_l0"].clone(), state["lstm.weight_ih_l0"]
+            features = inputs.shape[1] - self.action_count - 1  # then the previous action and reward
+            inputs[:, :features], inputs[:, -1] = saved[:, :features], saved[:, -1]
+            adapted["lstm.weight_ih_l0"] = inputs
+        return adapted
+
     def load_saved(self, state: Mapping[str, torch.Tensor]) -> None:
         """Load the weights of a checkpoint. The projection stays as it is if the saved one has another size."""
         same = state["projection"].shape == self.projection.shape

@@ -1,5 +1,10 @@
 """Exports a trained policy: `python -m evaluation.export results/<run>` writes it as ONNX and as TorchScript."""
 
+from machine.limits import explain_limits
+
+if __name__ == "__main__":
+    explain_limits()  # before the imports that need much memory
+
 import importlib.util
 import json
 import logging
@@ -20,7 +25,8 @@ from option_flags import Config
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, option
 from replay.unroll_layout import UnrollLayout
-from run_files.checkpoint import Checkpoint, find_checkpoint
+from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
+from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_atomically
 from wrappers.atari import make_atari
 
@@ -51,10 +57,11 @@ def main(arguments: Sequence[str]) -> None:
     _require_packages()
     try:
         checkpoint = find_checkpoint(runs[0])
+        folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
+        differences = export(checkpoint, folder)
     except UsageError as error:
         raise UsageError(str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")) from None
-    folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
-    for path, difference in export(checkpoint, folder).items():
+    for path, difference in differences.items():
         size = path.stat().st_size / 1e6
         print(f"{path}: {size:.1f} MB, differs from the network by {difference:.0e} at most")
 
@@ -98,6 +105,8 @@ def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
         lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
     )
     network = make_network(config.network, layout, torch.float32)
+    with refusing_foreign_content(checkpoint):
+        check_weights(checkpoint.content, network)
     network.load_saved(checkpoint.content["learner"]["network"])
     return network.eval().requires_grad_(False)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from evaluation.logged_game import LoggedGame
 from machine.system_settings import lower_priority, use_one_thread
 from run_files.run_folder import remove_abandoned
-from workers.child_process import end_process, start_process
+from workers.child_process import end_process, start_process, why_it_ended
+from workers.early_errors import reason
 from workers.failures import WorkersFailedError
 from workers.messages import Kind, WorkerError, receive, send
 
@@ -74,9 +75,10 @@ class FilmProcesses:
             except WorkerError as error:
                 raise WorkersFailedError(f"{film.path} could not be made:\n{error}".rstrip()) from None
             except (EOFError, OSError):
-                outcome = "its process died"
+                outcome = ""
             finally:
-                end_process(film.process, film.connection)
+                exit_code = end_process(film.process, film.connection)
+            outcome = outcome or reason(why_it_ended(film.process, exit_code)) or "its process died"
             made = isinstance(outcome, int)
             self._announce(
                 f"video     {film.path}, {outcome:,} frames" if made else f"{film.path} could not be made: {outcome}"

@@ -17,9 +17,11 @@ from workers.observations import as_batch, observation_shape, put_stack
 from workers.random_streams import stream_of
 from wrappers.environment_types import MakeEnvironment
 
-# The batch size of each forward pass. It is constant because the network's output for one game depends on the size of
-# the batch, but not on the other games in it. Unused slots are computed too.
-GAME_SLOTS = 32
+# The batch size of a forward pass, by the smallest number of games in the test. Unused slots cost as much as used ones,
+# and the games are spread over processes, so there are fewer slots than games. In batches of these sizes, the output
+# for a game depends on the size, but neither on the other games nor on the game's slot. In other sizes, such as 3 or 6,
+# its last bits depend on the slot.
+SLOTS = {1: 1, 8: 4, 32: 8, 64: 16, 128: 32}
 
 
 class GameLog(NamedTuple):
@@ -35,6 +37,11 @@ class GameResult(NamedTuple):
     length: int  # agent steps, including those that wrappers make
     cut_off: bool  # by max_game_frames
     log: GameLog | None
+
+
+def slots_for(games: int) -> int:
+    """How many games each process of a test plays at once. The number of processes must not matter: see SLOTS."""
+    return max(slots for least, slots in SLOTS.items() if least <= games)
 
 
 def evaluation_options(options: EnvironmentOptions) -> EnvironmentOptions:
@@ -60,9 +67,9 @@ class _RunningGame:
 
 
 class ParallelGames:
-    """Up to GAME_SLOTS games at once. One forward pass chooses the actions of all of them.
+    """Up to `slots` games at once. One forward pass chooses the actions of all of them.
 
-    A game depends only on the seed and its number, not on the other games.
+    `slots` is from `slots_for` and stays the same, so that a game does not depend on the games beside it.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class ParallelGames:
         layout: UnrollLayout,
         seed: Sequence[int],
         *,
+        slots: int,
         greedy: bool,
         logged: int,  # only games with a lower number keep a log
     ) -> None:
@@ -83,12 +91,12 @@ class ParallelGames:
         self._greedy = greedy
         self._logged = logged
         self._environments: list[gymnasium.Env[NDArray[np.uint8], Any]] = []
-        self._slots: list[_RunningGame | None] = [None] * GAME_SLOTS
-        self._state = ActorState.at_start(GAME_SLOTS, layout.lstm_size)
+        self._slots: list[_RunningGame | None] = [None] * slots
+        self._state = ActorState.at_start(slots, layout.lstm_size)
         # Views of the same memory: numpy writes single numbers much faster than torch.
         self._previous_actions = self._state.previous_actions.numpy()
         self._previous_rewards = self._state.previous_rewards.numpy()
-        self._observations = np.zeros((GAME_SLOTS, *observation_shape(layout)), np.uint8)
+        self._observations = np.zeros((slots, *observation_shape(layout)), np.uint8)
         self._observation_batch = as_batch(torch.from_numpy(self._observations))
 
     @property

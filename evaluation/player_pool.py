@@ -9,9 +9,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from evaluation.parallel_games import GAME_SLOTS, GameResult
+from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
-from workers.child_process import end_process, start_process
+from workers.child_process import end_process, start_process, why_it_ended
+from workers.early_errors import reason
 from workers.failures import WorkersFailedError, could_not_start
 from workers.messages import Kind, WorkerError, receive, send
 
@@ -43,7 +44,7 @@ class PlayerPool:
         try:
             for index in range(min(processes, len(self._waiting))):
                 self._start(index)
-            for _ in range(GAME_SLOTS):  # one game per process at a time, so that few games spread over all processes
+            for _ in range(player.slots):  # one game per process at a time, so that few games spread over all processes
                 for started in self._players:
                     self._send_game(started)
         except BaseException:
@@ -116,8 +117,10 @@ class PlayerPool:
         exit_code = end_process(dead.process, dead.connection)
         self._deaths += 1
         if self._deaths >= MAX_DEATHS_IN_A_ROW:
+            said = reason(why_it_ended(dead.process, exit_code))
             raise WorkersFailedError(
                 f"players died {self._deaths} times before any game ended, the last one with exit code {exit_code}"
+                + (f" before it was ready ({said})" if said else "")
             )
         self._waiting.extendleft(sorted(dead.games, reverse=True))
         if self._waiting:

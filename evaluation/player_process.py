@@ -27,6 +27,7 @@ class PlayerProcess:
     compute_dtype: torch.dtype
     weights: SharedWeights  # published once, before the process starts
     seed: tuple[int, ...]
+    slots: int  # games at once, the same in all processes of a test
     greedy: bool
     logged: int  # only games with a lower number keep a log
     low_priority: bool
@@ -44,6 +45,7 @@ class PlayerProcess:
             actor,
             self.layout,
             self.seed,
+            slots=self.slots,
             greedy=self.greedy,
             logged=self.logged,
         )

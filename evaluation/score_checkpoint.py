@@ -14,7 +14,7 @@ import torch
 from agents.flat_weights import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from evaluation.parallel_games import GAME_SLOTS, GameResult, evaluation_options
+from evaluation.parallel_games import GameResult, evaluation_options, slots_for
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
 from evaluation.score_statistics import score_figures
@@ -28,7 +28,8 @@ from options.rules import UsageError
 from reports.console import Console, make_console
 from reports.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test
-from run_files.checkpoint import Checkpoint, check_playable
+from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
+from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_json
 from workers.failures import RunFailedError
 from workers.shared_weights import SharedWeights
@@ -48,11 +49,14 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     config = replace(config, environment=evaluation_options(config.environment))
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
-    check_processes(processes, GAME_SLOTS)
+    slots = slots_for(games)
+    check_processes(processes, slots)
     torch.set_num_threads(1)
     layout = make_unroll_layout(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = make_network(config.network, layout, precision)
+    with refusing_foreign_content(checkpoint):
+        check_weights(checkpoint.content, network)
     network.load_saved(checkpoint.content["learner"]["network"])
     result_path = _new_result_path(checkpoint.run_folder)
 
@@ -71,6 +75,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
             compute_dtype=precision,
             weights=weights,
             seed=(config.seed,),
+            slots=slots,
             greedy=config.test.test_policy == "greedy",
             logged=SHOWN_GAMES if config.test.render else 0,
             low_priority=False,
@@ -175,9 +180,14 @@ def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgres
 
 def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]:
     games, policy = config.test.test_episode_count, config.test.test_policy
+    actions = {
+        "sampled": "actions are drawn from the policy; --test_policy=greedy takes the most likely ones",
+        "greedy": "the most likely actions are taken; --test_policy=sampled draws them from the policy",
+    }
     return [
         f"{config.environment.env}, {games:,} games, {policy} policy, seed {config.run.seed}, {processes} processes",
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",
+        actions[policy],
         *unused_in_test(config),
     ]
 

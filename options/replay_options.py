@@ -17,7 +17,9 @@ class ReplaySpec:
 
     type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "Type of the replay.")
     capacity: int = option(MISSING, whole(1), "Number of unrolls that the replay holds.")
-    sample_ratio: float = option(MISSING, above(0, 1), "Share of every batch; the ratios of all replays add up to 1.")
+    sample_ratio: float = option(
+        MISSING, above(0, 1), "Share of every batch, rounded to whole unrolls; the ratios of all replays add up to 1."
+    )
     dist_function: str = option(
         "ln_norm",
         one_of("ln_norm", "cos_dist", "kl_div", "random"),

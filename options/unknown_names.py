@@ -12,7 +12,7 @@ REPLACED_FLAGS = {
     "learner_thread_count": "there is one learner; --learner_threads sets its CPU threads",
     "undefok": "unknown flags are always refused",
     # Flags of the earlier platform:
-    "load_optimizer_save": "a resumed run always continues with the saved optimizer",
+    "load_optimizer_save": "a resumed run continues with the saved optimizer; with --load_weights_only it is new",
     "clip_rewards": "--reward_clipping_method sets how rewards are clipped, and none leaves them as they are",
     "debug": "errors of worker processes are always shown with their traceback",
     "actions_count": "the number of actions comes from the environment",

@@ -16,7 +16,8 @@ from run_files.run_history import Curve, History, Series
 
 # Options that do not influence learning, and the seed: runs of one group may differ in them.
 IGNORED_OPTIONS = {
-    *("op_mode", "load_model_url", "seed", "results_dir", "worker_timeout", "worker_restart_budget"),
+    *("op_mode", "load_model_url", "load_weights_only", "seed", "stop_at_return"),
+    *("results_dir", "worker_timeout", "worker_restart_budget"),
     *(item.name for options in (CheckpointOptions, ReportOptions, TestOptions) for item in fields(options)),
 }
 # The default length of the learning-rate schedule follows from these options.
@@ -99,7 +100,8 @@ def _compared_options(history: History) -> dict[str, Any]:
         values["replay_parameters"] = parse_replays(str(values["replay_parameters"]))
         if all(replay.type == "queue" for replay in values["replay_parameters"]):
             values |= {name: OPTIONS[name].default for name in ONLY_WITH_REPLAY}
-    return {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
+    compared = {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
+    return {**compared, "weights_from": history.weights_from}
 
 
 def _label(configuration: Mapping[str, Any], names: Sequence[str], keys: set[str], seeds: int) -> str:

@@ -1,5 +1,10 @@
 """Draws the curves of several runs: `python -m reports.plot results/A results/B`."""
 
+from machine.limits import explain_limits
+
+if __name__ == "__main__":
+    explain_limits()  # before the imports that need much memory
+
 import difflib
 import textwrap
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """What a run prints before it starts and after it ends."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ def run_header(
     waiting = environments * machine.slots_per_worker  # unrolls that can be played ahead of the learner
     lag = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
     warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
+    goal, window = config.run.stop_at_return, _games(config.report.avg_buff_size)
     return [
         f"{config.environment.env}, {action_count} actions, seed {config.run.seed}, results in {folder}",
         f"learner on {machine.device} in {precision} with {_counted(machine.learner_threads, 'thread')}; "
@@ -32,6 +33,7 @@ def run_header(
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
+        *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
         *memory,
         *(warning if lag >= HIGH_LAG else []),
         *unused_in_training(config),
@@ -45,15 +47,19 @@ class RunEnd(NamedTuple):
     finished: bool
     agent_steps: int
     steps_left: bool  # whether --environment_max_steps is not reached
+    goal: float | None  # the --stop_at_return that ended the run
+    return_window: int  # number of games in the mean return, at most
     frames: int
     updates: int
     updates_made: int  # by this run itself, without those of the runs that it resumed from
     seconds: float
     return_mean: float | None
+    games_without_score: int  # all games, if each of them had a return of 0
     steps_to_learn: int  # agent steps that a new run needs for its first update
     saving_seconds: float
     has_saved: bool
     bottleneck: str
+    watt_hours: Mapping[str, float]  # energy by `cpu` and `gpu`, where it is measured
 
 
 def run_ending(end: RunEnd) -> list[str]:
@@ -63,16 +69,44 @@ def run_ending(end: RunEnd) -> list[str]:
     if not end.updates_made:
         bottleneck = f"nothing was learned: the first update needs {end.steps_to_learn:,} agent steps"
     speed = end.agent_steps / max(end.seconds, 1e-9)
-    more_steps = end.agent_steps + max(end.agent_steps, end.steps_to_learn)
-    more = "" if end.steps_left else f" --environment_max_steps={more_steps}"
-    resume = f"python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(end.folder))}{more}"
+    energy = " + ".join(f"{used:,.1f} Wh ({source.upper()})" for source, used in end.watt_hours.items())
+    goal = [] if end.goal is None else [goal_reached(end.goal, end.return_window)]
+    resume = go_on_command(end.folder, end.agent_steps, end.steps_to_learn, end.steps_left)
     return [
         f"{'finished' if end.finished else 'stopped'} at {end.agent_steps:,} agent steps ({end.frames:,} frames) and "
         f"{end.updates:,} updates after {end.seconds:,.0f} s, {speed:,.0f} steps/s; {mean}",
+        *goal,
+        *([never_scored(end.games_without_score)] if end.games_without_score else []),
         *([bottleneck] if bottleneck else []),
+        *([f"energy {energy}"] if energy else []),
         f"metrics.jsonl, episodes.csv and checkpoints are in {end.folder}; saving took {end.saving_seconds:.1f} s",
         f"go on with: {resume}" if end.has_saved else "nothing could be saved, so the run cannot be resumed",
     ]
+
+
+def goal_reached(goal: float | None, window: int) -> str:
+    """Why a run with --stop_at_return has ended."""
+    return f"the mean return of {_games(window)} reached --stop_at_return={goal:g}"
+
+
+def never_scored(games: int) -> str:
+    """What a run says in whose games nothing was ever scored."""
+    counted = "the only game so far" if games == 1 else f"each of the {games:,} games so far"
+    return (
+        f"{counted} ended with a return of 0, and without rewards there is nothing to learn from; "
+        'docs/tuning.md says what helps, under "Games without rewards"'
+    )
+
+
+def go_on_command(folder: Path, agent_steps: int, steps_to_learn: int, steps_left: bool) -> str:
+    """The command that resumes a run; for twice as many steps if it has made all of them."""
+    more_steps = agent_steps + max(agent_steps, steps_to_learn)
+    more = "" if steps_left else f" --environment_max_steps={more_steps}"
+    return f"python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}"
+
+
+def _games(count: int) -> str:
+    return "the last game" if count == 1 else f"the last {count:,} games"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -4,35 +4,37 @@ import os
 import pickle
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from machine.limits import limit_reached
 from option_flags import Config, EnvironmentOptions, NetworkOptions
 from options.rules import UsageError, declared
+from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
+from run_files.content_rules import ContentError, described
+from run_files.return_goal import reaches_return
 from run_files.run_folder import CHECKPOINTS, remove_abandoned, temporary_beside, write_atomically
 
 FORMAT_VERSION = 3
 BEST = "best.pt"
 BEST_EVAL = "best_eval.pt"
 
+FOREIGN = "has contents that no run writes"
 DAMAGED = "is cut off, damaged, or not a checkpoint of this program"
 FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
-# Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
-FIXED_FLAGS = (
-    *("env", "network", "use_lstm", "lstm_size"),
-    *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
-)
 # What the policy is and what it observes.
 POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, NetworkOptions))
 # Flags that a resumed run does not inherit from its parent.
-OWN_FLAGS = ("op_mode", "load_model_url")
+OWN_FLAGS = ("op_mode", "load_model_url", "load_weights_only")
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,24 @@ class Checkpoint:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The flags that a resumed run inherits."""
+        """The flags that a resumed run inherits. A --stop_at_return that was reached is not among them."""
         options = {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
         if options.get("lr_scheduler_steps") == self.content.get("planned_updates"):
             options["lr_scheduler_steps"] = 0  # older versions stored the computed number as if it were a flag
+        if self.has_reached(options.get("stop_at_return"), options.get("avg_buff_size", 100)):
+            options["stop_at_return"] = None
         return options
 
     @property
     def played_options(self) -> dict[str, Any]:
         """The flags that a test inherits: those of the policy and its observations, but not max_game_frames."""
         taken = set(POLICY_OPTIONS) - {"max_game_frames"}
+        return {name: value for name, value in self.options.items() if name in taken}
+
+    @property
+    def network_options(self) -> dict[str, Any]:
+        """The flags that a new run from these weights inherits (--load_weights_only): those of the network."""
+        taken = {*NETWORK_FLAGS, "feature_out_layer_size"}
         return {name: value for name, value in self.options.items() if name in taken}
 
     @property
@@ -66,6 +76,15 @@ class Checkpoint:
     @property
     def updates(self) -> int:
         return int(self.content["progress"]["updates"])
+
+    @property
+    def latest_returns(self) -> list[float]:
+        """Returns of the latest games, as many as its --avg_buff_size at most."""
+        return list(self.content["progress"].get("recent_returns", ()))
+
+    def has_reached(self, goal: float | None, window: int) -> bool:
+        """Whether the mean return of the latest `window` games is at least `goal`."""
+        return reaches_return(self.latest_returns[-window:], window, goal)
 
     @property
     def replay_path(self) -> Path:
@@ -119,9 +138,23 @@ def find_checkpoint(url: str) -> Checkpoint:
     try:
         return read_checkpoint(place)
     except InvalidCheckpointError as error:
-        usable = next((path for path in newest_first(place.parent) if path != place and _is_usable(path)), None)
-        hint = f"; {usable} beside it can be used" if usable else ""
-        raise UsageError(f"--load_model_url: {place} {error}{hint}.") from None
+        raise _unusable(place, str(error)) from None
+
+
+def _unusable(path: Path, why: str) -> UsageError:
+    """The error for a checkpoint that cannot be used; names one beside it that can."""
+    usable = next((other for other in newest_first(path.parent) if other != path and _is_usable(other)), None)
+    hint = f"; {usable} beside it can be used" if usable else ""
+    return UsageError(f"--load_model_url: {path} {why}{hint}.")
+
+
+@contextmanager
+def refusing_foreign_content(checkpoint: Checkpoint) -> Iterator[None]:
+    """Turn a ContentError of the block into a UsageError that names the checkpoint."""
+    try:
+        yield
+    except ContentError as error:
+        raise _unusable(checkpoint.path, f"{FOREIGN}: {error}") from None
 
 
 class InvalidCheckpointError(Exception):
@@ -138,21 +171,31 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if not _is_intact_zip(data):  # torch.load accepts other formats, and checks no checksums
             raise InvalidCheckpointError(DAMAGED)
         content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
+    except (
+        *(RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError),
+        *(OverflowError, pickle.UnpicklingError),
+    ) as error:
+        if limit_reached(error):
+            raise
         raise InvalidCheckpointError(DAMAGED) from None
-    if not isinstance(content, dict) or not {"format_version", "options", "learner", "progress"} <= set(content):
+    if not isinstance(content, dict) or not {"format_version", "options"} <= set(content):
         raise InvalidCheckpointError("is not a checkpoint of this program")
-    if content["format_version"] != FORMAT_VERSION:
+    found = content["format_version"]
+    if type(found) is not int or found != FORMAT_VERSION:
         raise InvalidCheckpointError(
-            f"has the format {content['format_version']}, but this version reads format {FORMAT_VERSION} only"
+            f"has the format {described(found)}, but this version reads format {FORMAT_VERSION} only"
         )
+    try:
+        check_checkpoint(content)
+    except ContentError as error:
+        raise InvalidCheckpointError(f"{FOREIGN}: {error}") from None
     return Checkpoint(path, content)
 
 
 def check_playable(config: Config, checkpoint: Checkpoint) -> None:
     """Refuse flags that do not fit the checkpoint's network."""
     chosen, saved = config.flags(), checkpoint.options
-    for name in FIXED_FLAGS:
+    for name in NETWORK_FLAGS if config.run.load_weights_only else FIXED_FLAGS:
         if chosen[name] != saved[name]:
             instead = "" if config.run.op_mode == "test" else ", or start a new run with --op_mode=train"
             raise UsageError(
@@ -161,19 +204,39 @@ def check_playable(config: Config, checkpoint: Checkpoint) -> None:
 
 
 def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
-    """Refuse flags that do not fit the checkpoint's network, and a run that has already reached its last step."""
+    """Refuse flags that do not fit the checkpoint's network, and a run that is already complete."""
     check_playable(config, checkpoint)
-    if checkpoint.agent_steps >= config.run.environment_max_steps:
-        raise UsageError(
-            f"--environment_max_steps={config.run.environment_max_steps} is already reached: the checkpoint has "
-            f"{checkpoint.agent_steps} agent steps; a larger number would be right."
+    complete = why_complete(config, checkpoint)
+    if complete is not None:
+        raise UsageError(complete)
+
+
+def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
+    """A sentence about the flag whose end the checkpoint has reached. None if the run can go on."""
+    steps, goal = config.run.environment_max_steps, config.run.stop_at_return
+    if checkpoint.agent_steps >= steps:
+        return (
+            f"--environment_max_steps={steps} is already reached: the checkpoint has {checkpoint.agent_steps} agent "
+            "steps; a larger number would be right."
         )
+    window = config.report.avg_buff_size
+    if checkpoint.has_reached(goal, window):
+        return (
+            f"--stop_at_return={goal} is already reached: the mean return of the checkpoint's latest {window} games "
+            f"is {np.mean(checkpoint.latest_returns[-window:]):.2f}; a larger number would be right."
+        )
+    return None
 
 
 def newest_first(folder: Path) -> list[Path]:
     """The numbered checkpoints of a folder, or the best one if there are no numbered ones."""
     numbered = sorted(folder.glob("checkpoint_*.pt"), reverse=True)
     return numbered or sorted(folder.glob(BEST))
+
+
+def checkpoint_to_use(folder: Path) -> Path | None:
+    """The checkpoint with the best mean return, else the newest one, else None."""
+    return next(iter([*folder.glob(BEST), *newest_first(folder)]), None)
 
 
 def keep_newest(folder: Path, count: int) -> None:

@@ -83,7 +83,7 @@ def read_tensor_file(path: Path) -> dict[str, Any]:
 
     try:
         state = with_contents(json.loads(header))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise DamagedFileError(f"{path} has no readable header") from error
     if not isinstance(state, dict):
         raise DamagedFileError(f"{path} is not a replay file")

@@ -38,6 +38,7 @@ class History:
     games: Curve  # agent steps when each game ended, and its return
     evaluations: Sequence[Numbers] = ()
     ancestors: frozenset[Path] = frozenset()  # folders of the runs that it was resumed from, directly or indirectly
+    weights_from: str | None = None  # the checkpoint whose weights its first run started from (--load_weights_only)
 
     def curve(self, name: str, x: str = "agent_steps") -> Curve:
         """The figure with this flat name (`time_shares/update`) over the figure `x`, where a report has both."""
@@ -78,12 +79,14 @@ def read_history(folder: Path) -> History:
     games: list[Series] = []
     limit = math.inf
     seen: set[Path] = set()
+    weights_from = None
     place: Path | None = folder
     while place is not None and place.resolve() not in seen:
         seen.add(place.resolve())
         own_config = _read_config(place)
         if own_config is None:  # this parent is gone, so its own parent is unknown
             break
+        weights_from = (own_config.get("weights_from") or {}).get("checkpoint")
         reports = _numbers(place / "metrics.jsonl", limit) + reports
         evaluations = _numbers(place / "evaluations.jsonl", limit) + evaluations
         rows = _games(place / "episodes.csv")
@@ -91,7 +94,8 @@ def read_history(folder: Path) -> History:
         place, limit = _parent(place, own_config, limit)
     played = np.concatenate(games)
     ancestors = frozenset(seen - {folder.resolve()})
-    return History(folder, _options(config), reports, Curve(played[:, 0], played[:, 1]), evaluations, ancestors)
+    curve = Curve(played[:, 0], played[:, 1])
+    return History(folder, _options(config), reports, curve, evaluations, ancestors, weights_from)
 
 
 def _numbers(path: Path, limit: float) -> list[Numbers]:

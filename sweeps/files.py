@@ -6,12 +6,16 @@ started.
 
 import fcntl
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from option_flags import Config
 from options.rules import UsageError
 from run_files import metrics
 from run_files.metrics import Report
 from run_files.run_folder import CHECKPOINTS
+
+if TYPE_CHECKING:
+    from run_files.checkpoint import Checkpoint
 
 LAST_LINES = 5
 
@@ -45,15 +49,29 @@ def last_report(job_folder: Path) -> tuple[Path, Report] | None:
 
 def agent_steps(job_folder: Path) -> int:
     """Agent steps in the newest checkpoint. A report may be older, or count steps that were lost in a kill."""
-    from run_files.checkpoint import find_checkpoint  # noqa: PLC0415  # only now: torch takes seconds to load
+    checkpoint = _newest(job_folder)
+    return 0 if checkpoint is None else checkpoint.agent_steps
+
+
+def is_complete(job_folder: Path, config: Config) -> bool:
+    """Whether the newest checkpoint has reached the end of the run."""
+    from run_files.checkpoint import why_complete  # noqa: PLC0415  # only now: torch takes seconds to load
+
+    checkpoint = _newest(job_folder)
+    return checkpoint is not None and why_complete(config, checkpoint) is not None
+
+
+def _newest(job_folder: Path) -> "Checkpoint | None":
+    """The newest checkpoint. None if there is none, or if main.py would refuse it."""
+    from run_files.checkpoint import find_checkpoint  # noqa: PLC0415
 
     folder = resumable(job_folder)
     if folder is None:
-        return 0
+        return None
     try:
-        return find_checkpoint(str(folder)).agent_steps
+        return find_checkpoint(str(folder))
     except UsageError:
-        return 0  # main.py reports what is wrong with it
+        return None
 
 
 def resumable(job_folder: Path) -> Path | None:

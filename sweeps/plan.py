@@ -24,6 +24,7 @@ KEYS = {
 RESERVED_FLAGS = {  # flags that a sweep sets itself
     "op_mode": "a sweep starts and continues its runs by itself",
     "load_model_url": "a sweep starts and continues its runs by itself",
+    "load_weights_only": "a sweep starts and continues its runs by itself",
     "results_dir": "--sweep_dir sets the folder of a sweep and all its runs",
 }
 MAX_NAME_LENGTH = 80

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
-from sweeps.files import agent_steps, is_locked, last_lines, resumable
+from sweeps.files import agent_steps, is_complete, is_locked, last_lines, resumable
 from sweeps.job import Job
 from sweeps.plan import Sweep, SweepRun
 from sweeps.state import SweepState
@@ -77,7 +77,7 @@ class SweepRunner:
 
     def _is_done(self, run: SweepRun) -> bool:
         is_running = self._is_running(run)
-        return not is_running and agent_steps(self._job_folder(run)) >= run.config.run.environment_max_steps
+        return not is_running and is_complete(self._job_folder(run), run.config)
 
     def _is_running(self, run: SweepRun) -> bool:
         return is_locked(self._job_folder(run) / "lock")

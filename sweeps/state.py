@@ -12,7 +12,7 @@ from sweeps.plan import Sweep, SweepRun
 
 STATE_FILE = "sweep.json"
 # Flags that may change when a sweep is continued: they do not change what was learned so far.
-CHANGEABLE = {"environment_max_steps", "console", "console_period"}
+CHANGEABLE = {"environment_max_steps", "stop_at_return", "console", "console_period"}
 
 
 class SweepState:

@@ -16,6 +16,7 @@ class BestSoFar:
 
     return_mean: float | None = None
     eval_mean: float | None = None
+    return_steps: int | None = None  # agent steps of best.pt
 
     @classmethod
     def of_parent(cls, parent: Checkpoint) -> Self:
@@ -24,7 +25,8 @@ class BestSoFar:
         best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
         if (folder / BEST).exists():
             with suppress(InvalidCheckpointError):
-                best.return_mean = read_checkpoint(folder / BEST).content["progress"]["best_return_mean"]
+                kept = read_checkpoint(folder / BEST)
+                best.return_mean, best.return_steps = kept.content["progress"]["best_return_mean"], kept.agent_steps
         if (folder / BEST_EVAL).exists():
             means = [best.eval_mean, *(row.get("best_eval_return_mean") for row in _evaluations(parent))]
             best.eval_mean = max((mean for mean in means if isinstance(mean, int | float)), default=None)

@@ -109,6 +109,7 @@ class CheckpointSaver:
             files.write_checkpoint(path, content)
             if is_best:
                 files.link(path, self.folder / files.BEST)
+                self.best.return_steps = progress.agent_steps
         except OSError:
             self.best.return_mean = best_before  # only a saved policy counts as the best
             raise

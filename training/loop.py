@@ -18,13 +18,14 @@ def training_loop(
     `actors` are the workers, `mix` contains all replays. Each part of an iteration counts as a stage of the learner's
     time.
 
-    The loop ends when the run has received all of its environment steps and no further batch can be mixed, or when a
-    signal asks it to stop. A long queue may hold enough unrolls for many updates after the last unroll has arrived.
+    The loop ends when the run has received all of its environment steps and no further batch can be mixed, when the
+    mean return reaches --stop_at_return, or when a signal asks it to stop. A long queue may hold enough unrolls for
+    many updates after the last unroll has arrived.
 
     In lockstep (`--reproducible`) the loop takes only the unrolls that the next batch needs, so that batches do not
     depend on timing.
     """
-    while (progress.unrolls_left or mix.ready()) and not stop.requested:
+    while not (progress.goal_reached or stop.requested) and (progress.unrolls_left or mix.ready()):
         with progress.stage("wait"):
             ready = mix.ready()  # may wait for a batch that is drawn in the background
         with progress.stage("publish"):  # the weights of the update before, if their copy from the GPU took longer

@@ -11,7 +11,7 @@ import torch
 from agents.flat_weights import flat_weights, weight_count
 from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import GameResult, evaluation_options
+from evaluation.parallel_games import GameResult, evaluation_options, slots_for
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
 from evaluation.score_statistics import score_figures
@@ -186,6 +186,7 @@ class PeriodicEvaluation(Evaluation):
             compute_dtype=self._compute_dtype,
             weights=weights,
             seed=self._seed(agent_steps),
+            slots=slots_for(games),
             greedy=self._config.test.test_policy == "greedy",
             logged=games if self._config.test.render else 0,
             low_priority=True,

@@ -13,6 +13,7 @@ from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.metrics import Episode, JsonValue
+from run_files.return_goal import reaches_return
 from training.interval import Interval, StageTimer
 
 MIN_SPEED_SPAN, SPEED_SPAN = 0.5, 20.0  # seconds for the mean of the displayed speed: smallest and usual
@@ -28,6 +29,7 @@ class Progress:
         frames_per_step: int,
         max_steps: int,
         return_window: int,
+        stop_at_return: float | None = None,
     ) -> None:
         self._layout = layout
         self._environments_per_worker = environments_per_worker
@@ -40,6 +42,10 @@ class Progress:
         self.return_window = return_window  # games that `return_mean` is averaged over
         self.recent_returns: deque[float] = deque(maxlen=return_window)
         self.return_max: float | None = None
+        self.watt_hours: dict[str, float] = {}  # energy by `cpu` and `gpu`, where it was measured
+        self.return_min: float | None = None
+        self._stop_at_return = stop_at_return
+        self.goal_reached = False  # whether `return_mean`, over a full window, is at least `stop_at_return`
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
         self.interval = Interval(layout)
         self._timer = StageTimer(self.interval)
@@ -57,6 +63,8 @@ class Progress:
             "seconds": self.seconds,
             "recent_returns": list(self.recent_returns),
             "return_max": self.return_max,
+            "watt_hours": dict(self.watt_hours),
+            "return_min": self.return_min,
             **self.interval.state_dict(self.seconds),
         }
 
@@ -67,6 +75,8 @@ class Progress:
         self._begun = time.monotonic() - state["seconds"]
         self.recent_returns.extend(state["recent_returns"])
         self.return_max = state["return_max"]
+        self.watt_hours.update(state.get("watt_hours", {}))  # older versions did not save them
+        self.return_min = state.get("return_min", min(state["recent_returns"], default=None))  # not in older versions
         self.interval.load_state_dict(state)
 
     @property
@@ -78,6 +88,11 @@ class Progress:
     def unrolls_left(self) -> int:
         """How many more unrolls the run receives."""
         return max(0, -((self.agent_steps - self.max_steps) // self._layout.unroll_length))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run needs no more unrolls."""
+        return self.goal_reached or not self.unrolls_left
 
     @property
     def anything_new(self) -> bool:
@@ -93,6 +108,11 @@ class Progress:
     def return_mean(self) -> float | None:
         """Mean return of the latest games."""
         return float(np.mean(self.recent_returns)) if self.recent_returns else None
+
+    @property
+    def never_scored(self) -> bool:
+        """Whether games have ended, and all of them with a return of 0."""
+        return self.return_max == self.return_min == 0
 
     @property
     def steps_since_report(self) -> int:
@@ -117,6 +137,9 @@ class Progress:
             episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker))
             self.recent_returns.append(game_return)
             self.return_max = game_return if self.return_max is None else max(self.return_max, game_return)
+            self.return_min = game_return if self.return_min is None else min(self.return_min, game_return)
+        if episodes:
+            self.goal_reached = reaches_return(self.recent_returns, self.return_window, self._stop_at_return)
         self.episodes += len(episodes)
         self.agent_steps += self._layout.unroll_length
         return episodes

@@ -109,7 +109,9 @@ class Reporter:
         report |= self._progress.close_interval(self._learner.updates)
         report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
-        report |= self._load.report()._asdict()
+        load = self._load.report()._asdict()
+        report |= load.pop("energy")
+        report |= load
         self._sink.write(report)
 
     def _replay_figures(self) -> dict[str, JsonValue]:

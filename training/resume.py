@@ -11,13 +11,16 @@ from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
     BEST,
     BEST_EVAL,
+    FOREIGN,
     OWN_FLAGS,
     Checkpoint,
     checkpoint_name,
     link,
     write_checkpoint,
 )
+from run_files.content_rules import ContentError
 from run_files.metrics import last_report
+from run_files.replay_content import check_replay_file, check_replays
 from run_files.replay_file import DamagedFileError, read_tensor_file
 from run_files.run_folder import remove_abandoned
 from training.best_so_far import BestSoFar
@@ -36,7 +39,7 @@ class Resume:
         self.planned_updates, self.schedule_updates = plan_updates(parent, config)
         self._with_queues = False
         self._replay_file: Path | None = None  # kept until this run has saved its own
-        self._in_flight: dict[str, Any] | None = None
+        self.in_flight: dict[str, Any] | None = None  # the workers' games and untaken unrolls; None: new games begin
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
         self.best = BestSoFar() if parent is None else BestSoFar.of_parent(parent)
@@ -45,6 +48,7 @@ class Resume:
                 parent.options.get(name, OPTIONS[name].default) == value  # an older version may lack the option
                 for name, value in asdict(config.environment).items()
             )
+            self._note_reached_goal(parent, config)
             self._note_new_options(parent, config)
             self._read_replays(parent, config, layout)
             self._read_in_flight(parent, config, worker_count)
@@ -79,7 +83,7 @@ class Resume:
             "options": self._config.flags(),
             "planned_updates": self.planned_updates,
             "progress": self._progress,
-            "in_flight": self._in_flight,
+            "in_flight": self.in_flight,
         }
         content = {**self._parent.content, **own}
         write_checkpoint(checkpoints / checkpoint_name(self._parent.updates), content)
@@ -114,12 +118,18 @@ class Resume:
 
     def restore_workers(self, pool: WorkerPool) -> None:
         """Restore the games, and the unrolls that the learner has not received, if they were saved."""
-        if self._in_flight is not None:
-            pool.restore(self._in_flight)
+        if self.in_flight is not None:
+            pool.restore(self.in_flight)
+
+    def _note_reached_goal(self, parent: Checkpoint, config: Config) -> None:
+        goal = parent.content["options"].get("stop_at_return")
+        if goal is not None and config.run.stop_at_return is None:
+            self._notes.append(f"--stop_at_return={goal:g} was reached, so the run goes on without it")
 
     def _note_new_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}
-        newer = [f"--{name}={value}" for name, value in config.flags().items() if name not in known]
+        values = {name: value for name, value in config.flags().items() if value is not None}
+        newer = [f"--{name}={value}" for name, value in values.items() if name not in known]
         if newer:
             self._notes.append(f"options that the parent's version did not have: {' '.join(newer)}")
 
@@ -137,25 +147,31 @@ class Resume:
                 "the replays start empty: the saved ones were made with other options of the environment"
             )
             return
+        path = fitting[-1]
         try:
-            replays = read_tensor_file(fitting[-1])
+            replays = read_tensor_file(path)
+            check_replay_file(replays)
+            if not same or replays["unroll"] != layout.fingerprint:
+                self._notes.append(
+                    "the replays start empty: the saved ones have another layout or other --replay_parameters"
+                )
+                return
+            is_newest = path == parent.replay_path and replays.get("agent_steps") == parent.agent_steps
+            # The size of a queue follows from the batch size; that of the other replays does not.
+            with_queues = is_newest and parent.options["batch_size"] == config.replay.batch_size
+            check_replays(replays, config.replay, layout, with_queues)
         except (DamagedFileError, OSError) as error:
             self._notes.append(f"the replays start empty: {error}")
             return
-        if not same or replays["unroll"] != layout.fingerprint:
-            self._notes.append(
-                "the replays start empty: the saved ones have another layout or other --replay_parameters"
-            )
+        except ContentError as error:
+            self._notes.append(f"the replays start empty: {path} {FOREIGN}: {error}")
             return
         self._replays = replays
-        self._replay_file = fitting[-1]
-        if fitting[-1] == parent.replay_path and replays.get("agent_steps") == parent.agent_steps:
-            # The size of a queue follows from the batch size; that of the other replays does not.
-            self._with_queues = parent.options["batch_size"] == config.replay.batch_size
-            if not self._with_queues:
-                self._replay_file = None  # or the next resume would load its queues, which fit the old batch size
-        else:
-            self._notes.append(f"the replays are those of {fitting[-1].name}, which is older than the checkpoint")
+        self._with_queues = with_queues
+        # With another batch size, the next resume would load its queues, which fit the old batch size.
+        self._replay_file = path if with_queues or not is_newest else None
+        if not is_newest:
+            self._notes.append(f"the replays are those of {path.name}, which is older than the checkpoint")
 
     def _read_in_flight(self, parent: Checkpoint, config: Config, worker_count: int) -> None:
         in_flight = parent.content["in_flight"]
@@ -166,7 +182,7 @@ class Resume:
             and self._same_environment
         )
         if config.run.reproducible and same_workers and self._with_queues:
-            self._in_flight = in_flight
+            self.in_flight = in_flight
             self._notes.append("the games continue exactly where they stopped")
         else:
             self._notes.append("new games begin")

@@ -13,8 +13,10 @@ from option_flags import Config
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
 from reports.sinks.make_sinks import check_sinks
-from run_files.checkpoint import Checkpoint, check_resumable
+from run_files.checkpoint import Checkpoint, check_playable, check_resumable
 from run_files.run_folder import CHECKPOINTS, create_run_folder, write_json
+from training.check_parent import check_saved_games, check_saved_learner
+from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
 from training.resume import Resume
 from wrappers.environment_types import MakeEnvironment
@@ -29,26 +31,39 @@ class RunSetup:
     layout: UnrollLayout
     network: ActorCritic
     memory: Sequence[str]  # lines for the header: what the replays will take
+    weights: InitialWeights
     resume: Resume
 
 
 def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkpoint | None) -> RunSetup:
-    """Choose what the flags leave open, and raise a UsageError for what cannot work on this machine."""
-    if parent is not None:
+    """Choose what the flags leave open, and raise a UsageError for what cannot work on this machine.
+
+    `parent` is the checkpoint that is resumed. With --load_weights_only, a new run starts from its weights.
+    """
+    source = None
+    if parent is not None and config.run.load_weights_only:
+        check_playable(config, parent)
+        source, parent = parent, None
+    elif parent is not None:
         check_resumable(config, parent)
     check_sinks(config.report)
     config = settle_seed(config)
     machine = prepare_machine(config)
     layout = make_unroll_layout(config, make_environment)
     network = make_network(config.network, layout, machine.precision)
+    weights = InitialWeights(source, network, config.environment.env)
+    if parent is not None:
+        check_saved_learner(parent, network, layout)
     environments = config.workers.envs_per_worker
     unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
     memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
     resume = Resume(parent, config, layout, machine.worker_count)
-    return RunSetup(config, machine, layout, network, memory.described(), resume)
+    if parent is not None:
+        check_saved_games(parent, resume.in_flight, config, make_environment, layout)
+    return RunSetup(config, machine, layout, network, memory.described(), weights, resume)
 
 
-def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
+def make_run_folder(config: Config, machine: Machine, weights: InitialWeights, resume: Resume) -> Path:
     """A new folder with config.json and a folder for checkpoints; a resumed run starts with its parent's checkpoint."""
     folder = None
     try:
@@ -58,6 +73,7 @@ def make_run_folder(config: Config, machine: Machine, resume: Resume) -> Path:
             "machine": machine.described(),
             "planned_updates": resume.planned_updates,
             "parent": resume.described(),
+            "weights_from": weights.described(),
         }
         write_json(folder / "config.json", described)
         (folder / CHECKPOINTS).mkdir()

@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from agents.learner import Learner
+from machine.cpu_energy import CpuEnergy
 from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
 from machine.stop_signals import StopSignals
@@ -13,6 +14,7 @@ from reports.bottleneck import name_bottleneck
 from reports.console import make_console
 from reports.run_summary import RunEnd, run_ending, run_header
 from reports.sinks.make_sinks import make_sinks
+from reports.sinks.sink import SinkList
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS
 from training.checkpoint_saver import CheckpointSaver
@@ -24,6 +26,7 @@ from training.periodic_evaluation import Evaluation, PeriodicEvaluation
 from training.progress import Progress
 from training.reporter import Reporter
 from training.run_setup import make_run_folder, set_up_run
+from training.summary_file import SummaryFile
 from workers.actors import make_actors
 from wrappers.environment_types import MakeWatchedEnvironment
 
@@ -38,15 +41,16 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
 
     with ExitStack() as resources:  # closed in reverse order
         stop = resources.enter_context(StopSignals())
-        folder = make_run_folder(config, machine, resume)
+        folder = make_run_folder(config, machine, setup.weights, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
         sink = resources.enter_context(closing(make_sinks(config, folder, console.message)))
         last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)
         header = run_header(config, folder, machine, layout.action_count, setup.memory, resume.planned_updates)
-        console.start([*header, *resume.notes()])
+        console.start([*header, *setup.weights.notes(), *resume.notes()])
 
         learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device)
+        setup.weights.restore_background(learner)
         mix = resources.enter_context(closing(make_mix(config, layout, resume, learner)))
         progress = Progress(
             layout,
@@ -54,30 +58,36 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             config.environment.frames_per_step,
             config.run.environment_max_steps,
             config.report.avg_buff_size,
+            config.run.stop_at_return,
         )
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates
-        with closing(
-            make_actors(
-                config,
-                make_environment,
-                learner.network,
-                learner.updates,
-                layout,
-                machine,
-                resume.count,
-                console.message,
-            )
-        ) as actors:
+        summary = SummaryFile(folder, config, progress, learner, resume.best)
+        with (
+            summary,
+            closing(
+                make_actors(
+                    config,
+                    make_environment,
+                    learner.network,
+                    learner.updates,
+                    layout,
+                    machine,
+                    resume.count,
+                    console.message,
+                )
+            ) as actors,
+        ):
             resume.restore_workers(actors.pool)
-            load = MachineLoad(actors.times, actors.pool, GpuGauge(machine.device))
+            gpu = GpuGauge(machine.device)
+            load = MachineLoad(actors.times, actors.pool, gpu, CpuEnergy(), progress.watt_hours)
             reporter = Reporter(
                 progress,
                 learner,
                 actors.pool,
                 load,
                 mix,
-                sink,
+                SinkList(sink, summary),
                 console,
                 period=config.report.report_period,
                 planned_updates=resume.planned_updates,
@@ -119,10 +129,11 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                         with_replays=config.saves_replays,
                         # A reproducible run that is interrupted saves its unfinished interval instead: the resumed run
                         # reports it as a whole.
-                        report=not (config.run.reproducible and progress.unrolls_left),
+                        report=progress.is_complete or not config.run.reproducible,
                     )
                 finally:
-                    finished = not (progress.unrolls_left or mix.ready())
+                    finished = progress.goal_reached or not (progress.unrolls_left or mix.ready())
+                    summary.finished = finished
                     last_lines += describe_end(
                         config, folder, finished, progress, learner.updates, updates_at_start, saver, load
                     )
@@ -152,15 +163,19 @@ def describe_end(
         folder=folder,
         finished=finished,
         steps_left=progress.unrolls_left > 0,
+        goal=config.run.stop_at_return if progress.goal_reached else None,
+        return_window=progress.return_window,
         agent_steps=progress.agent_steps,
         frames=progress.frames,
         updates=updates,
         updates_made=updates - updates_at_start,
         seconds=progress.seconds,
         return_mean=progress.return_mean,
+        games_without_score=progress.episodes if progress.never_scored else 0,
         steps_to_learn=config.steps_to_learn,
         saving_seconds=saver.seconds,
         has_saved=saver.has_saved,
         bottleneck=bottleneck,
+        watt_hours=load.measured_watt_hours(),
     )
     return run_ending(end)

@@ -10,20 +10,28 @@ import pickle
 import signal
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from multiprocessing import connection as connections
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from machine.limits import limit_reached
+from workers.early_errors import EarlyErrors, why_not_started
 from workers.messages import send_error
 
 PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
-_SPAWN = multiprocessing.get_context("spawn")  # CUDA and OpenCV both break under fork
+
+class ChildProcess(SpawnProcess):  # CUDA and OpenCV both break under fork
+    """A spawned process; `early_errors` is what it writes to stderr before its worker is loaded."""
+
+    early_errors: EarlyErrors | None = None
 
 
 class Packed:
@@ -53,9 +61,12 @@ def start_process(worker: Any, name: str, *pipes: Connection) -> tuple[BaseProce
         connection, child_end = multiprocessing.Pipe()
         close_always.enter_context(child_end)
         close_on_error.enter_context(connection)
-        process = _SPAWN.Process(target=_child_main, args=(Packed(worker), child_end, *pipes), name=name, daemon=True)
-        with _signals_blocked():
+        errors = _make_early_errors()
+        arguments = (errors, Packed(worker), child_end, *pipes)
+        process = ChildProcess(target=_child_main, args=arguments, name=name, daemon=True)
+        with nullcontext() if errors is None else errors.redirected(), _signals_blocked():
             process.start()
+        process.early_errors = errors
         close_on_error.pop_all()
     return process, connection
 
@@ -71,29 +82,49 @@ def end_process(process: BaseProcess, connection: Connection) -> int:
     return exit_code
 
 
+def why_it_ended(process: BaseProcess, exit_code: int) -> str:
+    """What a process that ended before its worker was loaded has written to stderr; empty for any other process."""
+    return why_not_started(getattr(process, "early_errors", None), exit_code)
+
+
+def _make_early_errors() -> EarlyErrors | None:
+    """None where there is no stderr, or no place for a temporary file: processes start without it, too."""
+    try:
+        return EarlyErrors()
+    except OSError:
+        return None
+
+
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
     """Block the signals that a terminal or a scheduler sends to all processes of a run; a child inherits the block.
 
     Only the parent handles them. Children end with it, or are killed by it.
     """
-    resource_tracker.ensure_running()  # otherwise the first child's start would start it, which unblocks the signals
-    signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)
+    with warnings.catch_warnings():
+        # Where no process can be started, that of multiprocessing cannot either; the child's own error is shown.
+        warnings.filterwarnings("ignore", "resource_tracker: process died", UserWarning)
+        # Otherwise the first child's start would start it, which unblocks the signals.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)
 
 
-def _child_main(packed_worker: Packed, connection: Connection, *pipes: Connection) -> None:
+def _child_main(errors: EarlyErrors | None, packed_worker: Packed, connection: Connection, *pipes: Connection) -> None:
     """Unpickle the worker and run it until the parent closes the connection; send an exception to the parent."""
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
-        packed_worker.unpack().run(connection, *pipes)
+        worker = packed_worker.unpack()
+        if errors is not None:
+            errors.end()
+        worker.run(connection, *pipes)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
-    except BaseException:
-        send_error(connection, traceback.format_exc())
+    except BaseException as error:
+        send_error(connection, limit_reached(error) or traceback.format_exc())
         os._exit(1)
 
 

@@ -41,16 +41,18 @@ class Restarts:
         self._deaths: deque[float] = deque()  # times within the window
         self.count = 0
 
-    def plan(self, handle: WorkerHandle, exit_code: int, how: str) -> str:
+    def plan(self, handle: WorkerHandle, exit_code: int, how: str, reason: str = "") -> str:
         """Plan a replacement, later with each failure in a row; return how the process ended.
 
-        `how` is empty if the process ended by itself. Raises WorkersFailedError after too many deaths or failures.
+        `how` is empty if the process ended by itself, and `reason` is what it wrote about that. Raises
+        WorkersFailedError after too many deaths or failures.
         """
         from_outside = -exit_code in KILLS_FROM_OUTSIDE and not how
         if not how:
             how = (
                 f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with code {exit_code}"
             )
+            how += f" before it was ready ({reason})" if reason else ""
         handle.restart_index += 1
         handle.failures += 1
         now = self._clock()

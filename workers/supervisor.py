@@ -8,7 +8,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from workers.child_process import end_process, start_process
+from workers.child_process import end_process, start_process, why_it_ended
+from workers.early_errors import reason
 from workers.failures import could_not_start
 from workers.inference.server import HEARTBEAT_SECONDS, InferenceServer, connect_worker
 from workers.messages import Kind, Message, WorkerError, receive, send
@@ -53,6 +54,7 @@ class Supervisor:
         self._servers = [] if server is None else [WorkerHandle(-1, "the inference server")]
         self._handles = [*self._servers, *self._workers]
         self._sources: dict[Any, WorkerHandle] = {}  # by pipe and by process sentinel
+        self._shown: set[str] = set()  # reasons of early ends, whose whole output has been announced
         self._polled_at = clock()
         try:
             for handle in self._handles:
@@ -189,7 +191,15 @@ class Supervisor:
 
     def _lose(self, handle: WorkerHandle, how: str = "") -> None:
         """End a process and plan its replacement."""
-        how = self._restarts.plan(handle, self._end(handle), how)
+        process = handle.process
+        assert process is not None
+        exit_code = self._end(handle)
+        said = "" if how else why_it_ended(process, exit_code)
+        why = reason(said)
+        how = self._restarts.plan(handle, exit_code, how, why)
+        if said != why and why not in self._shown:  # once: each new process is likely to end in the same way
+            self._shown.add(why)
+            how += f"; before, it wrote:\n{said}"
         self._announce(f"{handle.name} is replaced: it {how}")
         if handle in self._servers:
             self._end_workers(handle.start_at)

@@ -13,6 +13,7 @@ class EpisodicLife(AtariWrapper):
 
     A life counter that falls to 0 does not end the episode: in some games the last life is still being played, and in
     others the game ends some frames later, so that ending the episode here would split it into two.
+    A life that is lost in the step of the time limit ends the episode as any other: the state after it has no value.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int]) -> None:
@@ -36,9 +37,10 @@ class EpisodicLife(AtariWrapper):
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         lives = self._count_lives()
-        self._life_lost = 0 < lives < self._lives and not (terminated or truncated)
+        life_lost = 0 < lives < self._lives
+        self._life_lost = life_lost and not (terminated or truncated)  # otherwise the next reset starts a new game
         self._lives = lives
-        return observation, float(reward), terminated or self._life_lost, truncated, info
+        return observation, float(reward), terminated or life_lost, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
         return {

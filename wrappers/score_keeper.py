@@ -18,7 +18,8 @@ class ScoreKeeper(AtariWrapper):
     """Sum the rewards and agent steps of each game, including the steps that outer wrappers make during a reset.
 
     It is inside EpisodicLife and ClipReward, so it counts complete games and unclipped rewards. The no-op frames of a
-    random start are before the first agent step and do not count. A game that is reset before its end is dropped.
+    random start are before the first agent step and do not count: the agent has no influence on them. Published scores
+    leave them out too (dqn_zoo, OpenAI Baselines). A game that is reset before its end is dropped.
     """
 
     def __init__(self, env: gymnasium.Env[Frame, int]) -> None:
@@ -55,5 +56,5 @@ class ScoreKeeper(AtariWrapper):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._return, self._length = state["return"], state["length"]
-        self._finished = [FinishedGame(*game) for game in state["finished"]]
+        self._finished = [FinishedGame(float(return_), int(length)) for return_, length in state["finished"]]
         self.env.get_wrapper_attr("restore")(state["inner"])

@@ -32,5 +32,7 @@ class StickyActions(AtariWrapper):
         return {"action": int(self._action), "inner": self.env.get_wrapper_attr("snapshot")()}
 
     def restore(self, state: dict[str, Any]) -> None:
+        if not self.action_space.contains(state["action"]):
+            raise ValueError(f"the saved action {state['action']} does not exist")
         self._action = state["action"]
         self.env.get_wrapper_attr("restore")(state["inner"])

@@ -47,6 +47,19 @@ def test_the_background_is_a_mean_and_later_a_moving_average() -> None:
     torch.testing.assert_close(learner.network.background, before + (firsts[0].mean(0) - before) / 1000)
 
 
+@pytest.mark.parametrize(("kept", "weight"), [(0, 1.0), (3, 1 / 4), (10_000, 1 / 1000)])
+def test_the_background_of_loaded_weights_moves_on_if_it_is_kept(kept: int, weight: float) -> None:
+    learner, batch = make_learner(), make_batch([True, False])
+    learner.network.background.fill_(40.0)
+    learner.keep_background(kept)
+    resumed = make_learner()
+    resumed.load_state_dict(copy.deepcopy(learner.state_dict()))
+    first = inputs_of(batch).observations[0].float().mean(0)
+    for each in (learner, resumed):
+        each.update(batch)
+        torch.testing.assert_close(each.network.background, 40.0 + weight * (first - 40.0))
+
+
 def test_an_update_does_not_change_the_batch() -> None:
     batch, learner = make_batch([True, False], LSTM_LAYOUT), make_learner(ALL_TERMS, layout=LSTM_LAYOUT)
     rows, before = batch.rows.clone(), flat_weights(learner.network)

@@ -31,6 +31,25 @@ def test_a_bootstrap_step_changes_no_gradient(lstm_size: int, dtype: torch.dtype
     assert not reached.any(), "a gradient went through the last step's torso"
 
 
+@pytest.mark.parametrize("lstm_size", [0, 5])
+@pytest.mark.parametrize("actions", [ACTIONS, ACTIONS + 3, 2])
+def test_weights_fit_a_network_with_another_number_of_actions(lstm_size: int, actions: int) -> None:
+    """Without a previous action, values are the same. The policy is the same where the actions are as many."""
+    saved, inputs = small_network(lstm_size), random_input(3, 2, (2, 20, 20), lstm_size)
+    inputs.previous_actions.fill_(-1)
+    torch.manual_seed(1)
+    network = ActorCritic("impala_shallow", (2, 20, 20), actions, lstm_size, projected_size=3)
+    own = network(inputs).logits
+    network.load_saved(network.adapted(saved.state_dict()))
+    before, after = saved(inputs), network(inputs)
+    torch.testing.assert_close(after.values, before.values)
+    torch.testing.assert_close(after.lstm_state, before.lstm_state)
+    if actions == ACTIONS:
+        torch.testing.assert_close(after.logits, before.logits)
+    else:
+        assert after.logits.shape == own.shape and after.logits.abs().max() < 0.1, "a new head is close to uniform"
+
+
 @pytest.mark.parametrize("name", FEATURES)
 @pytest.mark.parametrize(("lstm_size", "channels"), [(0, 1), (5, 12)])
 def test_every_network_gives_a_policy_and_a_value_for_each_state(name: str, lstm_size: int, channels: int) -> None:

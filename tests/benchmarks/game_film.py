@@ -57,7 +57,7 @@ def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint
     actor = Actor(network)
     actor.load(flat_weights(network))
     greedy = config.test.test_policy == "greedy"
-    games = ParallelGames(make_atari, environment, actor, layout, (1,), greedy=greedy, logged=GAMES)
+    games = ParallelGames(make_atari, environment, actor, layout, (1,), slots=32, greedy=greedy, logged=GAMES)
     for game in range(GAMES):
         games.start(game)
     results: list[GameResult] = []

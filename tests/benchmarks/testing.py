@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.parallel_games import GAME_SLOTS, evaluation_options
+from evaluation.parallel_games import evaluation_options, slots_for
 from machine.device import usable_cores
 from machine.system_settings import use_one_thread
 from option_flags import Config, EnvironmentOptions
@@ -52,7 +52,7 @@ def environment_speeds(options: EnvironmentOptions, seconds: float) -> dict[int,
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
         return {
             games: sum(pool.starmap(play_at_random, [(options, core, games, seconds) for core in range(cores)], 1))
-            for games in (1, GAME_SLOTS)
+            for games in (1, slots_for(10**6))
         }
 
 

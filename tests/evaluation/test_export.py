@@ -16,6 +16,7 @@ from evaluation.exported_policy import ExportedPolicy, exported
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint, write_checkpoint
+from tests.run_files.some_checkpoint import some_content, some_learner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -31,12 +32,8 @@ def write_agent(folder: Path, **options: Any) -> Path:
     network = ActorCritic("impala_shallow", (4, 84, 84), 6, lstm_size)
     torch.nn.init.normal_(network.policy_head.weight)
     torch.nn.init.uniform_(network.background, 0, 255)
-    content = {
-        "options": config.flags(),
-        "action_count": 6,
-        "learner": {"network": network.state_dict()},
-        "progress": {"agent_steps": 1, "updates": 1},
-    }
+    learner = some_learner(network.state_dict(), 1)
+    content = some_content(1, options=config.flags(), action_count=6, learner=learner)
     path = folder / "checkpoints" / "checkpoint_0000000001.pt"
     path.parent.mkdir(parents=True)
     write_checkpoint(path, content)

@@ -14,7 +14,7 @@ from agents.acting import Actor, ActorState
 from agents.flat_weights import flat_weights, weight_count
 from agents.network import ActorCritic, make_network
 from agents.spaces import make_unroll_layout
-from evaluation.parallel_games import GAME_SLOTS, GameResult, ParallelGames, evaluation_options, game_streams
+from evaluation.parallel_games import SLOTS, GameResult, ParallelGames, evaluation_options, game_streams, slots_for
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
 from option_flags import Config, EnvironmentOptions
@@ -65,11 +65,13 @@ def network() -> ActorCritic:
     return network
 
 
-def games(greedy: bool = False, logged: int = 0, make: MakeEnvironment = make_catch, seed: int = 7) -> ParallelGames:
-    return ParallelGames(make, OPTIONS, Actor(network()), LAYOUT, (seed,), greedy=greedy, logged=logged)
+def games(
+    greedy: bool = False, logged: int = 0, make: MakeEnvironment = make_catch, seed: int = 7, slots: int = 32
+) -> ParallelGames:
+    return ParallelGames(make, OPTIONS, Actor(network()), LAYOUT, (seed,), slots=slots, greedy=greedy, logged=logged)
 
 
-def play(played: ParallelGames, numbers: list[int], at_once: int = GAME_SLOTS) -> list[GameResult]:
+def play(played: ParallelGames, numbers: list[int], at_once: int = 32) -> list[GameResult]:
     waiting, results = list(numbers), list[GameResult]()
     while waiting or played.running:
         while waiting and played.running < at_once:
@@ -92,20 +94,51 @@ def test_a_game_does_not_depend_on_the_games_beside_it(greedy: bool) -> None:
     assert together[:16] != plain(play(games(greedy, logged=99, seed=8), list(range(16))))
 
 
-@pytest.mark.parametrize("name", ["nature", "impala_deep"])
+@pytest.mark.parametrize("slots", SLOTS.values())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_in_batches_of_one_size_a_row_does_not_depend_on_the_others(name: str, dtype: torch.dtype) -> None:
-    """The assumption behind GAME_SLOTS, with the networks and observations of real games."""
-    layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
-    actor = Actor(make_network(replace(CONFIG.network, network=name, use_lstm=False), layout, dtype))
-    state = ActorState.at_start(GAME_SLOTS, 0)
-    observations = torch.randint(0, 256, (GAME_SLOTS, 4, 84, 84), dtype=torch.uint8)
-    first = actor.act(observations, state, torch.zeros(GAME_SLOTS)).logits
-    order = torch.randperm(GAME_SLOTS)
-    mixed = observations[order].clone()
-    mixed[GAME_SLOTS // 2 :] = 0
-    second = actor.act(mixed, state, torch.zeros(GAME_SLOTS)).logits
-    assert torch.equal(first[order][: GAME_SLOTS // 2], second[: GAME_SLOTS // 2])
+@pytest.mark.parametrize(("name", "lstm_size"), [("nature", 0), ("nature", 256), ("impala_deep", 0)])
+def test_in_batches_of_one_size_a_row_depends_neither_on_the_others_nor_on_its_place(
+    name: str, lstm_size: int, dtype: torch.dtype, slots: int
+) -> None:
+    """The assumption behind SLOTS, with the networks and observations of real games."""
+    layout = UnrollLayout(unroll_length=1, frame_stack=4, frame_shape=(1, 84, 84), action_count=6, lstm_size=lstm_size)
+    options = replace(CONFIG.network, network=name, use_lstm=lstm_size > 0, lstm_size=max(lstm_size, 1))
+    actor = Actor(make_network(options, layout, dtype))
+    observations = torch.randint(0, 256, (slots, 4, 84, 84), dtype=torch.uint8)
+    state, uniforms = ActorState.at_start(slots, lstm_size), torch.zeros(slots)
+    state.lstm_state.normal_()
+    first = actor.act(observations, state, uniforms)
+    kept = (slots + 1) // 2
+    for _ in range(3):
+        order = torch.randperm(slots)
+        mixed = observations[order]
+        mixed[kept:] = 0
+        moved = ActorState.at_start(slots, lstm_size)
+        moved.lstm_state[:] = state.lstm_state[order]
+        second = actor.act(mixed, moved, uniforms)
+        for before, after in zip(first, second, strict=True):
+            assert torch.equal(before[order][:kept], after[:kept])
+
+
+@pytest.mark.parametrize(
+    ("count", "slots"), [(1, 1), (7, 1), (8, 4), (31, 4), (32, 8), (63, 8), (64, 16), (127, 16), (128, 32), (9999, 32)]
+)
+def test_few_games_have_few_slots(count: int, slots: int) -> None:
+    assert slots_for(count) == slots
+
+
+@pytest.mark.parametrize("slots", SLOTS.values())
+def test_each_forward_pass_has_a_row_for_each_slot(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = set()
+    act = Actor.act
+
+    def count_rows(actor: Actor, observations: torch.Tensor, state: ActorState, uniforms: torch.Tensor) -> Any:
+        rows.add(len(observations))
+        return act(actor, observations, state, uniforms)
+
+    monkeypatch.setattr(Actor, "act", count_rows)
+    assert len(play(games(slots=slots), list(range(slots)))) == slots
+    assert rows == {slots}
 
 
 def test_a_game_equals_one_played_by_hand_from_its_streams() -> None:
@@ -144,6 +177,7 @@ def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> P
         compute_dtype=torch.float32,
         weights=weights,
         seed=(7,),
+        slots=16,
         greedy=False,
         logged=100,
         low_priority=True,
@@ -168,7 +202,9 @@ def test_all_games_are_played_even_if_a_player_dies() -> None:
     finally:
         players.close()
         weights.close()
-    assert plain(sorted(results, key=lambda result: result.game)) == plain(play(games(logged=100), list(range(100))))
+    assert plain(sorted(results, key=lambda result: result.game)) == plain(
+        play(games(logged=100, slots=16), list(range(100)), at_once=16)
+    )
     assert not psutil.wait_procs(children, timeout=5)[1]
 
 

@@ -20,13 +20,15 @@ from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
+from evaluation.player_process import PlayerProcess
 from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.options.words import parse
-from workers.failures import RunFailedError
+from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
+from workers.failures import RunFailedError, WorkersFailedError
 from wrappers.atari import make_atari
 from wrappers.environment_types import MakeWatchedEnvironment
 
@@ -48,15 +50,14 @@ def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: d
     network = make_network(config.network, layout, torch.float32)
     folder = tmp_path / "run"
     (folder / "checkpoints").mkdir(parents=True)
-    content = {
-        "options": config.flags(),
-        "action_count": layout.action_count,
-        "unroll": layout.fingerprint,
-        "resumes": 0,
-        "learner": {"network": network.state_dict()},
-        "progress": {"agent_steps": 1234, "updates": 56},
-        "in_flight": None,
-    }
+    content = some_content(
+        56,
+        options=config.flags(),
+        action_count=layout.action_count,
+        unroll=layout.fingerprint,
+        learner=some_learner(network.state_dict(), 56),
+        progress=some_progress(1234, 56),
+    )
     write_checkpoint(folder / "checkpoints" / "checkpoint_0000000056.pt", content)
     return folder
 
@@ -103,6 +104,44 @@ def test_results_and_films_are_written(run_folder: Path, monkeypatch: pytest.Mon
 
     alone = results(score_checkpoint(*arguments(run_folder, *flags[:2], "--worker_count=1")))
     assert alone["returns"] == found["returns"], "the number of processes makes no difference"
+
+
+@pytest.mark.parametrize(
+    ("policy", "line"),
+    [
+        (
+            "sampled",
+            "actions are drawn from the policy; --test_policy=greedy takes the most likely ones",
+        ),
+        (
+            "greedy",
+            "the most likely actions are taken; --test_policy=sampled draws them from the policy",
+        ),
+    ],
+)
+def test_the_head_of_a_test_says_how_actions_are_chosen(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], policy: str, line: str
+) -> None:
+    flags = ("--test_episode_count=1", "--seed=3", "--worker_count=1", f"--test_policy={policy}")
+    config, make_environment, checkpoint = arguments(run_folder, *flags)
+    score_checkpoint(config.replace_flags(console="plain"), make_environment, checkpoint)
+    assert capsys.readouterr().out.splitlines()[2] == line
+
+
+@pytest.mark.parametrize(("games", "slots"), [(1, 1), (3, 1), (10, 4), (100, 16)])
+@pytest.mark.parametrize("processes", [1, 3])
+def test_the_games_alone_decide_how_many_a_process_plays_at_once(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, games: int, slots: int, processes: int
+) -> None:
+    """A forward pass of another size changes the last bits, so processes must not change it."""
+
+    def show(player: PlayerProcess, *_: object) -> None:
+        raise WorkersFailedError(f"{player.slots} slots")
+
+    monkeypatch.setattr("evaluation.score_checkpoint.PlayerPool", show)
+    flags = (f"--test_episode_count={games}", f"--worker_count={processes}")
+    with pytest.raises(WorkersFailedError, match=f"^{slots} slots$"):
+        score_checkpoint(*arguments(run_folder, *flags))
 
 
 def test_flags_that_have_no_effect_on_a_test_are_listed(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

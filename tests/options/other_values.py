@@ -6,7 +6,9 @@ from typing import Any
 OTHER_VALUES: dict[str, Any] = {
     "op_mode": "train_w_load",
     "load_model_url": "results/run",
+    "load_weights_only": True,
     "environment_max_steps": 1234,
+    "stop_at_return": -3.5,
     "seed": 7,
     "reproducible": True,
     "results_dir": "elsewhere",

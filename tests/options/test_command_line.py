@@ -25,7 +25,7 @@ def as_words(name: str, value: Any) -> list[str]:
 
 def test_every_option_is_a_flag() -> None:
     for name, value in OTHER_VALUES.items():
-        if name in ("op_mode", "load_model_url", "c_const"):  # valid only together with another flag
+        if name in ("op_mode", "load_model_url", "load_weights_only", "c_const"):  # only with another flag
             continue
         expected = {**DEFAULTS, name: value}
         assert parse(as_words(name, value)).flags() == expected
@@ -35,6 +35,7 @@ def test_every_option_is_a_flag() -> None:
     assert parse(["--c_const=2", "--rho_const=2"]).loss.c_const == 2.0
     run = parse(["--op_mode=train_w_load", "--load_model_url", "some run"]).run
     assert (run.op_mode, run.load_model_url) == ("train_w_load", "some run")
+    assert parse(["--op_mode=train_w_load", "--load_model_url=run", "--load_weights_only"]).run.load_weights_only
 
 
 @pytest.mark.parametrize(

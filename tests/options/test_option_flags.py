@@ -140,6 +140,14 @@ def test_a_resumed_run_and_a_test_need_a_checkpoint() -> None:
     assert "--op_mode=train_w_load" in sentence_of("--load_model_url=results/run")
 
 
+@pytest.mark.parametrize("words", [[], ["--op_mode=test"], ["--op_mode=train", "--load_model_url=results/run"]])
+def test_weights_are_loaded_by_a_new_run_only(words: list[str]) -> None:
+    assert sentence_of("--load_weights_only", *words) == (
+        "--load_weights_only needs --op_mode=train_w_load and --load_model_url, the run folder or checkpoint whose "
+        "weights the new run starts from."
+    )
+
+
 @pytest.mark.parametrize("kind", ["attentive", "elite"])
 def test_kl_div_does_not_go_with_an_lstm(kind: str) -> None:
     entries = replays(ranked(kind, dist_function="kl_div"))

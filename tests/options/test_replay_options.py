@@ -130,6 +130,7 @@ def test_defaults_of_ranked_replays() -> None:
         ("elite", "ln_norm", True),
         ("elite", "cos_dist", True),
         ("elite", "kl_div", False),
+        ("elite", "random", False),
         ("attentive", "ln_norm", True),
         ("attentive", "kl_div", False),
     ],
@@ -142,7 +143,7 @@ def test_features_are_needed_by_distances_of_features(kind: str, distance: str, 
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        (ranked(dist_function="l2"), 'dist_function must be one of ln_norm, cos_dist, kl_div, not "l2".'),
+        (ranked(dist_function="l2"), 'dist_function must be one of ln_norm, cos_dist, kl_div, random, not "l2".'),
         (ranked(p=0), "p must be a number between 1 and 64, not 0."),
         (ranked(p="2"), 'p must be a number between 1 and 64, not "2".'),
         (ranked(lambda_batch_multiplier=0.5), "lambda_batch_multiplier must be a number between 1 and 1000, not 0.5."),

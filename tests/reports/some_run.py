@@ -15,12 +15,14 @@ def write_run(
     raised: float = 0.0,
     more: dict[str, Any] | None = None,
     machine: dict[str, Any] | None = None,
+    weights_from: dict[str, Any] | None = None,
     **options: Any,
 ) -> Path:
     """Write a run with a report at each of `steps`; its return is the number of steps in thousands plus `raised`."""
     folder.mkdir(parents=True)
     flags = Config.from_flags({"seed": 1, **options}).flags()
-    (folder / "config.json").write_text(json.dumps({"options": flags, "machine": machine or {}, "parent": parent}))
+    config = {"options": flags, "machine": machine or {}, "parent": parent, "weights_from": weights_from}
+    (folder / "config.json").write_text(json.dumps(config))
     reports = [report(at, at / 1000 + raised) | (more or {}) for at in steps]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
     games = [f"{at - 7},{at / 1000 + raised},100,0\n" for at in steps]

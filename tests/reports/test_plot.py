@@ -17,6 +17,7 @@ from reports.run_curves import draw_run
 from run_files.run_history import Curve, read_history
 from tests.reports.some_run import write_run
 
+LOADING: dict[str, Any] = {"op_mode": "train_w_load", "load_model_url": "pong"}
 PNG = b"\x89PNG\r\n\x1a\n"
 MIXED = json.dumps(
     [
@@ -51,6 +52,21 @@ def test_runs_that_differ_only_in_their_seeds_form_a_group(tmp_path: Path) -> No
     assert only.label == "2 seeds" and len(only.runs) == 2
     labels = [group.label for group in group_runs([read_history(folder) for folder in (a, c, b)])]
     assert labels == ["no use_lstm, lr 0.001, 2 seeds", "use_lstm, lr 0.002"]
+
+
+def test_runs_from_the_weights_of_another_run_are_not_grouped_with_new_ones(tmp_path: Path) -> None:
+    origin = {"run": "pong", "checkpoint": "pong/checkpoint_1.pt", "agent_steps": 5000}
+    new = write_run(tmp_path / "new", stop_at_return=1.0)
+    tuned = write_run(tmp_path / "tuned", weights_from=origin, load_weights_only=True, **LOADING)
+    longer = write_run(
+        tmp_path / "longer", range(21_000, 23_000, 1000), parent={"run": str(tuned), "agent_steps": 20_500}
+    )
+    groups = group_runs([read_history(folder) for folder in (new, tuned, longer)])
+    assert [(group.label, len(group.runs)) for group in groups] == [
+        ("weights_from None", 1),
+        ("weights_from pong/checkpoint_1.pt", 1),
+    ]
+    assert read_history(tuned).curve("entropy").x[0] == 1000, "steps of the other run are not its own"
 
 
 def test_labels_describe_replays_and_omit_what_follows_from_them(tmp_path: Path) -> None:

@@ -25,17 +25,15 @@ from run_files.checkpoint import (
 )
 from run_files.run_folder import CHECKPOINTS, write_atomically
 from tests.full_disk import files_limited_to
+from tests.run_files.some_checkpoint import some_content, some_learner
 
 OPTIONS = Config().flags()
 
 
 def content(updates: int = 3) -> dict[str, Any]:
-    return {
-        "options": OPTIONS,
-        "learner": {"network": {"weight": torch.arange(600.0).reshape(20, 30) / 7}, "updates": updates},
-        "progress": {"agent_steps": 100 * updates, "updates": updates, "returns": [1.5, -2.0], "best": None},
-        "in_flight": {"unrolls": torch.zeros(0, 9, dtype=torch.uint8), "frames": b"\0\xff", "on": True},
-    }
+    network = {"weight": torch.arange(600.0).reshape(20, 30) / 7}
+    in_flight = {"snapshots": [], "unrolls": torch.zeros(0, 9, dtype=torch.uint8), "frames": b"\0\xff", "on": True}
+    return some_content(updates, options=OPTIONS, learner=some_learner(network, updates), in_flight=in_flight)
 
 
 def write(folder: Path, updates: int = 3) -> Path:
@@ -70,7 +68,7 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_resumed_run_does_not_inherit_the_mode_and_the_parent(tmp_path: Path) -> None:
     options = read_checkpoint(write(tmp_path)).options
-    assert set(OPTIONS) - set(options) == {"op_mode", "load_model_url"}
+    assert set(OPTIONS) - set(options) == {"op_mode", "load_model_url", "load_weights_only"}
     assert all(options[name] == OPTIONS[name] for name in options)
 
 
@@ -234,6 +232,34 @@ def test_another_game_is_refused(tmp_path: Path) -> None:
     check_resumable(Config(), saved)
     with pytest.raises(UsageError, match=r"--env=QbertNoFrameskip-v4 .* a checkpoint with PongNoFrameskip-v4.*\.$"):
         check_resumable(Config.from_flags({"env": "QbertNoFrameskip-v4"}), saved)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"environment_max_steps": 301}, None),
+        ({"environment_max_steps": 300}, r"--environment_max_steps=300 is already reached: .* 300 agent steps; .*\.$"),
+        ({"stop_at_return": 4.0, "avg_buff_size": 2}, r"--stop_at_return=4\.0 is already .* 2 games is 4\.00; .*\.$"),
+        ({"stop_at_return": 4.1, "avg_buff_size": 2}, None),
+        ({"stop_at_return": 1.0, "avg_buff_size": 4}, None),  # the window is not full
+    ],
+)
+def test_a_run_that_is_complete_cannot_go_on(tmp_path: Path, flags: dict[str, Any], why: str | None) -> None:
+    saved = read_checkpoint(write(tmp_path))
+    saved.content["progress"]["recent_returns"] = [1.0, 3.0, 5.0]
+    if why is None:
+        check_resumable(Config.from_flags(flags), saved)
+    else:
+        with pytest.raises(UsageError, match=f"^{why}"):
+            check_resumable(Config.from_flags(flags), saved)
+
+
+@pytest.mark.parametrize(("goal", "inherited"), [(2.9, None), (3.0, None), (3.1, 3.1), (None, None)])
+def test_a_reached_goal_is_not_inherited(tmp_path: Path, goal: float | None, inherited: float | None) -> None:
+    saved = read_checkpoint(write(tmp_path))
+    saved.content["options"] = {**OPTIONS, "avg_buff_size": 3, "stop_at_return": goal}
+    saved.content["progress"]["recent_returns"] = [1.0, 3.0, 5.0]
+    assert saved.options["stop_at_return"] == inherited
 
 
 # --- Kept -------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Replaces main.py in tests of sweeps: it makes the files of a run quickly, without a game.
 
 --gamma chooses what it does: 0.5 fails, 0.6 waits for a file "go" in its results folder, other values finish.
+With --stop_at_return it finishes after half of its steps, at that mean return.
 """
 
 import json
@@ -9,9 +10,13 @@ import signal
 import sys
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # it is run as a script
+
+from tests.run_files.some_checkpoint import some_content, some_progress
 
 
 def main(flags: Mapping[str, str]) -> None:
@@ -23,10 +28,10 @@ def main(flags: Mapping[str, str]) -> None:
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "config.json").write_text("{}")
 
-    def end_at(agent_steps: int, word: str) -> None:
+    def end_at(agent_steps: int, word: str, mean: float = 0.0) -> None:
         report = {"agent_steps": agent_steps, "seconds": 2.0, "return_mean": -float(flags["seed"]), "return_max": 7.0}
         (folder / "metrics.jsonl").write_text(json.dumps(report) + "\n")
-        write_checkpoint(folder / "checkpoints" / "checkpoint_0000000001.pt", agent_steps)
+        write_checkpoint(folder / "checkpoints" / "checkpoint_0000000001.pt", agent_steps, [mean] * 100)
         print(f"{word} at {agent_steps} agent steps", flush=True)
         raise SystemExit(0)
 
@@ -41,12 +46,15 @@ def main(flags: Mapping[str, str]) -> None:
     deadline = time.monotonic() + 60
     while flags["gamma"] == "0.6" and not (place / "go").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
+    if "stop_at_return" in flags:
+        end_at(steps // 2, "finished", float(flags["stop_at_return"]))
     end_at(steps, "finished")
 
 
-def write_checkpoint(path: Path, agent_steps: int) -> None:
+def write_checkpoint(path: Path, agent_steps: int, returns: Sequence[float] = ()) -> None:
     """Write the format of torch.save without torch, which takes seconds to load."""
-    content = {"format_version": 3, "options": {}, "learner": {}, "progress": {"agent_steps": agent_steps}}
+    progress = {**some_progress(agent_steps, 1), "recent_returns": list(returns)}
+    content = {"format_version": 3, **some_content(1, progress=progress)}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("checkpoint/data.pkl", pickle.dumps(content, protocol=2))
         file.writestr("checkpoint/version", "3\n")

@@ -49,6 +49,19 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys:
     assert starts(c)[-1] == ["train_w_load", str(c / "Game_1")], "with more steps, a finished run continues"
 
 
+def test_a_run_is_done_at_its_mean_return(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "sweep"
+    words = command(folder, {"flags": {"stop_at_return": 5, "gamma": 0.7}})
+    run = folder / "run_seed1"
+    for _ in range(2):
+        assert run_sweep(words) == 0
+        assert [(row["status"], row["agent_steps"]) for row in rows(folder).values()] == [("done", "500")]
+    assert starts(run) == [["train"]]
+    assert "1 of 1 runs are done already" in capsys.readouterr().out
+    assert run_sweep([*words, "--stop_at_return=6"]) == 0
+    assert starts(run)[1:] == [["train_w_load", str(run / "Game_1")]], "with a higher mean, it continues"
+
+
 def test_a_killed_run_is_reported_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}}})

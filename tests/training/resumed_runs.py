@@ -30,6 +30,7 @@ OF_THE_MACHINE = {
     *("time", "seconds", "steps_per_second", "frames_per_second", "learner_wait_fraction", "time_shares"),
     *("replay_time_shares", "memory_learner_mb", "memory_workers_mb"),
     *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
+    *("cpu_watts", "cpu_watt_hours", "gpu_watts", "gpu_watt_hours"),
 }
 
 
@@ -67,6 +68,7 @@ def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:
     progress, replays = [], []
     for saved in (first, second):
         progress.append({name: v for name, v in saved.content["progress"].items() if "seconds" not in name})
+        progress[-1].pop("watt_hours")
         progress[-1].pop("best_return_mean")  # updated at each save, and each interruption adds a save
         for row in progress[-1]["draw_sums"]:
             row[SECONDS] = 0.0

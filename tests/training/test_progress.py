@@ -43,6 +43,59 @@ def test_the_speed_is_that_of_the_latest_seconds(monkeypatch: pytest.MonkeyPatch
         assert shown == pytest.approx(speed)
 
 
+def play_games(progress: Progress, *returns: float) -> None:
+    """Count an unroll for each of these returns, in which a game with it ends."""
+    for game_return in returns:
+        row = np.zeros(LAYOUT.nbytes, np.uint8)
+        LAYOUT.array(row, "game_lengths")[5] = 7
+        LAYOUT.array(row, "game_returns")[5] = game_return
+        progress.count_unroll(row)
+
+
+def test_the_goal_is_the_mean_of_a_full_window() -> None:
+    progress = Progress(LAYOUT, 1, 4, 10_000, return_window=3, stop_at_return=2.0)
+    reached = []
+    for game_return in (9.0, 9.0, -16.0, 12.0, 10.0, 0.0):
+        play_games(progress, game_return)
+        reached.append(progress.goal_reached)
+    assert reached == [False, False, False, False, True, True], "the means of three games are 0.67, 1.67, 2, 7.33"
+    assert progress.is_complete and progress.unrolls_left
+
+
+def test_without_a_goal_only_the_steps_end_a_run() -> None:
+    progress = make_progress(return_window=1)
+    play_games(progress, *[1e9] * 49)
+    assert not progress.is_complete
+    play_games(progress, 0.0)
+    assert progress.is_complete, "1,000 steps"
+
+
+@pytest.mark.parametrize(
+    ("returns", "never"),
+    [([], False), ([0.0], True), ([0.0, 0.0], True), ([0.0, 1.0], False), ([-1.0, 0.0], False)],
+)
+def test_a_run_knows_whether_any_game_ever_scored(returns: list[float], never: bool) -> None:
+    """Also of the runs that it was resumed from, where its window holds none of their games."""
+    first = make_progress(return_window=1)
+    play_games(first, *returns)
+    resumed = make_progress(return_window=1)
+    resumed.load_state_dict(first.state_dict(updates=0))
+    assert first.never_scored == resumed.never_scored == never
+    play_games(resumed, 0.0)
+    assert resumed.never_scored == (never or not returns)
+
+
+@pytest.mark.parametrize(("returns", "never"), [([0.0, 0.0], True), ([0.0, -2.0], False)])
+def test_checkpoints_of_older_versions_have_no_lowest_return(returns: list[float], never: bool) -> None:
+    first = make_progress()
+    play_games(first, *returns)
+    state = first.state_dict(updates=0)
+    del state["return_min"]
+    resumed = make_progress()
+    resumed.load_state_dict(state)
+    assert resumed.never_scored == never
+
+
 def test_a_resumed_run_adds_to_the_figures_of_its_interval_on_another_device() -> None:
     """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
     batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
@@ -133,3 +186,17 @@ def test_a_return_that_only_equals_the_best_is_not_the_best() -> None:
     assert best.is_best_evaluation(-7.0)
     best.eval_mean = -7.0
     assert not best.is_best_evaluation(-7.0) and best.is_best_evaluation(-6.9)
+
+
+def test_a_resumed_run_continues_the_energy_of_its_parent() -> None:
+    first = make_progress()
+    first.watt_hours["cpu"] = 2.5
+    saved = first.state_dict(updates=0)
+    second = make_progress()
+    measured = second.watt_hours  # held by whoever measures
+    second.load_state_dict(saved)
+    assert measured == {"cpu": 2.5}
+    del saved["watt_hours"]  # a checkpoint of an older version
+    third = make_progress()
+    third.load_state_dict(saved)
+    assert third.watt_hours == {}

@@ -16,7 +16,7 @@ from training.progress import Progress
 from training.reporter import Reporter
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
-LOAD = Load(0.0, 0.0, {"environment": 0.0}, 0.0, 0.0, None, None)
+LOAD = Load(0.0, 0.0, {"environment": 0.0}, 0.0, 0.0, None, None, {})
 
 
 class Run:
@@ -28,7 +28,8 @@ class Run:
         self.written: list[dict[str, Any]] = []
         self.shown: list[Status] = []
         pool = SimpleNamespace(alive=1, size=1, restarts=0, rounds_under_way=0)
-        load = SimpleNamespace(load=lambda: LOAD, report=lambda: LOAD)
+        self.load = LOAD
+        load = SimpleNamespace(load=lambda: self.load, report=lambda: self.load)
         sink = SimpleNamespace(write=self.written.append)
         console = SimpleNamespace(show=lambda status, now: self.shown.append(status))
         others: list[Any] = [pool, load, SimpleNamespace(replays=[], is_warming_up=False), sink, console]
@@ -87,3 +88,16 @@ def test_the_display_keeps_the_losses_of_the_latest_updates(monkeypatch: pytest.
     run.update(loss=4.0)
     assert run.loss_shown() == 4.0
     assert [report["policy_loss"] for report in run.written] == [1.5, None]
+
+
+def test_energy_is_reported_where_it_is_measured() -> None:
+    run = Run(period=20)
+    run.unroll()
+    run.update(1.0)
+    run.load = LOAD._replace(energy={"gpu_watts": 300.0, "gpu_watt_hours": 1.5})
+    run.unroll()
+    run.update(1.0)
+    first, second = run.written
+    assert not any("watt" in name or name == "energy" for name in first)
+    assert (second["gpu_watts"], second["gpu_watt_hours"]) == (300.0, 1.5)
+    assert second.keys() - first.keys() == {"gpu_watts", "gpu_watt_hours"}

@@ -40,13 +40,14 @@ def test_lives_may_rise_and_a_counter_at_zero_does_not_end_the_episode() -> None
     assert [terminated for terminated, _ in ends(env, 6)] == [False, False, True, False, False, True]
 
 
-def test_a_truncation_is_passed_on_even_if_a_life_is_lost() -> None:
-    game = ScriptedGame([Moment(2, truncated=True)])
+@pytest.mark.parametrize(("lives", "terminated"), [(3, False), (2, True), (0, False)])
+def test_a_life_lost_at_the_time_limit_ends_the_episode_and_the_game(lives: int, terminated: bool) -> None:
+    game = ScriptedGame([Moment(lives, truncated=True)])
     env = EpisodicLife(game)
     env.reset()
-    assert ends(env, 1) == [(False, True)]
+    assert ends(env, 1) == [(terminated, True)]
     env.reset()
-    assert game.log == ["reset", 7, "reset"]
+    assert game.log == ["reset", 7, "reset"], "a new game, not the next life"
 
 
 @pytest.mark.parametrize("last", [ENDED, CUT_OFF])

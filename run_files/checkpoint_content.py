@@ -1,0 +1,225 @@
+"""What a checkpoint holds, declared once.
+
+`CHECKPOINT` is what every checkpoint holds. What depends on the network, on the environment or on the number of workers
+is declared by the functions below it. Keys are only ever added: those that older versions did not write are optional.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from option_flags import OPTIONS
+from options.replay_options import parse_replays
+from options.rules import UsageError
+from replay.unroll_layout import UnrollLayout
+from run_files.content_rules import (
+    ANY_NUMBER,
+    GENERATOR_TEXT,
+    LIST,
+    TABLE,
+    TEXT,
+    Check,
+    ContentError,
+    is_tensor,
+    list_of,
+    must_be,
+    nothing_or,
+    number,
+    numbers,
+    raw_bytes,
+    table,
+    table_of,
+    tensor,
+    tuple_of,
+    whole,
+)
+from run_files.unroll_content import unrolls
+
+MOST_ACTIONS = 10_000  # far more than any game has: networks are made for them
+DRAW_SUMS = 7  # figures that are summed for each replay
+PROJECTION = "projection"  # the weights whose second dimension an option may change between two runs
+
+# Flags that the weights depend on, except for those of the heads.
+NETWORK_FLAGS = (
+    *("network", "use_lstm", "lstm_size"),
+    *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
+)
+# Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
+FIXED_FLAGS = ("env", *NETWORK_FLAGS)
+# Options that must be in a checkpoint: where one is missing, its default could be wrong.
+NEEDED_OPTIONS = (
+    *FIXED_FLAGS,
+    *("environment_max_steps", "replay_parameters", "batch_size", "r_f_steps"),
+)
+# The state of an optimizer for one parameter, by an option that only this optimizer has: (name, smallest number).
+OPTIMIZER_STATES: Mapping[str, tuple[tuple[str, float | None], ...]] = {
+    "alpha": (("square_avg", 0.0),),  # RMSProp
+    "betas": (("exp_avg", None), ("exp_avg_sq", 0.0)),  # Adam
+}
+
+
+def _option(name: str) -> Check:
+    def check(value: Any, place: str) -> None:
+        try:
+            OPTIONS[name].metadata["rule"].checked(place, value)
+        except UsageError as error:
+            raise ContentError(str(error).removesuffix(".")) from None
+
+    return check
+
+
+def _replay_parameters(value: Any, place: str) -> None:
+    TEXT(value, place)
+    try:
+        parse_replays(value)
+    except UsageError as error:
+        raise ContentError(f"{place}: {str(error).removesuffix('.')}") from None
+
+
+# Options that this version does not know are reported when the options of the run are put together.
+SAVED_OPTIONS = table(
+    {name: _option(name) for name in NEEDED_OPTIONS} | {"replay_parameters": _replay_parameters},
+    {name: _option(name) for name in OPTIONS if name not in NEEDED_OPTIONS},
+)
+
+_PROGRESS = table(
+    {
+        "agent_steps": whole(),
+        "updates": whole(),
+        "episodes": whole(),
+        "seconds": number(0),
+        "recent_returns": list_of(number()),
+        "return_max": nothing_or(number()),
+        "best_return_mean": nothing_or(number()),
+        "stretch_steps": whole(),
+        "stretch_seconds": number(),
+        "stage_seconds": table_of(str, number()),
+        "learned": nothing_or(list_of(ANY_NUMBER)),
+        "learned_names": list_of(TEXT),
+        "updates_learned": whole(),
+        "lags": list_of(whole()),
+        "draw_sums": list_of(list_of(ANY_NUMBER, DRAW_SUMS)),
+        "draws": whole(),
+    },
+    {
+        "frames": whole(),
+        "best_eval_mean": nothing_or(number()),
+        "return_min": nothing_or(number()),
+        "watt_hours": table_of(str, number(0)),
+    },
+)
+
+
+def _progress(value: Any, place: str) -> None:
+    """The counters, and that those of an interval belong together."""
+    _PROGRESS(value, place)
+    if value["learned"] is not None:
+        list_of(TEXT, len(value["learned"]))(value["learned_names"], f"{place}.learned_names")
+        whole(1)(value["updates_learned"], f"{place}.updates_learned")
+    if value["draw_sums"]:
+        whole(1)(value["draws"], f"{place}.draws")
+
+
+_ANY_TENSOR = must_be("numbers of a network", is_tensor)
+_SEAT = table(
+    {"game": TABLE, "uniforms": GENERATOR_TEXT, "finished_games": list_of(tuple_of(number(), whole()))},
+)
+_SNAPSHOT = table(
+    {
+        "seats": list_of(_SEAT),  # the environments of one worker
+        "observations": raw_bytes(),
+        "lstm_state": list_of(list_of(list_of(number()))),
+        "previous_actions": list_of(whole(-1)),
+        "previous_rewards": list_of(number()),
+    }
+)
+_CHECKPOINT = table(
+    {
+        "format_version": whole(),
+        "options": SAVED_OPTIONS,
+        "action_count": whole(1, MOST_ACTIONS),
+        "unroll": TEXT,
+        "resumes": whole(),
+        "planned_updates": whole(1),
+        "learner": table(
+            {
+                "updates": whole(),
+                "network": table_of(str, _ANY_TENSOR),
+                "optimizer": table(
+                    {"state": table_of(int, table_of(str, _ANY_TENSOR)), "param_groups": list_of(TABLE, 1)}
+                ),
+            },
+            {"background_updates": whole()},
+        ),
+        "progress": _progress,
+        "in_flight": nothing_or(
+            table({"snapshots": list_of(_SNAPSHOT), "unrolls": tensor(torch.uint8, None, None)}),
+        ),
+    }
+)
+
+
+def check_checkpoint(content: Any) -> None:
+    """Refuse a content that no run writes, whatever its network and environment are."""
+    _CHECKPOINT(content, "")
+    updates = content["learner"]["updates"]
+    whole(updates, updates)(content["progress"]["updates"], "progress.updates")
+    sums, replays = content["progress"]["draw_sums"], parse_replays(content["options"]["replay_parameters"])
+    list_of(LIST, len(replays) if sums else 0)(sums, "progress.draw_sums")
+
+
+def check_weights(content: Mapping[str, Any], network: nn.Module) -> None:
+    """Refuse weights that are not those of this network, or not finite."""
+    expected = {name: tensor(weights.dtype, *_shape(name, weights)) for name, weights in network.state_dict().items()}
+    table(expected, only=True)(content["learner"]["network"], "learner.network")
+
+
+def check_optimizer(content: Mapping[str, Any], network: nn.Module) -> None:
+    """Refuse an optimizer that is not one of this network's parameters. It need not be the run's present optimizer."""
+    optimizer, place = content["learner"]["optimizer"], "learner.optimizer"
+    parameters = list(network.parameters())
+    group, group_place = optimizer["param_groups"][0], f"{place}.param_groups[0]"
+    state = next((state for option, state in OPTIMIZER_STATES.items() if option in group), None)
+    if state is None:
+        raise ContentError(f"{group_place} must be the options of RMSProp or Adam")
+    options = {"lr": number(), "eps": number()}
+    if "alpha" in group:
+        options |= {"alpha": number(), "momentum": number(0)}
+        if group.get("momentum"):
+            state = (*state, ("momentum_buffer", None))
+    else:
+        options |= {"betas": tuple_of(number(), number())}
+    indices = [whole(index, index) for index in range(len(parameters))]
+    table({**options, "params": tuple_of(*indices)})(group, group_place)
+
+    def of_parameter(shape: tuple[int, ...]) -> Check:
+        memory = {name: tensor(torch.float32, *shape, finite=False, low=low) for name, low in state}
+        return table({"step": tensor(torch.float32, low=0.0), **memory})
+
+    if optimizer["state"]:  # empty before the first update
+        expected = {index: of_parameter(tuple(weights.shape)) for index, weights in enumerate(parameters)}
+        table(expected, only=True)(optimizer["state"], f"{place}.state")
+
+
+def check_in_flight(in_flight: Any, layout: UnrollLayout, workers: int, environments: int) -> None:
+    """Refuse snapshots that do not fit this many workers, each with this many environments. Games are not checked."""
+    stack = layout.frame_stack * math.prod(layout.frame_shape)
+    snapshot = table(
+        {
+            "seats": list_of(TABLE, environments),
+            "observations": raw_bytes(environments * stack),
+            "lstm_state": numbers(environments, 2, layout.lstm_size),
+            "previous_actions": list_of(whole(-1, layout.action_count - 1), environments),
+            "previous_rewards": numbers(environments),
+        }
+    )
+    expected = {"snapshots": list_of(snapshot, workers), "unrolls": unrolls(layout, workers * environments)}
+    table(expected)(in_flight, "in_flight")
+
+
+def _shape(name: str, weights: torch.Tensor) -> tuple[int | None, ...]:
+    """The shape that saved weights must have. Another number of projected features is replaced by the run's own."""
+    return (weights.shape[0], None) if name == PROJECTION else tuple(weights.shape)

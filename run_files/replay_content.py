@@ -1,0 +1,141 @@
+"""What a replay file holds, declared once, and how saved replays must fit the replays of a run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from lz4.block import LZ4BlockError  # type: ignore[import-untyped]
+
+from option_flags import ReplayOptions
+from options.replay_options import ReplaySpec
+from replay.compression import UnrollCodec
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
+from run_files.content_rules import (
+    ANY_NUMBER,
+    GENERATOR_TEXT,
+    LIST,
+    TABLE,
+    TEXT,
+    Check,
+    ContentError,
+    list_of,
+    nothing_or,
+    number,
+    table,
+    tensor,
+    tuple_of,
+    whole,
+)
+from run_files.unroll_content import check_rows, unrolls
+
+_REPLAY_FILE = table(
+    {"unroll": TEXT, "mix": table({"new": whole(), "replays": list_of(TABLE), "prepared": LIST})},
+    {"agent_steps": whole()},
+)
+# Distances in a draw are None where nothing was ranked.
+_DRAWN = tuple_of(ANY_NUMBER, ANY_NUMBER, nothing_or(ANY_NUMBER), nothing_or(ANY_NUMBER))
+_DRAW = tuple_of(_DRAWN, ANY_NUMBER, number(0))
+
+
+def check_replay_file(content: Any) -> None:
+    """Refuse a content that no run writes, whatever its replays are."""
+    _REPLAY_FILE(content, "")
+
+
+def check_replays(content: Mapping[str, Any], options: ReplayOptions, layout: UnrollLayout, with_queues: bool) -> None:
+    """Refuse replays that differ from those of `options`. Queues and prepared batches are checked `with_queues` only,
+    because other runs do not load them."""
+    mix = content["mix"]
+    list_of(TABLE, len(options.replays))(mix["replays"], "mix.replays")
+    for index, (saved, entry, share) in enumerate(zip(mix["replays"], options.replays, options.shares, strict=True)):
+        place = f"mix.replays[{index}]"
+        if entry.type == "queue":
+            if with_queues:
+                _check_queue(saved, max(entry.capacity, share), layout, place)
+        else:
+            _check_replay(saved, entry, options, layout, place)
+    if with_queues:
+        batch = table(
+            {
+                "rows": tensor(torch.uint8, options.batch_size, layout.nbytes),
+                "draws": list_of(_DRAW, len(options.replays)),
+            }
+        )
+        list_of(batch)(mix["prepared"], "mix.prepared")
+        for index, prepared in enumerate(mix["prepared"]):
+            check_rows(prepared["rows"].numpy(), layout, f"mix.prepared[{index}].rows")
+
+
+def _check_queue(saved: Any, capacity: int, layout: UnrollLayout, place: str) -> None:
+    table({"storage": _raw_storage(capacity, layout), "added": whole(), "given": whole()})(saved, place)
+    added, rows = saved["added"], len(saved["storage"]["rows"])
+    whole(max(0, added - capacity), added)(saved["given"], f"{place}.given")
+    whole(min(added, capacity), min(added, capacity))(rows, f"{place}.storage: the number of rows")
+
+
+def _check_replay(saved: Any, entry: ReplaySpec, options: ReplayOptions, layout: UnrollLayout, place: str) -> None:
+    """A standard, attentive or elite replay: its storage, and an entry of each record for each unroll in it."""
+    storage = _compressed_storage if options.use_replay_compression else _raw_storage
+    table({"added": whole(), "storage": storage(entry.capacity, layout)})(saved, place)
+    held = min(saved["added"], entry.capacity)
+    rows = saved["storage"]["blobs" if options.use_replay_compression else "rows"]
+    whole(held, held)(len(rows), f"{place}.storage: the number of unrolls")
+    required: dict[str, Check] = {
+        "order": _array(np.int64, held, 0, saved["added"] - 1),
+        "times_drawn": _array(np.int64, held, 0),
+        "rng": GENERATOR_TEXT,
+    }
+    if entry.type == "attentive":
+        required["newest"] = _newest_states(layout, least=min(1, held))
+    table(required, {"remembered": _array(np.float64, held)})(saved, place)
+
+
+def _raw_storage(capacity: int, layout: UnrollLayout) -> Check:
+    return table({"capacity": whole(capacity, capacity), "rows": unrolls(layout, capacity)})
+
+
+def _compressed_storage(capacity: int, layout: UnrollLayout) -> Check:
+    codec, row = UnrollCodec(layout, level=0), np.empty(layout.nbytes, np.uint8)
+
+    def blob(value: Any, place: str) -> None:
+        _decode(codec, value, row, place)
+        check_rows(row, layout, place)
+
+    return table({"capacity": whole(capacity, capacity), "blobs": list_of(blob, most=capacity)})
+
+
+def _decode(codec: UnrollCodec, blob: Any, row: Rows, place: str) -> None:
+    try:
+        codec.decode(blob, row)
+    except (LZ4BlockError, ValueError, TypeError, MemoryError):
+        raise ContentError(f"{place} must be a compressed unroll, and cannot be decompressed") from None
+
+
+def _array(dtype: Any, count: int, low: int | None = None, high: int | None = None) -> Check:
+    """The bytes of an array of `count` numbers within these limits, without NaN."""
+    content = tensor(torch.uint8, count * np.dtype(dtype).itemsize)
+
+    def check(value: Any, place: str) -> None:
+        content(value, place)
+        array = value.numpy().copy().view(dtype)
+        wrong = (np.isnan(array)) | (False if low is None else array < low) | (False if high is None else array > high)
+        if wrong.any():
+            limits = "numbers" if low is None else f"numbers of at least {low}" if high is None else f"{low} to {high}"
+            raise ContentError(f"{place} must hold {limits}, not {array[wrong][0]}")
+
+    return check
+
+
+def _newest_states(layout: UnrollLayout, least: int) -> Check:
+    """The newest state of each environment; there is one as soon as the replay holds an unroll."""
+
+    def check(value: Any, place: str) -> None:
+        table({"environments": list_of(whole())}, {"count": whole()})(value, place)
+        count = len(value["environments"])
+        whole(max(least, len(set(value["environments"]))))(count, f"{place}.environments: their number")
+        shape = (layout.frame_stack, *layout.frame_shape) if count else (None,)
+        table({"stacks": tensor(torch.uint8, count, *shape)}, {"noted": list_of(whole(), count)})(value, place)
+
+    return check

@@ -1,0 +1,43 @@
+"""The last lines of a run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.run_summary import RunEnd, run_ending
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ending(**figures: Any) -> list[str]:
+    end = {
+        **{"folder": Path("results/run"), "finished": True, "agent_steps": 5000, "steps_left": False, "frames": 20_000},
+        **{"goal": None, "return_window": 100, "updates": 30, "updates_made": 30, "seconds": 10.0, "return_mean": 0.0},
+        **{"games_without_score": 0, "steps_to_learn": 160, "saving_seconds": 0.5, "has_saved": True, "bottleneck": ""},
+        "watt_hours": {},
+    }
+    return run_ending(RunEnd(**{**end, **figures}))
+
+
+@pytest.mark.parametrize(("games", "begin"), [(1, "the only game so far"), (1200, "each of the 1,200 games so far")])
+def test_a_run_that_never_scored_says_so_and_where_to_read_on(games: int, begin: str) -> None:
+    (line,) = [line for line in ending(games_without_score=games) if "return of 0" in line]
+    assert line.startswith(f"{begin} ended with a return of 0")
+    heading = line.split('"')[1]
+    assert f"\n## {heading}\n" in (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    assert not any("return of 0" in line for line in ending())
+
+
+def test_the_last_line_goes_on() -> None:
+    command = "go on with: python main.py --op_mode=train_w_load --load_model_url=results/run"
+    assert ending()[-1] == f"{command} --environment_max_steps=10000"
+    assert ending(steps_left=True)[-1] == command
+    assert ending(has_saved=False)[-1] == "nothing could be saved, so the run cannot be resumed"
+
+
+def test_a_run_that_reached_its_return_says_so() -> None:
+    assert (
+        ending(goal=18.5, return_window=100)[1] == "the mean return of the last 100 games reached --stop_at_return=18.5"
+    )
+    assert ending(goal=-3.0, return_window=1)[1] == "the mean return of the last game reached --stop_at_return=-3"

@@ -1,0 +1,52 @@
+"""The content of a checkpoint, without a network, for tests that need a file only."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from option_flags import Config
+
+
+def some_content(updates: int = 3, **parts: Any) -> dict[str, Any]:
+    """All parts that a checkpoint has; `parts` replace them."""
+    return {
+        "options": Config().flags(),
+        "action_count": 6,
+        "unroll": "0123456789abcdef",
+        "resumes": 0,
+        "planned_updates": 100,
+        "learner": some_learner({}, updates),
+        "progress": some_progress(100 * updates, updates),
+        "in_flight": None,
+        **parts,
+    }
+
+
+def some_learner(network: Mapping[str, Any], updates: int) -> dict[str, Any]:
+    return {
+        "updates": updates,
+        "network": dict(network),
+        "optimizer": {"state": {}, "param_groups": [{"params": []}]},
+    }
+
+
+def some_progress(agent_steps: int, updates: int) -> dict[str, Any]:
+    return {
+        "agent_steps": agent_steps,
+        "frames": 4 * agent_steps,
+        "updates": updates,
+        "episodes": 2,
+        "seconds": 1.5,
+        "recent_returns": [1.5, -2.0],
+        "return_max": 1.5,
+        "best_return_mean": None,
+        "best_eval_mean": None,
+        "stretch_steps": 0,
+        "stretch_seconds": 1.5,
+        "stage_seconds": {"wait": 0.5},
+        "learned": None,
+        "learned_names": [],
+        "updates_learned": 0,
+        "lags": [],
+        "draw_sums": [],
+        "draws": 0,
+    }

@@ -1,0 +1,55 @@
+"""The start of a new run from the weights of another one (--load_weights_only)."""
+
+from typing import Any
+
+from agents.learner import Learner
+from agents.network import ActorCritic
+from run_files.checkpoint import Checkpoint, refusing_foreign_content
+from run_files.checkpoint_content import check_weights
+from run_files.content_rules import ContentError
+
+
+class InitialWeights:
+    """Loads the weights of `source` into the network of a new run of the game `env`; does nothing without a source.
+
+    If the games differ in their number of actions, the policy head keeps its fresh weights.
+    """
+
+    def __init__(self, source: Checkpoint | None, network: ActorCritic, env: str) -> None:
+        self._source = source
+        self._env = env
+        self._notes: list[str] = []
+        if source is None:
+            return
+        self._notes.append(
+            f"weights from {source.path}, after {source.agent_steps:,} agent steps of {source.options['env']}; "
+            "everything else begins anew"
+        )
+        state = source.content["learner"]["network"]
+        with refusing_foreign_content(source):
+            try:
+                adapted = network.adapted(state)
+            except (LookupError, RuntimeError) as error:
+                raise ContentError(f"learner.network must be the weights of this network ({error!r:.80})") from None
+            check_weights({"learner": {"network": adapted}}, network)
+        actions = len(state["policy_head.bias"])
+        if actions != network.action_count:
+            self._notes.append(f"the policy head is new: {network.action_count} actions instead of {actions}")
+        network.load_saved(adapted)
+
+    def notes(self) -> list[str]:
+        """Lines for the user: where the weights come from, and which of them are new."""
+        return self._notes
+
+    def described(self) -> dict[str, Any] | None:
+        """The entry in config.json."""
+        if self._source is None:
+            return None
+        path, run = self._source.path.absolute(), self._source.run_folder.absolute()
+        counters = {"agent_steps": self._source.agent_steps, "updates": self._source.updates}
+        return {"run": str(run), "checkpoint": str(path), "env": self._source.options["env"], **counters}
+
+    def restore_background(self, learner: Learner) -> None:
+        """Keep the background in the same game, where the weights fit it. In another game it is measured anew."""
+        if self._source is not None and self._source.options["env"] == self._env:
+            learner.keep_background(self._source.updates)

@@ -1,0 +1,89 @@
+"""`summary.json`: how far a run is, how it ended, and how it goes on."""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agents.learner import Learner
+from option_flags import Config
+from reports.run_summary import go_on_command, goal_reached
+from run_files.checkpoint import checkpoint_to_use
+from run_files.metrics import Episode, Report, json_safe
+from run_files.run_folder import CHECKPOINTS, write_json
+from training.best_so_far import BestSoFar
+from training.progress import Progress
+
+ENERGY = {"cpu": "cpu_watt_hours", "gpu": "gpu_watt_hours"}  # in reports, where the system tells them
+
+
+class SummaryFile:
+    """Writes `summary.json` atomically: after each report, as a sink, and on leaving its `with` block.
+
+    An error that leaves the block is recorded as the reason why the run failed. A file that cannot be written is tried
+    again at the next report.
+    """
+
+    def __init__(self, folder: Path, config: Config, progress: Progress, learner: Learner, best: BestSoFar) -> None:
+        self.finished = False  # set when training has ended
+        self._folder = folder
+        self._config = config
+        self._progress = progress
+        self._learner = learner
+        self._best = best
+        self._energy: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._write("failed", str(error) or type(error).__name__)
+        elif self.finished:
+            self._write("finished", self._why_finished())
+        else:
+            self._write("stopped", "a signal asked the run to stop")
+
+    def write(self, report: Report) -> None:
+        self._energy = {name: report[key] for name, key in ENERGY.items() if report.get(key) is not None}
+        self._write("running", None)
+
+    def episode(self, row: Episode) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _why_finished(self) -> str:
+        if self._progress.goal_reached:
+            return goal_reached(self._config.run.stop_at_return, self._progress.return_window)
+        return f"--environment_max_steps={self._config.run.environment_max_steps} is reached"
+
+    def _write(self, status: str, why: str | None) -> None:
+        progress, best = self._progress, self._best
+        checkpoint = checkpoint_to_use(self._folder / CHECKPOINTS)
+        steps, steps_left = progress.agent_steps, progress.unrolls_left > 0
+        summary: dict[str, Any] = {
+            "status": status,
+            "why": why,
+            "time": time.time(),
+            "agent_steps": steps,
+            "frames": progress.frames,
+            "updates": self._learner.updates,
+            "episodes": progress.episodes,
+            "seconds": progress.seconds,
+            "steps_per_second": steps / max(progress.seconds, 1e-9),
+            "return_mean": progress.return_mean,
+            "return_max": progress.return_max,
+            "best_return_mean": best.return_mean,
+            "best_at_agent_steps": best.return_steps,
+            "best_eval_return_mean": best.eval_mean,
+            **({"energy_wh": self._energy} if self._energy else {}),
+            "checkpoint": checkpoint and str(checkpoint.relative_to(self._folder)),
+            "go_on": checkpoint and go_on_command(self._folder, steps, self._config.steps_to_learn, steps_left),
+        }
+        with suppress(OSError):
+            write_json(self._folder / "summary.json", json_safe(summary))
