@@ -36,7 +36,8 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
     seen_rewards, ended, valid = fields["rewards"], dones, None
     step_discounts = torch.full_like(seen_rewards, gamma)
     if layout.delayed_actions:
-        seen_rewards, ended, valid = fields["seen_rewards"], fields["ended"].bool(), fields["valid"].bool().T
+        seen_rewards, ended = fields["seen_rewards"], fields["ended"].bool()
+        valid = fields["valid"].bool().T.contiguous()  # strides decide the order of summation
         step_discounts = gamma ** fields["durations"]
     any_fresh = bool(batch.fresh.any())
     fresh = torch.from_numpy(batch.fresh).to(device, non_blocking=True)
