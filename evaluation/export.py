@@ -1,9 +1,10 @@
 """Exports a trained policy: `python -m evaluation.export results/<run>` writes it as ONNX and as TorchScript."""
 
-from machine.limits import explain_limits
+from machine.limits import end_if_memory_is_limited, explain_limits
 
 if __name__ == "__main__":
     explain_limits()  # before the imports that need much memory
+    end_if_memory_is_limited()
 
 import importlib.util
 import json

@@ -1,6 +1,7 @@
 """Limits of the system (ulimit) that a process can run into, and the sentence for an error that one of them causes."""
 
 import errno
+import os
 import resource
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ FILE_SIZE = Limit("-f", resource.RLIMIT_FSIZE, 1024, "KiB")
 OPEN_FILES = Limit("-n", resource.RLIMIT_NOFILE, 1, "files")
 PROCESSES = Limit("-u", resource.RLIMIT_NPROC, 1, "processes and threads")
 
-LEAST_MEMORY = 900 << 20  # bytes; torch and the libraries beside it do not load with less
+# Bytes of address space. With less, numpy's and torch's libraries abort while they start a thread for each core.
+LEAST_MEMORY = (1024 << 20) + (os.cpu_count() or 1) * (128 << 20)
 
 # What cannot be had, the limits that may be the reason, and how errors that say so are recognised.
 MEMORY = ("memory", (ADDRESS_SPACE, DATA), {errno.ENOMEM})
@@ -61,6 +63,15 @@ def explain_limits() -> None:
     sys.excepthook = _show
 
 
+def end_if_memory_is_limited() -> None:
+    """Exit with one sentence if the limits are too low to load the libraries."""
+    try:
+        check_memory_limits()
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
 def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     sentence = limit_reached(error)
     if sentence is None:
@@ -70,12 +81,12 @@ def _show(kind: type[BaseException], error: BaseException, traceback: TracebackT
 
 
 def check_memory_limits() -> None:
-    """Raise a UsageError if the limits are too low to load torch: it might abort instead of raising an error."""
+    """Raise a UsageError if the limits are too low to load the libraries: they abort instead of raising an error."""
     for limit in MEMORY[1]:
         allowed = resource.getrlimit(limit.number)[0]
         if allowed != resource.RLIM_INFINITY and allowed < LEAST_MEMORY:
             raise UsageError(
-                f"ulimit {limit.flag} of {allowed // limit.unit:,} {limit.name} is too low to load torch; "
+                f"ulimit {limit.flag} of {allowed // limit.unit:,} {limit.name} is too low to load the libraries; "
                 f"unlimited, or at least {LEAST_MEMORY // limit.unit:,}, would be right."
             )
 

@@ -1,9 +1,10 @@
 """Draws the curves of several runs: `python -m reports.plot results/A results/B`."""
 
-from machine.limits import explain_limits
+from machine.limits import end_if_memory_is_limited, explain_limits
 
 if __name__ == "__main__":
     explain_limits()  # before the imports that need much memory
+    end_if_memory_is_limited()
 
 import difflib
 import textwrap

@@ -229,7 +229,7 @@ def test_a_run_continues_if_its_evaluation_fails(
     monkeypatch.setattr("evaluation.player_pool.start_process", start)
     monkeypatch.setattr(evaluation_module, "PlayerPool", KilledPlayers)
     folder = run(tmp_path, console="plain")
-    why = "player 0 could not be started (Resource temporarily unavailable)" if refused else "players died"
+    why = "player 0 could not be started (Resource temporarily unavailable" if refused else "players died"
     assert why in capsys.readouterr().out
     assert evaluations(folder) == []
     assert not list((folder / CHECKPOINTS).glob("*eval*"))
