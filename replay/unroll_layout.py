@@ -48,7 +48,9 @@ class UnrollLayout(RowLayout):
                 ("valid", (steps,), "uint8"),  # the action took effect; the fields of other steps mean nothing
                 ("ended", (steps,), "uint8"),  # the episode ended, or was cut off, while the action was in effect
                 ("durations", (steps,), "float32"),  # from its effect to the next one's, in units of --skipped_frames
+                ("ages", (steps,), "int32"),  # frames from the screen of the decision to the effect
                 ("seen_rewards", (steps,), "float32"),  # clipped reward from the decision to the next one
-                ("idle_frames", (), "int32"),  # frames of these steps that played the idle action
+                ("played_frames", (), "int32"),  # frames of these steps, and how many of them played the idle action
+                ("idle_frames", (), "int32"),
             ]
         return fields
