@@ -63,7 +63,7 @@ def check_rows(rows: Rows, layout: UnrollLayout, place: str) -> None:
         ("weight_version", 0, None),
         ("environment_id", 0, None),
     ]
-    finite = FINITE
+    finite: tuple[str, ...] = FINITE
     if layout.delayed_actions:
         ranges += [("valid", 0, 1), ("ended", 0, 1), ("ages", 0, None), ("played_frames", 0, None)]
         ranges += [("idle_frames", 0, None), ("durations", 0, None)]

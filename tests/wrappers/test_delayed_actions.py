@@ -217,10 +217,10 @@ def test_the_age_of_the_screen_behind_each_frame() -> None:
         for _ in script.rewards:
             delayed.step(2)
             shown[idle].append(delayed.played())
-    idle, held = Played(NOOP, None), [Played(2, 5), Played(2, 6), Played(2, 7)]
-    assert shown["noop"] == [idle] * 5 + held + [idle] * 2 + held + [idle] * 2 + held[:1]
+    none, held = Played(NOOP, None), [Played(2, 5), Played(2, 6), Played(2, 7)]
+    assert shown["noop"] == [none] * 5 + held + [none] * 2 + held + [none] * 2 + held[:1]
     repeated = [*held, Played(2, 8), Played(2, 9)]
-    assert shown["repeat"] == [idle] * 5 + repeated + repeated + held[:1]
+    assert shown["repeat"] == [none] * 5 + repeated + repeated + held[:1]
 
 
 @given(scripts(), arms(), st.integers(0, 5))
