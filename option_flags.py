@@ -125,6 +125,31 @@ class EnvironmentOptions(Options):
         0.0, between(0, 1), "Sticky actions: probability to repeat the last action."
     )
     max_game_frames: int = option(108_000, whole(1, 10**9), "Game frames after which a game is cut off.")
+    interaction: str = option(
+        "turns",
+        one_of("turns", "asynchronous", "sequential"),
+        "Whether the game waits for an action (turns), or goes on: with a decision in every agent step (asynchronous), "
+        "or only after the action before took effect (sequential).",
+    )
+    action_delay: int = option(
+        0, whole(0), "Game frames from the screen that an action is chosen from to the frame in which it takes effect."
+    )
+    idle_action: str = option(
+        "noop",
+        one_of("noop", "repeat", "random"),
+        "Action of the frames for which none was chosen: no-op, the latest one again, or a random one.",
+    )
+
+    @property
+    def frames_per_step(self) -> int:
+        """Game frames from one decision to the next."""
+        sequential = self.interaction == "sequential"
+        return max(self.skipped_frames, self.action_delay) if sequential else self.skipped_frames
+
+    @property
+    def steps_until_effect(self) -> int:
+        """How many further decisions are made before an action takes effect."""
+        return 0 if self.interaction == "turns" else -(-self.action_delay // self.frames_per_step)
 
     @property
     def resolution(self) -> tuple[int, int]:
@@ -137,6 +162,11 @@ class EnvironmentOptions(Options):
             raise UsageError(
                 f"--frames_stacked={self.frames_stacked} is too many for frames in colour; at most "
                 f"{MAX_CHANNELS // 3} with --nograyscaling_frames would be right."
+            )
+        if self.action_delay >= self.max_game_frames:
+            raise UsageError(
+                f"--action_delay={self.action_delay} is not shorter than a game (--max_game_frames="
+                f"{self.max_game_frames}), so no action would take effect; at most 64 frames, a second, would be usual."
             )
 
 

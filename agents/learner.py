@@ -128,9 +128,10 @@ class Learner:
         behaviour_logits, actions = unrolls.behaviour_logits, unrolls.actions
 
         log_ratios = (log_prob(logits, actions) - log_prob(behaviour_logits, actions)).detach()
-        trusted = torch.ones_like(values, dtype=torch.bool)
+        # Steps without effect are no experience: like states that LASER leaves out, nothing is learned from them.
+        trusted = torch.ones_like(values, dtype=torch.bool) if unrolls.valid is None else unrolls.valid
         if options.use_kl_mask:
-            trusted = trusted_states(logits, behaviour_logits, options.rho_const, options.kl_div_threshold)
+            trusted = trusted & trusted_states(logits, behaviour_logits, options.rho_const, options.kl_div_threshold)
         trace = vtrace(
             log_ratios=log_ratios,
             discounts=unrolls.discounts,

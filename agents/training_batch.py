@@ -22,6 +22,7 @@ class TrainingBatch(NamedTuple):
     fresh: torch.Tensor  # [B] bool, True for unrolls from a queue
     any_fresh: bool
     any_replayed: bool
+    valid: torch.Tensor | None  # [T, B] bool, the steps whose action took effect; None: all
     entropy_on: torch.Tensor  # [B] bool, the unrolls of the entropy loss: the fresh ones, or all if none is fresh
 
 
@@ -32,24 +33,31 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
     dones = fields["dones"].bool()
     keep = (~dones).float()
     previous_actions = torch.where(dones, -1, fields["actions"])
+    seen_rewards, ended, valid = fields["rewards"], dones, None
+    step_discounts = torch.full_like(seen_rewards, gamma)
+    if layout.delayed_actions:
+        seen_rewards, ended = fields["seen_rewards"], fields["ended"].bool()
+        valid = fields["valid"].bool().T.contiguous()  # strides decide the order of summation
+        step_discounts = gamma ** fields["durations"]
     any_fresh = bool(batch.fresh.any())
     fresh = torch.from_numpy(batch.fresh).to(device, non_blocking=True)
     return TrainingBatch(
         inputs=NetworkInput(
             observations=rebuild_stacks(fields["frames"], dones),
             previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).T,
-            previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), fields["rewards"] * keep], 1).T,
+            previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), seen_rewards * keep], 1).T,
             # If state 0 starts an episode, the worker has stored reset inputs for it.
             starts=torch.cat([torch.zeros_like(dones[:, :1]), dones], 1).T,
             lstm_state=fields["first_lstm_state"],
         ),
         actions=fields["actions"].T,
-        rewards=(fields["rewards"] + gamma * fields["bootstraps"]).T,
-        discounts=(gamma * keep).T,
+        rewards=(fields["rewards"] + step_discounts * fields["bootstraps"]).T,
+        discounts=(step_discounts * ~ended).T,
         behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
         stored_values=fields["values"].T,
         fresh=fresh,
         any_fresh=any_fresh,
         any_replayed=not batch.fresh.all(),
+        valid=valid,
         entropy_on=fresh if any_fresh else ~fresh,
     )

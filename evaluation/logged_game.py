@@ -1,6 +1,6 @@
 """Plays a finished game again from the log of its actions, for a film or a window."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,6 +13,7 @@ from evaluation.parallel_games import GameResult, game_streams
 from option_flags import EnvironmentOptions
 from reports.human_scores import game_name
 from run_files.run_folder import write_atomically
+from wrappers.delayed_actions import Played
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
@@ -33,12 +34,16 @@ class LoggedGame:
         scene = Scene(game_name(self.environment.env), f"game {self.result.game}, {self.policy} policy")
         frames = steps = 0
         action, value = "-", "-"
+        delayed = self.environment.interaction != "turns"
 
         def watch(screen: Picture, score: float) -> None:
             nonlocal frames
             minutes, seconds = divmod(frames // FRAMES_PER_SECOND, 60)
             rows = {"score": f"{score:,.0f}", "action": action, "value": value, "step": f"{steps:,}"}
-            show(scene.draw(screen, {**rows, "time": f"{minutes}:{seconds:02}"}))
+            rows["time"] = f"{minutes}:{seconds:02}"
+            if delayed:
+                rows |= _played_rows(environment.get_wrapper_attr("played")(), names)
+            show(scene.draw(screen, rows))
             frames += 1
 
         environment = self.make_environment(self.environment, 0, watch)
@@ -61,6 +66,12 @@ class LoggedGame:
 
         write_atomically(path, write)
         return frames
+
+
+def _played_rows(played: Played, names: Sequence[str]) -> dict[str, str]:
+    """What a frame plays in a game that does not wait, and the age of the screen that it was chosen from."""
+    age = "idle action" if played.age is None else "1 frame" if played.age == 1 else f"{played.age} frames"
+    return {"action": names[played.action], "age of its screen": age}
 
 
 def action_names(environment: gymnasium.Env[Any, Any]) -> list[str]:

@@ -39,7 +39,7 @@ def show_games(
         )
         for name, index in chosen.items()
     }
-    seconds = sum(results[i].length for i in chosen.values()) * config.environment.skipped_frames // FRAMES_PER_SECOND
+    seconds = sum(results[i].length for i in chosen.values()) * config.environment.frames_per_step // FRAMES_PER_SECOND
     announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {seconds:,} seconds of play")
     with ExitStack() as cleanup:
         films = cleanup.enter_context(closing(FilmProcesses(result_path.parent / VIDEOS, announce)))

@@ -21,14 +21,15 @@ class UnrollLayout(RowLayout):
     action_count: int
     lstm_size: int = 0  # 0: a network without memory
     feature_size: int = 0  # 0: no replay ranks by stored features
+    delayed_actions: bool = False  # the game does not wait: an action takes effect some frames after its decision
 
     @property
     def declared(self) -> Sequence[Declared]:
         steps = self.unroll_length
-        return [
+        fields: list[Declared] = [
             ("frames", (steps + self.frame_stack, *self.frame_shape), "uint8"),
             ("actions", (steps,), "int32"),
-            ("rewards", (steps,), "float32"),  # clipped
+            ("rewards", (steps,), "float32"),  # clipped; with delayed actions, while the action was in effect
             ("dones", (steps,), "uint8"),  # state t+1 starts an episode: game over, time limit or a lost life
             ("bootstraps", (steps,), "float32"),  # value of the final state at a time limit, 0 elsewhere
             ("behaviour_logits", (steps, self.action_count), "float32"),
@@ -42,3 +43,14 @@ class UnrollLayout(RowLayout):
             ("weight_version", (), "int64"),
             ("environment_id", (), "int32"),
         ]
+        if self.delayed_actions:
+            fields += [
+                ("valid", (steps,), "uint8"),  # the action took effect; the fields of other steps mean nothing
+                ("ended", (steps,), "uint8"),  # the episode ended, or was cut off, while the action was in effect
+                ("durations", (steps,), "float32"),  # from its effect to the next one's, in units of --skipped_frames
+                ("ages", (steps,), "int32"),  # frames from the screen of the decision to the effect
+                ("seen_rewards", (steps,), "float32"),  # clipped reward from the decision to the next one
+                ("played_frames", (), "int32"),  # frames of these steps, and how many of them played the idle action
+                ("idle_frames", (), "int32"),
+            ]
+        return fields

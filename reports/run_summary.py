@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from machine.machine_setup import Machine
-from option_flags import Config
+from option_flags import Config, EnvironmentOptions
 from reports.unused_options import unused_in_training
 
 HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
@@ -33,10 +33,21 @@ def run_header(
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
+        *_interaction(config.environment),
         *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
         *memory,
         *(warning if lag >= HIGH_LAG else []),
         *unused_in_training(config),
+    ]
+
+
+def _interaction(options: EnvironmentOptions) -> list[str]:
+    """A line about a game that does not wait for actions."""
+    if options.interaction == "turns":
+        return []
+    return [
+        f"{options.interaction} interaction: a decision every {options.frames_per_step} frames, which takes effect "
+        f"{_counted(options.action_delay, 'frame')} after its screen; idle action: {options.idle_action}"
     ]
 
 

@@ -11,6 +11,10 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--use_lstm": (lambda c: c.network.use_lstm, ("lstm_size",)),
     "--noreproducible": (lambda c: not c.run.reproducible, ("slots_per_worker",)),
     "--noepisodic_life": (lambda c: not c.environment.episodic_life, ("fire_on_life_loss",)),
+    "--interaction=asynchronous or sequential": (
+        lambda c: c.environment.interaction != "turns",
+        ("action_delay", "idle_action"),
+    ),
     "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
     "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
     "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight",)),

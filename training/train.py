@@ -17,6 +17,7 @@ from reports.sinks.make_sinks import make_sinks
 from reports.sinks.sink import SinkList
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS
+from training.action_timing import ActionTiming
 from training.checkpoint_saver import CheckpointSaver
 from training.housekeeping import Housekeeping
 from training.loop import training_loop
@@ -55,10 +56,11 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         progress = Progress(
             layout,
             config.workers.envs_per_worker,
-            config.environment.skipped_frames,
+            config.environment.frames_per_step,
             config.run.environment_max_steps,
             config.report.avg_buff_size,
             config.run.stop_at_return,
+            ActionTiming(layout, config.environment.skipped_frames) if layout.delayed_actions else None,
         )
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates

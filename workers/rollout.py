@@ -4,6 +4,7 @@ import json
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -16,6 +17,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.local_policy import ActingPolicy
 from workers.observations import as_stacks, put_stack
+from workers.open_unrolls import OpenUnrolls
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 
 
@@ -57,8 +59,10 @@ class Rollout:
         policy: ActingPolicy,
         layout: UnrollLayout,
         clock: WorkerClock | None = None,
+        open_unrolls: OpenUnrolls | None = None,  # with delayed actions
     ) -> None:
         self._environments = environments
+        self._open_unrolls = open_unrolls
         self._clock = clock or WorkerClock(np.zeros(COLUMNS))
         self._policy = policy
         self._layout = layout
@@ -72,10 +76,16 @@ class Rollout:
 
     @torch.inference_mode()
     def collect(self, rows: Rows) -> None:
-        """Play T steps in each environment and write them to `rows [E, nbytes]`."""
+        """Play T steps in each environment, and write an unroll of each to `rows [E, nbytes]`."""
+        if self._open_unrolls is None:
+            self._play(self._layout.arrays(rows))
+        else:
+            self._open_unrolls.play(rows, self._play)
+
+    def _play(self, unrolls: dict[str, NDArray[Any]]) -> None:
+        """Play T steps in each environment and write them to `unrolls`."""
         self._policy.refresh()
         self._clock.lap(WEIGHTS)
-        unrolls = self._layout.arrays(rows)
         self._write_start(unrolls)
         versions = set()
         self._clock.lap(REST)
@@ -108,6 +118,7 @@ class Rollout:
             "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
             "previous_rewards": self._state.previous_rewards.tolist(),
+            **({"open_unrolls": self._open_unrolls.snapshot()} if self._open_unrolls else {}),
         }
 
     @torch.inference_mode()
@@ -120,6 +131,8 @@ class Rollout:
         self._state.lstm_state[:] = torch.tensor(snapshot["lstm_state"], dtype=torch.float32)
         self._state.previous_actions[:] = torch.tensor(snapshot["previous_actions"], dtype=torch.int32)
         self._state.previous_rewards[:] = torch.tensor(snapshot["previous_rewards"], dtype=torch.float32)
+        if self._open_unrolls:
+            self._open_unrolls.restore(snapshot["open_unrolls"])
 
     def _write_start(self, unrolls: dict[str, NDArray[Any]]) -> None:
         unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
@@ -143,13 +156,18 @@ class Rollout:
     def _step(self, e: int, action: int, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
         environment = self._environments[e]
+        if self._open_unrolls:
+            self._open_unrolls.before_step(e)
         observation, reward, terminated, truncated, _ = environment.env.step(action)
         done = terminated or truncated
         self._previous_rewards[e] = reward
-        unrolls["rewards"][e, t] = reward
         unrolls["dones"][e, t] = done
-        if truncated and not terminated:
-            unrolls["bootstraps"][e, t] = self._policy.value_of(e, observation)
+        if self._open_unrolls:
+            self._open_unrolls.after_step(e, t, float(reward), partial(self._policy.value_of, e, observation))
+        else:
+            unrolls["rewards"][e, t] = reward
+            if truncated and not terminated:
+                unrolls["bootstraps"][e, t] = self._policy.value_of(e, observation)
         if done:
             observation, _ = environment.env.reset()
             self._state.restart(e)

@@ -15,6 +15,7 @@ from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
 from workers.local_policy import ActingPolicy, LocalPolicy
 from workers.messages import Kind, receive, send
+from workers.open_unrolls import OpenUnrolls
 from workers.random_streams import stream_of
 from workers.rollout import Rollout, SeededEnvironment
 from workers.shared_weights import NewestWeights, SharedWeights
@@ -43,7 +44,11 @@ class Worker:
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         use_one_thread()
         clock = WorkerClock(self.times.seconds[self.index])
-        rollout = Rollout(self._make_environments(), self._make_policy(server), self.layout, clock)
+        environments = self._make_environments()
+        open_unrolls = None
+        if self.layout.delayed_actions:
+            open_unrolls = OpenUnrolls(self.layout, self.config.environment, [each.env for each in environments])
+        rollout = Rollout(environments, self._make_policy(server), self.layout, clock, open_unrolls)
         while True:
             message = receive(connection)
             if message.kind == Kind.SNAPSHOT_REQUEST:

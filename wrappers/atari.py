@@ -9,6 +9,7 @@ import gymnasium
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.clip_reward import ClipReward
+from wrappers.delayed_actions import DelayedActions
 from wrappers.emulator import Emulator, Frame
 from wrappers.episodic_life import EpisodicLife
 from wrappers.fire_on_life_loss import FireOnLifeLoss
@@ -47,7 +48,9 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
         env = StickyActions(env, options.repeat_action_probability)
     if options.noop_threshold > 0:
         env = NoopStart(env, options.noop_threshold)
-    env = FrameSkip(env, options.skipped_frames)
+    if options.interaction != "turns":
+        env = DelayedActions(env, options)
+    env = FrameSkip(env, options.frames_per_step)
     if options.resolution != emulator.screen_shape[:2]:
         env = Resize(env, options.resolution)
     env = ScoreKeeper(env)

@@ -1,6 +1,7 @@
 """Reward clipping, so that rewards have a similar size in all games."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -25,12 +26,17 @@ def soft_asymmetric(reward: float) -> float:
 _METHODS = {clip.__name__: clip for clip in (abs_one_sign, abs_one_clamp, soft_asymmetric)}
 
 
+def reward_clipping(method: str) -> Callable[[float], float]:
+    """The function of a `--reward_clipping_method`."""
+    return float if method == "none" else _METHODS[method]
+
+
 class ClipReward(AtariWrapper):
     """Clip the reward of each step with the method of the given name."""
 
     def __init__(self, env: gymnasium.Env[Frame, int], method: str) -> None:
         super().__init__(env)
-        self._clip = _METHODS[method]
+        self._clip = reward_clipping(method)
 
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)

@@ -8,7 +8,7 @@ STATUS = Status(
     agent_steps=4_130_000,
     max_steps=10_000_000,
     frames=16_520_000,
-    skipped_frames=4,
+    frames_per_step=4,
     updates=31_250,
     planned_updates=76_923,
     seconds=1531.0,
@@ -36,6 +36,7 @@ STATUS = Status(
     workers_in_games=0.61,
     gpu_utilization=None,
     starting=False,
+    action_timing={},
 )
 STARTING = dataclasses.replace(STATUS, agent_steps=0, frames=0, workers_alive=1, starting=True)
 WARMING_UP = dataclasses.replace(

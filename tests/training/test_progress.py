@@ -15,7 +15,7 @@ LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, ac
 
 
 def make_progress(return_window: int = 100) -> Progress:
-    return Progress(LAYOUT, environments_per_worker=1, skipped_frames=4, max_steps=1000, return_window=return_window)
+    return Progress(LAYOUT, environments_per_worker=1, frames_per_step=4, max_steps=1000, return_window=return_window)
 
 
 def test_the_speed_is_known_after_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_each_run_adds_frames_by_its_own_skipped_frames() -> None:
 
 
 def test_an_episode_is_reported_at_the_step_that_ended_it() -> None:
-    progress = Progress(LAYOUT, environments_per_worker=4, skipped_frames=4, max_steps=1000, return_window=100)
+    progress = Progress(LAYOUT, environments_per_worker=4, frames_per_step=4, max_steps=1000, return_window=100)
     row = np.zeros(LAYOUT.nbytes, np.uint8)
     assert progress.count_unroll(row) == []
     LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, -3.0

@@ -1,0 +1,201 @@
+"""Actions that take effect some frames after they were chosen, in a game that does not wait."""
+
+import dataclasses
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import gymnasium
+
+from option_flags import EnvironmentOptions
+from wrappers.emulator import NOOP, AtariWrapper, Frame
+
+# The plain values of a snapshot. It is taken between two agent steps, so what is known of a single step is left out.
+_SAVED = ("frame", "chosen_at", "idle_choice", "frame_count", "idle_count", "decisions", "lives")
+
+
+class Played(NamedTuple):
+    """The action of a frame."""
+
+    action: int
+    age: int | None  # frames since the screen that the action was chosen from; None for a no-op or random idle action
+
+
+@dataclass(slots=True)
+class Effect:
+    """What a decision led to, from the frame in which its action took effect to the frame of the next one's."""
+
+    decision: int  # number of the decision, from 0 in the first game of the environment
+    reward: float  # unclipped
+    ended: bool = False  # the game ended, or a life was lost that ends the learner's episode
+    cut: bool = False  # the time limit ended the game
+
+
+class DelayedActions(AtariWrapper):
+    """Plays raw frames. The first of every `frames_per_step` frames brings a decision; the others repeat its action.
+
+    A decision made at frame s, from the screen after s frames, takes effect at frame s + `action_delay`. Its action is
+    played for `skipped_frames` frames, or until the next one takes effect. In all other frames the idle action is
+    played: NOOP, the latest action, or a random action that is drawn anew every `skipped_frames` frames. With `repeat`,
+    idle frames before the first action of a game play NOOP. Repeated frames count as idle too.
+
+    `take_effects` returns the effects of decisions. A decision has none if the game, or the episode of
+    `--episodic_life`, ended before its action took effect; its action still counts in the game if the game goes on.
+    """
+
+    def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
+        super().__init__(env)
+        self._delay = options.action_delay
+        self._period = options.frames_per_step
+        self._hold = options.skipped_frames
+        self._idle = options.idle_action
+        self._episodic_life = options.episodic_life
+        assert isinstance(env.action_space, gymnasium.spaces.Discrete)
+        self._action_count = int(env.action_space.n)
+        self._count_lives = env.get_wrapper_attr("lives")
+        self._decisions = 0
+        self._effects: list[Effect] = []
+        self._frame_count = self._idle_count = 0  # since they were taken
+        self._played = Played(NOOP, None)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget everything about the game before."""
+        self._frame = 0  # frames played in this game
+        self._waiting: deque[tuple[int | None, int, int]] = deque()  # (decision, action, frame of effect)
+        self._chosen: int | None = None  # the latest action that took effect, and the frame in which it did
+        self._chosen_at = 0
+        self._idle_since: int | None = None  # the frame since which the idle action is played
+        self._idle_choice = NOOP
+        self._current: Effect | None = None  # of the decision that took effect last
+        self._lives = self._lives_before = 0
+        self._lost_life: Effect | None = None  # the current effect when a life was lost in this step
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._begin()
+        self._effects.clear()
+        self._lives = self._lives_before = self._count_lives()
+        return observation, info
+
+    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+        if self._frame % self._period == 0:
+            self._waiting.append((self._decisions, action, self._frame + self._delay))
+            self._decisions += 1
+            self._lives_before, self._lost_life = self._lives, None
+            self._take_effect()  # at once, with a delay of 0
+        observation, reward, terminated, truncated, info = self.env.step(self._action_of_frame())
+        self._frame += 1
+        self._frame_count += 1
+        if self._current is not None:
+            self._current.reward += float(reward)
+        if terminated:
+            self._complete(ended=True)
+        else:
+            self._notice_lost_life(step_over=truncated or self._frame % self._period == 0)
+            if truncated:
+                self._complete(cut=True)
+            elif self._frame == self._chosen_at + self._period:
+                self._complete()
+            self._take_effect()
+        if terminated or truncated:
+            self._waiting.clear()
+        return observation, float(reward), terminated, truncated, info
+
+    def decision_count(self) -> int:
+        """The number of decisions so far, in all games; the next decision has this number."""
+        return self._decisions
+
+    def take_effects(self) -> list[Effect]:
+        """The effects that are complete, without those that an earlier call returned."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def take_frames(self) -> tuple[int, int]:
+        """The number of frames since the last call, and how many of them played the idle action."""
+        frames, self._frame_count, self._idle_count = (self._frame_count, self._idle_count), 0, 0
+        return frames
+
+    def played(self) -> Played:
+        """What the newest frame plays. It is set before the emulator plays the frame."""
+        return self._played
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self, f"_{name}") for name in _SAVED},
+            "chosen": [] if self._chosen is None else [self._chosen],
+            "idle_since": [] if self._idle_since is None else [self._idle_since],
+            "waiting": [list(entry) for entry in self._waiting],
+            "current": [] if self._current is None else [dataclasses.astuple(self._current)],
+            "effects": [dataclasses.astuple(effect) for effect in self._effects],
+            "inner": self.env.get_wrapper_attr("snapshot")(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name in _SAVED:
+            setattr(self, f"_{name}", state[name])
+        self._chosen = next(map(self._known_action, state["chosen"]), None)
+        self._idle_since = next(map(int, state["idle_since"]), None)
+        self._idle_choice = self._known_action(state["idle_choice"])
+        self._waiting = deque(
+            (None if decision is None else int(decision), self._known_action(action), int(frame))
+            for decision, action, frame in state["waiting"]
+        )
+        self._current = next(map(_effect, state["current"]), None)
+        self._effects = [_effect(effect) for effect in state["effects"]]
+        self.env.get_wrapper_attr("restore")(state["inner"])
+
+    def _known_action(self, action: int) -> int:
+        if int(action) not in range(self._action_count):
+            raise ValueError(f"the game has no action {action}")
+        return int(action)
+
+    def _take_effect(self) -> None:
+        """Let the decision take effect whose frame has come."""
+        if self._waiting and self._waiting[0][2] <= self._frame:
+            decision, self._chosen, self._chosen_at = self._waiting.popleft()
+            self._current = None if decision is None else Effect(decision, 0.0)
+
+    def _action_of_frame(self) -> int:
+        is_held = self._frame < self._chosen_at + self._hold
+        if self._chosen is None or not is_held:
+            self._idle_count += 1
+        if self._chosen is not None and (is_held or self._idle == "repeat"):
+            self._idle_since = None
+            self._played = Played(self._chosen, self._frame - self._chosen_at + self._delay)
+            return self._chosen
+        if self._idle_since is None:
+            self._idle_since = self._frame
+        if self._idle == "random" and (self._frame - self._idle_since) % self._hold == 0:
+            self._idle_choice = int(self.np_random.integers(self._action_count))
+        self._played = Played(self._idle_choice, None)
+        return self._idle_choice
+
+    def _notice_lost_life(self, step_over: bool) -> None:
+        """End the learner's episode after a step in which a life was lost, as `EpisodicLife` does."""
+        lives = self._count_lives()
+        if lives < self._lives:
+            self._lost_life = self._current
+        self._lives = lives
+        if not (step_over and self._episodic_life and 0 < lives < self._lives_before):
+            return
+        if self._lost_life is not None:
+            self._lost_life.ended = True
+        if self._lost_life is self._current:
+            self._complete()
+        self._current = None
+        self._waiting = deque((None, action, frame) for _, action, frame in self._waiting)
+
+    def _complete(self, *, ended: bool = False, cut: bool = False) -> None:
+        """Complete the current effect, if there is one."""
+        if self._current is not None:
+            self._current.ended |= ended
+            self._current.cut = cut
+            self._effects.append(self._current)
+            self._current = None
+
+
+def _effect(saved: Sequence[Any]) -> Effect:
+    decision, reward, ended, cut = saved
+    return Effect(int(decision), float(reward), bool(ended), bool(cut))
