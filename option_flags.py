@@ -101,7 +101,7 @@ class EnvironmentOptions(Options):
     env: str = option(
         "PongNoFrameskip-v4",
         matching(r"\w[\w/:.-]*", "be an id such as PongNoFrameskip-v4"),
-        "Atari game (Gymnasium id).",
+        "Atari game: any game of ALE, under an id of this form.",
     )
     skipped_frames: int = option(4, whole(1, 100), "Game frames per agent step, all with the same action (frame skip).")
     frames_stacked: int = option(4, whole(1, 64), "Number of latest frames in one observation (frame stack).")

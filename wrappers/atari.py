@@ -5,6 +5,7 @@ import re
 
 import ale_py
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
@@ -23,6 +24,7 @@ from wrappers.spectator import Spectator, Watch
 from wrappers.sticky_actions import StickyActions
 
 ID_ENDING = "NoFrameskip-v4"
+WITHOUT_NOOP = {"backgammon", "video_checkers"}  # board games in which every action is a move
 
 gymnasium.register_envs(ale_py)
 
@@ -36,7 +38,7 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
     """
     check_atari(options)
     emulator = Emulator(
-        gymnasium.registry[options.env].kwargs["game"],
+        _games()[options.env],
         seed,
         grayscale=options.grayscaling_frames,
         max_game_frames=options.max_game_frames,
@@ -67,11 +69,19 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
 
 def atari_ids() -> list[str]:
     """The ids of all games that `make_atari` can make."""
-    return sorted(
-        name
-        for name, spec in gymnasium.registry.items()
-        if name.endswith(ID_ENDING) and spec.entry_point == "ale_py.env:AtariEnv"
-    )
+    return sorted(_games())
+
+
+def _games() -> dict[str, str]:
+    """The games of ALE: id → name of the game's file. Gymnasium has an id of this form for the older games only."""
+    ids = {
+        name.removeprefix("ALE/"): spec.kwargs["game"] for name, spec in gymnasium.registry.items() if _is_game(spec)
+    }
+    return {re.sub(r"-v\d+$", ID_ENDING, name): game for name, game in ids.items() if game not in WITHOUT_NOOP}
+
+
+def _is_game(spec: EnvSpec) -> bool:
+    return spec.namespace == "ALE" and spec.entry_point == "ale_py.env:AtariEnv"
 
 
 def check_atari(options: EnvironmentOptions) -> None:

@@ -5,12 +5,13 @@ import pytest
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
-from wrappers.atari import atari_ids, check_atari, make_atari
+from wrappers.atari import ID_ENDING, atari_ids, check_atari, make_atari
 from wrappers.emulator import Emulator
 
 
-def test_there_are_sixty_two_games() -> None:
-    assert len(atari_ids()) == 62
+def test_all_games_of_ale_have_an_id() -> None:
+    assert len(atari_ids()) == 102
+    assert {name for name in gymnasium.registry if name.endswith(ID_ENDING)} <= set(atari_ids())
     assert {"PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "QbertNoFrameskip-v4"} <= set(atari_ids())
 
 

@@ -1,0 +1,246 @@
+"""Draws what delays cost: `python -m reports.delay_plot RUN [RUN ...]`. Return and regret against `--action_delay`."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from machine.run_command import run_command
+from option_flags import EnvironmentOptions
+from options.command_line import split_words
+from options.rules import PATH, Options, UsageError, declared, matching, option
+from reports.human_scores import game_name
+from reports.plot_style import COLOURS, FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
+from reports.tables import table_lines
+from run_files.curve_archive import read_histories
+from run_files.run_folder import write_atomically
+from run_files.run_history import History
+
+USAGE = "usage: python -m reports.delay_plot RUN [RUN ...] [--name=value ...]"
+
+ASYNCHRONOUS, TURNS = "asynchronous", "turns"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayPlotOptions(Options):
+    topic = "Options"
+
+    floors: str | None = option(
+        None, PATH, "JSON file with the returns of other policies in each game, drawn as lines: "
+        '{"BoxingNoFrameskip-v4": {"random": 0.1}}. None are drawn if unset.'
+    )  # fmt: skip
+    output: str = option(
+        "delays.png", matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf"), "File to write."
+    )
+
+
+class Outcome(NamedTuple):
+    """What one run came to."""
+
+    game: str
+    arm: str
+    delay: int
+    return_mean: float  # of its last games, --avg_buff_size of them
+    core_seconds: float  # of learner and workers
+    frames: float
+
+
+Outcomes = Mapping[str, Mapping[int, Sequence[Outcome]]]  # of one game: arm → delay → one for each seed
+Floors = Mapping[str, Mapping[str, float]]  # game → policy → return
+
+
+def main(arguments: Sequence[str]) -> None:
+    flags, folders = split_words(arguments, declared(DelayPlotOptions))
+    given = DelayPlotOptions(**flags)
+    if not folders:
+        raise UsageError("reports.delay_plot needs at least one RUN, a run folder or an archive of curves.")
+    floors = read_floors(Path(given.floors)) if given.floors else {}
+    games = by_game([outcome(history) for folder in folders for history in read_histories(Path(folder))])
+    output = Path(given.output)
+    picture = as_bytes(draw(games, floors), output.suffix.removeprefix("."))
+    try:
+        write_atomically(output, picture)
+    except OSError as error:
+        raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None
+    print("\n".join(table(games, floors)))
+    print(f"{output}: {len(games)} game{'s' if len(games) > 1 else ''}")
+
+
+def read_floors(path: Path) -> Floors:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {game: {name: float(value) for name, value in of.items()} for game, of in content.items()}
+    except OSError as error:
+        raise UsageError(f"--floors={path} cannot be read ({error.strerror}).") from None
+    except (ValueError, AttributeError, TypeError):
+        raise UsageError(f"--floors={path} must be a JSON object of objects of numbers.") from None
+
+
+def outcome(history: History) -> Outcome:
+    """The outcome of a run. Raise a UsageError if no game of it has ended."""
+    options = {name: history.options[name] for name in ENVIRONMENT if name in history.options}
+    environment = EnvironmentOptions(**options)
+    returns = history.curve("return_mean").y
+    if not len(returns):
+        raise UsageError(f"no game has ended in {history.folder} yet; runs with a mean return would be right.")
+    frames = history.curve("frames").y
+    costs = history.curve("core_seconds_per_1000_frames", "frames")
+    played = np.diff(costs.x, prepend=0.0)
+    return Outcome(
+        environment.env,
+        arm_of(environment),
+        0 if environment.interaction == TURNS else environment.action_delay,
+        float(returns[-1]),
+        float((costs.y * played).sum() / 1000),
+        float(frames[-1]),
+    )
+
+
+ENVIRONMENT = set(EnvironmentOptions.__dataclass_fields__)
+
+
+def arm_of(options: EnvironmentOptions) -> str:
+    """The name of a way to interact. Without a delay all are the same, and so are they with a short one: see `by_game`.
+
+    The idle action of asynchronous interaction is played at the start of a game only.
+    """
+    return f"sequential, {options.idle_action}" if options.frames_per_step > options.skipped_frames else ASYNCHRONOUS
+
+
+def by_game(outcomes: Sequence[Outcome]) -> dict[str, Outcomes]:
+    """Game → arm → delay → outcomes.
+
+    Up to a delay of `--skipped_frames`, sequential interaction makes the decisions of asynchronous interaction. So
+    these outcomes belong to every arm.
+    """
+    games: dict[str, dict[str, dict[int, list[Outcome]]]] = {}
+    for each in sorted(outcomes, key=lambda outcome: (outcome.game, outcome.arm, outcome.delay)):
+        arms = games.setdefault(each.game, defaultdict(lambda: defaultdict(list)))
+        arms[each.arm][each.delay].append(each)
+    for arms in games.values():
+        longer = min((delay for arm, of in arms.items() if arm != ASYNCHRONOUS for delay in of), default=0)
+        for arm in list(arms):
+            if arm != ASYNCHRONOUS:
+                shared = {delay: of for delay, of in arms[ASYNCHRONOUS].items() if delay < longer}
+                arms[arm] = defaultdict(list, sorted({**shared, **arms[arm]}.items()))
+    return {game: dict(arms) for game, arms in games.items()}
+
+
+def mean_return(outcomes: Sequence[Outcome]) -> float:
+    return float(np.mean([each.return_mean for each in outcomes]))
+
+
+def regrets(arms: Outcomes) -> dict[str, dict[int, float]]:
+    """The paper's regrets by delay: of delay R(0) − R_asynchronous(d), of inaction R_asynchronous(d) − R_arm(d)."""
+    asynchronous = {delay: mean_return(of) for delay, of in arms.get(ASYNCHRONOUS, {}).items()}
+    found = {}
+    if 0 in asynchronous:
+        found["delay"] = {delay: asynchronous[0] - value for delay, value in asynchronous.items()}
+    for arm, of_arm in arms.items():
+        if arm != ASYNCHRONOUS:
+            found[f"inaction, {arm}"] = {
+                delay: asynchronous[delay] - mean_return(of) for delay, of in of_arm.items() if delay in asynchronous
+            }
+    return found
+
+
+def table(games: Mapping[str, Outcomes], floors: Floors) -> list[str]:
+    """A line for each game and arm: its returns by delay. Several seeds are joined by slashes."""
+    delays = sorted({delay for arms in games.values() for of in arms.values() for delay in of})
+    lines = []
+    for game, arms in games.items():
+        for arm, of in arms.items():
+            cells = ["/".join(f"{each.return_mean:,.4g}" for each in of.get(delay, ())) for delay in delays]
+            lines.append([game_name(game), arm, *cells])
+        for policy, value in floors.get(game, {}).items():
+            lines.append([game_name(game), f"{policy} policy", f"{value:,.4g}", *[""] * (len(delays) - 1)])
+    headings = ["game", "arm", *(f"d={delay}" for delay in delays)]
+    return table_lines(lines, headings, right=set(range(2, len(headings))))
+
+
+def draw(games: Mapping[str, Outcomes], floors: Floors) -> Figure:
+    """A row for each game: return against delay, regrets against delay, return against core-seconds."""
+    arms = list(dict.fromkeys(arm for of in games.values() for arm in of))
+    colours = dict(zip(arms, COLOURS, strict=False))
+    height = 0.9 + 2.9 * len(games)
+    figure = new_figure(14, height)
+    grid = figure.add_gridspec(
+        len(games), 3, left=0.05, right=0.985, bottom=0.55 / height, top=1 - 0.75 / height, wspace=0.2, hspace=0.42
+    )
+    for row, (game, of_game) in enumerate(games.items()):
+        panels = [figure.add_subplot(grid[row, column]) for column in range(3)]
+        _draw_returns(panels[0], game, of_game, colours, floors.get(game, {}))
+        _draw_regrets(panels[1], of_game, colours)
+        _draw_costs(panels[2], of_game, colours)
+        if row == len(games) - 1:
+            for axes, label in zip(panels, ("delay, frames", "delay, frames", "core-seconds of the run"), strict=True):
+                axes.set_xlabel(label, fontsize=9, color=FAINT_INK)
+    lines, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(
+        lines, labels, loc="upper left", bbox_to_anchor=(0.045, 1), ncols=6, fontsize=9, frameon=False, labelcolor=INK
+    )
+    return figure
+
+
+def _draw_returns(
+    axes: Axes, game: str, arms: Outcomes, colours: Mapping[str, str], floors: Mapping[str, float]
+) -> None:
+    style_axes(axes, f"{game_name(game)}: return")
+    for arm, of in arms.items():
+        means = {delay: mean_return(seeds) for delay, seeds in _own(arm, of).items()}
+        axes.plot(list(means), list(means.values()), "o-", color=colours[arm], ms=4, label=arm)
+        for delay, seeds in of.items():
+            axes.plot([delay] * len(seeds), [each.return_mean for each in seeds], ".", color=colours[arm], ms=3)
+    for (policy, value), style in zip(floors.items(), ("--", ":", "-."), strict=False):
+        axes.axhline(value, color=FAINT_INK, linestyle=style, linewidth=1.2, label=f"{policy} policy")
+    _delay_axis(axes, arms)
+
+
+def _draw_regrets(axes: Axes, arms: Outcomes, colours: Mapping[str, str]) -> None:
+    style_axes(axes, "Regret of the delay (dashed) and of inaction")
+    for name, values in regrets(arms).items():
+        arm = name.removeprefix("inaction, ")
+        delay = name == "delay"
+        colour = colours.get(ASYNCHRONOUS if delay else arm, INK)
+        axes.plot(list(values), list(values.values()), "o--" if delay else "o-", color=colour, ms=4)
+    axes.axhline(0, color=FAINT_INK, linewidth=0.8)
+    _delay_axis(axes, arms)
+
+
+def _draw_costs(axes: Axes, arms: Outcomes, colours: Mapping[str, str]) -> None:
+    style_axes(axes, "Return against core-seconds, by delay")
+    for arm, of in arms.items():
+        for delay, seeds in of.items():
+            if seeds[0].arm != arm:
+                continue  # shared by all arms
+            for each in seeds:
+                axes.plot(each.core_seconds, each.return_mean, "o", color=colours[arm], ms=4)
+            place = (float(np.mean([each.core_seconds for each in seeds])), mean_return(seeds))
+            axes.annotate(str(delay), place, (4, 3), textcoords="offset points", fontsize=7, color=colours[arm])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
+
+
+def _own(arm: str, of: Mapping[int, Sequence[Outcome]]) -> dict[int, Sequence[Outcome]]:
+    """Without the delays that all arms share, except the last one, at which the line of another arm begins."""
+    shared = [delay for delay, seeds in of.items() if seeds[0].arm != arm]
+    return {delay: seeds for delay, seeds in of.items() if delay not in shared[:-1]}
+
+
+def _delay_axis(axes: Axes, arms: Outcomes) -> None:
+    """Delays by powers of two, with 0 beside 1."""
+    axes.set_xscale("symlog", base=2, linthresh=1)
+    delays = sorted({delay for of in arms.values() for delay in of})
+    axes.set_xticks(delays, [str(delay) for delay in delays])
+    axes.set_xlim(delays[0] - 0.3, delays[-1] * 1.2 + 0.3)
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+if __name__ == "__main__":
+    run_command(main, USAGE, DelayPlotOptions)

@@ -1,0 +1,106 @@
+"""Return and regret against delay: which runs form an arm, the figures, and messages for wrong input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from option_flags import EnvironmentOptions
+from options.rules import UsageError
+from reports.delay_plot import arm_of, by_game, main, outcome, regrets
+from run_files.curve_archive import ArchivedRun, read_histories, write_archive
+
+BOXING = "BoxingNoFrameskip-v4"
+
+
+def run(
+    interaction: str, delay: int, returns: float, *, idle: str = "noop", env: str = BOXING, seed: int = 1
+) -> ArchivedRun:
+    """Two reports of 1,000 and 3,000 frames, that took 2 and 5 core-seconds for a thousand frames."""
+    options = {"env": env, "interaction": interaction, "action_delay": delay, "idle_action": idle, "seed": seed}
+    reports = [
+        {"agent_steps": 250.0, "frames": 1000.0, "return_mean": -9.0, "core_seconds_per_1000_frames": 2.0},
+        {"agent_steps": 1000.0, "frames": 4000.0, "return_mean": returns, "core_seconds_per_1000_frames": 5.0},
+    ]
+    return ArchivedRun(f"{interaction}{delay}{idle}{seed}{env}", options, {}, reports)
+
+
+RUNS = [
+    run("asynchronous", 0, 40.0),
+    run("asynchronous", 4, 30.0),
+    run("asynchronous", 8, 20.0),
+    run("asynchronous", 8, 26.0, seed=2),
+    run("sequential", 8, 5.0),
+    run("sequential", 8, 11.0, idle="repeat"),
+]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.jsonl.gz"
+    write_archive(path, RUNS)
+    return path
+
+
+def test_arms_and_regrets(archive: Path) -> None:
+    (arms,) = by_game([outcome(history) for history in read_histories(archive)]).values()
+    returns = {arm: {delay: [one.return_mean for one in of[delay]] for delay in of} for arm, of in arms.items()}
+    assert returns == {
+        "asynchronous": {0: [40.0], 4: [30.0], 8: [20.0, 26.0]},
+        "sequential, noop": {0: [40.0], 4: [30.0], 8: [5.0]},
+        "sequential, repeat": {0: [40.0], 4: [30.0], 8: [11.0]},
+    }
+    assert regrets(arms) == {
+        "delay": {0: 0.0, 4: 10.0, 8: 17.0},
+        "inaction, sequential, noop": {0: 0.0, 4: 0.0, 8: 18.0},
+        "inaction, sequential, repeat": {0: 0.0, 4: 0.0, 8: 12.0},
+    }
+
+
+def test_the_cost_of_a_run_counts_each_frame_once(archive: Path) -> None:
+    first = outcome(read_histories(archive)[0])
+    assert (first.core_seconds, first.frames) == (2 * 1.0 + 5 * 3.0, 4000.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "arm"),
+    [
+        ({}, "asynchronous"),
+        ({"interaction": "sequential", "action_delay": 4}, "asynchronous"),
+        ({"interaction": "sequential", "action_delay": 5}, "sequential, noop"),
+        ({"interaction": "sequential", "action_delay": 3, "skipped_frames": 2}, "sequential, noop"),
+    ],
+)  # fmt: skip
+def test_short_delays_of_sequential_interaction_are_those_of_asynchronous(options: dict[str, Any], arm: str) -> None:
+    assert arm_of(EnvironmentOptions(**options)) == arm
+
+
+def test_the_command_draws_two_games_and_prints_their_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive, floors, output = tmp_path / "runs.jsonl.gz", tmp_path / "floors.json", tmp_path / "delays.png"
+    write_archive(archive, [*RUNS, run("turns", 0, 7.0, env="KrullNoFrameskip-v4")])
+    floors.write_text(json.dumps({BOXING: {"random": 0.5, "idle": -2.0}}))
+    main([str(archive), f"--floors={floors}", f"--output={output}"])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    text = capsys.readouterr().out
+    lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in text.splitlines()]
+    assert ["Boxing", "asynchronous", "40", "30", "20/26"] in lines
+    assert ["Boxing", "sequential, repeat", "40", "30", "11"] in lines
+    assert ["Boxing", "idle policy", "-2"] in lines
+    assert ["Krull", "asynchronous", "7"] in lines
+    assert text.endswith(f"{output}: 2 games\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "needs at least one RUN"),
+        (["{archive}", "--floors={folder}/none.json"], "cannot be read"),
+        (["{archive}", "--floors={archive}"], "must be a JSON object of objects of numbers"),
+        (["{archive}", "--output=a.txt"], "--output must end in one of"),
+        (["{folder}"], "is not the folder of a run"),
+    ],
+)
+def test_wrong_input_is_one_sentence(tmp_path: Path, archive: Path, words: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        main([word.format(archive=archive, folder=tmp_path) for word in words])
