@@ -25,25 +25,13 @@ from run_files.checkpoint import find_checkpoint
 from run_files.metrics import read_metrics
 from tests.catch import make_catch
 from tests.processes import spawned
+from tests.training.resumed_runs import OF_THE_MACHINE
 from training import train as training
 from training.train import train
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-# Figures of the machine, in which equal runs may differ.
-OF_THE_MACHINE = {
-    "time",
-    "seconds",
-    "steps_per_second",
-    "frames_per_second",
-    "learner_wait_fraction",
-    "time_shares",
-    "replay_time_shares",
-    "memory_learner_mb",
-    "memory_workers_mb",
-    *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
-}
 
 
 def catch_config(results: Path, **flags: Any) -> Config:
