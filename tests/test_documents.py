@@ -14,6 +14,7 @@ from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import declared
 from replay.unroll_layout import UnrollLayout
+from reports.delay_plot import DelayPlotOptions
 from reports.sinks import curves_sink
 from reports.staggering_plot import StaggeringPlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
@@ -100,7 +101,7 @@ def test_the_first_command_is_the_defaults() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
-    programs = declared(SweepOptions, StaggeringPlotOptions)
+    programs = declared(SweepOptions, StaggeringPlotOptions, DelayPlotOptions)
     known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
         assert name in known, name
@@ -173,7 +174,7 @@ def test_links_lead_somewhere(document: str) -> None:
 
 
 def test_every_picture_of_curves_has_its_data() -> None:
-    archives = sorted((ROOT / "docs" / "data").iterdir())
+    archives = sorted((ROOT / "docs" / "data").glob(f"*{SUFFIX}"))
     drawn = {name for document in DOCUMENTS for name in re.findall(rf"docs/data/(\w+){SUFFIX}", text_of(document))}
     assert {archive.name.removesuffix(SUFFIX) for archive in archives} == drawn
     for archive in archives:
