@@ -12,6 +12,7 @@ from starlette.requests import Request
 from dashboard.curve_tab import CurveTab
 from dashboard.file_tabs import ConsoleTab, FilesTab, configuration_tab
 from dashboard.in_words import age, game_return, number, progress, time_left
+from dashboard.live_tab import LiveTab
 from dashboard.page_parts import Notices, fact, heading, link_to, notice, page_frame, state_class
 from dashboard.panels import LEARNING, MACHINE, replay_panels, shown_panels
 from dashboard.results_folder import NotThereError, ResultsFolder
@@ -60,6 +61,7 @@ class _RunPage:
             "Configuration": lambda: configuration_tab(self._data.config),
             "Console": lambda: ConsoleTab(self._results, self._folder),
             "Files": lambda: FilesTab(self._results, self._folder, self._data),
+            "Agent": lambda: LiveTab(self._folder),
         }
         if not replay_panels(history):
             del tabs["Replays"]
