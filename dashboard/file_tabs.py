@@ -33,16 +33,16 @@ def configuration_tab(config: Mapping[str, Any]) -> None:
         _group("Of other versions", {name: value for name, value in values.items() if name not in OPTIONS})
         machine = config.get("machine")
         if isinstance(machine, Mapping):
-            _group("Machine", dict(machine))
+            _group("Machine", dict(machine), are_options=False)
 
 
-def _group(title: str, values: Mapping[str, Any]) -> None:
+def _group(title: str, values: Mapping[str, Any], are_options: bool = True) -> None:
     if not values:
         return
     with ui.element("div").classes("group"):
         heading(2, title)
         for name, value in values.items():
-            item = OPTIONS.get(name)
+            item = OPTIONS.get(name) if are_options else None
             differs = item is not None and value != item.default and name not in ("op_mode", "results_dir")
             with ui.element("div").classes("option differs" if differs else "option"):
                 key = ui.label(name).classes("key")

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from copy import deepcopy
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
 from agents.categorical import probabilities
+from agents.flat_weights import flat_weights
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from dashboard.live_picture import LivePicture
@@ -34,7 +36,6 @@ from workers.messages import Kind, receive, send
 from workers.observations import as_batch, observation_shape, put_stack
 from wrappers.environment_types import MakeWatchedEnvironment
 
-QUIET_SECONDS = 20.0  # the process ends when nobody has asked for a picture for so long
 LOOK_SECONDS = 3.0  # between two looks for a newer checkpoint
 CPU = torch.device("cpu")
 
@@ -47,19 +48,21 @@ class LiveGame:
     folder: Path  # of the run
     chosen: str | None  # file name of a checkpoint; None: always the newest
     seed: int
+    quiet_seconds: float = 20.0  # the process ends when nobody has asked for a picture for so long
 
     def run(self, connection: Connection) -> None:
         """Answer each request with a picture, until none comes for a while."""
-        lower_priority()
         use_one_thread()
         try:
-            player = _Player(self)
+            player = GamePlayer(self)
+            player.picture(with_saliency=False)
         except (InvalidCheckpointError, UsageError, ContentError) as error:
             receive(connection)
             send(connection, Kind.PICTURE, payload=str(error))
             return
+        lower_priority()  # only now: on a busy machine, the start would take minutes
         due = asked = looked = time.monotonic()
-        while time.monotonic() - asked < QUIET_SECONDS:
+        while time.monotonic() - asked < self.quiet_seconds:
             if connection.poll(max(0.0, due - time.monotonic())):
                 request = receive(connection)
                 asked = time.monotonic()
@@ -74,7 +77,9 @@ class LiveGame:
                 looked = time.monotonic()
 
 
-class _Player:
+class GamePlayer:
+    """Plays one game after another, step by step, with the network of a checkpoint."""
+
     def __init__(self, game: LiveGame) -> None:
         self._game = game
         self._scores: deque[float] = deque(maxlen=10)
@@ -103,27 +108,29 @@ class _Player:
         """Play this checkpoint from now on. The game, if there is one, goes on."""
         try:
             checkpoint = read_checkpoint(path)
-            config = Config.from_flags({**checkpoint.played_options, "op_mode": "test", "load_model_url": str(path)})
-            self._make_network(checkpoint, config)
+            if not hasattr(self, "_network"):
+                given = {"op_mode": "test", "load_model_url": str(path)}
+                self._make_network(Config.from_flags({**checkpoint.played_options, **given}))
+            self._take_weights(checkpoint)
         except InvalidCheckpointError as error:
             raise InvalidCheckpointError(f"{path.name} {error}.") from None
         except ContentError as error:
             raise InvalidCheckpointError(f"{path.name} {FOREIGN}: {error}.") from None
-        self._checkpoint = checkpoint
 
-    def _make_network(self, checkpoint: Checkpoint, config: Config) -> None:
-        options = evaluation_options(config.environment)
-        layout = make_unroll_layout(config, self._game.make_environment)
-        network = make_network(config.network, layout, choose_precision(config.run.precision, CPU))
-        check_weights(checkpoint.content, network)
-        network.load_saved(checkpoint.content["learner"]["network"])
-        if not hasattr(self, "_environment"):
-            self._options, self._layout = options, layout
-            self._environment: gymnasium.Env[NDArray[np.uint8], Any] = self._game.make_environment(
-                options, 0, self._watch
-            )
-            self._names = tuple(action_names(self._environment))
-        self._actor = Actor(network)
+    def _make_network(self, config: Config) -> None:
+        self._options = evaluation_options(config.environment)
+        self._layout = make_unroll_layout(config, self._game.make_environment)
+        self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
+        self._actor = Actor(deepcopy(self._network))  # which may round its weights
+        make = self._game.make_environment
+        self._environment: gymnasium.Env[NDArray[np.uint8], Any] = make(self._options, 0, self._watch)
+        self._names = tuple(action_names(self._environment))
+
+    def _take_weights(self, checkpoint: Checkpoint) -> None:
+        check_weights(checkpoint.content, self._network)
+        self._network.load_saved(checkpoint.content["learner"]["network"])
+        self._actor.load(flat_weights(self._network))
+        self._checkpoint = checkpoint
 
     def follow(self) -> None:
         """Play the newest checkpoint if it is another one; keep the present one if it cannot be read."""

@@ -147,8 +147,13 @@ def _read_row(folder: Path) -> RunRow:
     options = config["options"]
     row = RunRow("", STOPPED, env=str(options.get("env", "")), options=options)
     summary, report = _summary(folder), _last_report(folder)
-    figures = {**report, **{name: value for name, value in summary.items() if name not in ("steps_per_second",)}}
-    steps, limit = _number(figures.get("agent_steps")), _number(options.get("environment_max_steps"))
+
+    def figure(name: str) -> float | None:
+        """From the summary, which is newer, or else from the newest report."""
+        found = _number(summary.get(name))
+        return _number(report.get(name)) if found is None else found
+
+    steps, limit = figure("agent_steps"), _number(options.get("environment_max_steps"))
     status, why = summary.get("status"), summary.get("why")
     if status == "running":
         row = replace(row, state=AT_WORK)
@@ -162,10 +167,10 @@ def _read_row(folder: Path) -> RunRow:
         row,
         agent_steps=steps,
         max_steps=limit,
-        return_mean=_number(figures.get("return_mean")),
-        return_max=_number(figures.get("return_max")),
+        return_mean=figure("return_mean"),
+        return_max=figure("return_max"),
         steps_per_second=_number(report.get("steps_per_second")),
-        seconds=_number(figures.get("seconds")),
+        seconds=figure("seconds"),
         written=max(_number(report.get("time")) or 0.0, _number(summary.get("time")) or 0.0),
     )
 

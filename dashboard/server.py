@@ -15,7 +15,7 @@ from dashboard.run_list import RunList
 from dashboard.run_page import run_page
 from run_files.run_folder import VIDEOS
 
-NICENESS = 10  # runs go first
+NICENESS = 5  # runs go first
 ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#0072B2"/>'
     '<path d="M3 12l3.5-4 2.5 2 4-6" fill="none" stroke="#fff" stroke-width="1.8" stroke-linecap="round"/></svg>'

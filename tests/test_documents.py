@@ -183,7 +183,7 @@ def test_the_container_has_every_folder() -> None:
     assert set(copied) == {file.parent.name for file in ROOT.glob("*/__init__.py")} - {"tests"}
 
 
-@pytest.mark.parametrize("path", ["requirements.txt", "tests/requirements.txt"])
+@pytest.mark.parametrize("path", ["requirements.txt", "dashboard/requirements.txt", "tests/requirements.txt"])
 def test_all_versions_are_exact(path: str) -> None:
     for line in text_of(path).splitlines():
         assert re.match(r"#|-r |[\w-]+==[\d.]+( |$)", line), line
