@@ -2,6 +2,8 @@
 
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -55,8 +57,7 @@ class LiveGame:
         use_one_thread()
         try:
             player = GamePlayer(self)
-            player.picture(with_saliency=False)
-        except (InvalidCheckpointError, UsageError, ContentError) as error:
+        except (InvalidCheckpointError, UsageError) as error:
             receive(connection)
             send(connection, Kind.PICTURE, payload=str(error))
             return
@@ -90,7 +91,11 @@ class GamePlayer:
         self._path = self._newest()
         if self._path is None:
             raise InvalidCheckpointError("This run has no checkpoint yet.")
-        self._load(self._path)
+        with _naming(self._path):
+            checkpoint = read_checkpoint(self._path)
+            given = {"op_mode": "test", "load_model_url": str(self._path)}
+            self._make_network(Config.from_flags({**checkpoint.played_options, **given}))
+            self._take_weights(checkpoint)
         self._played, self._number = 0, 0
         self._begin_game()
 
@@ -104,19 +109,6 @@ class GamePlayer:
             return folder / self._game.chosen
         return next(iter(newest_first(folder)), None)
 
-    def _load(self, path: Path) -> None:
-        """Play this checkpoint from now on. The game, if there is one, goes on."""
-        try:
-            checkpoint = read_checkpoint(path)
-            if not hasattr(self, "_network"):
-                given = {"op_mode": "test", "load_model_url": str(path)}
-                self._make_network(Config.from_flags({**checkpoint.played_options, **given}))
-            self._take_weights(checkpoint)
-        except InvalidCheckpointError as error:
-            raise InvalidCheckpointError(f"{path.name} {error}.") from None
-        except ContentError as error:
-            raise InvalidCheckpointError(f"{path.name} {FOREIGN}: {error}.") from None
-
     def _make_network(self, config: Config) -> None:
         self._options = evaluation_options(config.environment)
         self._layout = make_unroll_layout(config, self._game.make_environment)
@@ -127,6 +119,7 @@ class GamePlayer:
         self._names = tuple(action_names(self._environment))
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
+        """Act with the weights of this checkpoint from now on. The game goes on."""
         check_weights(checkpoint.content, self._network)
         self._network.load_saved(checkpoint.content["learner"]["network"])
         self._actor.load(flat_weights(self._network))
@@ -139,7 +132,8 @@ class GamePlayer:
             return
         self._path = newest
         try:
-            self._load(newest)
+            with _naming(newest):
+                self._take_weights(read_checkpoint(newest))
             self._note = ""
         except (InvalidCheckpointError, UsageError) as error:
             self._note = str(error)
@@ -223,6 +217,17 @@ class GamePlayer:
         )
         decision = self._actor.act(as_batch(observations), state, torch.zeros(count, dtype=torch.float64))
         return decision.logits.float(), decision.values.float()
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a checkpoint into a sentence that names its file."""
+    try:
+        yield
+    except InvalidCheckpointError as error:
+        raise InvalidCheckpointError(f"{path.name} {error}.") from None
+    except ContentError as error:
+        raise InvalidCheckpointError(f"{path.name} {FOREIGN}: {error}.") from None
 
 
 def _png(picture: NDArray[np.uint8]) -> bytes:

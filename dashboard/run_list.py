@@ -20,6 +20,7 @@ STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)
 SILENT_SECONDS = 300.0  # a run that wrote nothing for so long, or for several reports, is not at work
 SILENT_REPORTS = 5
 SCAN_SECONDS = 2.0  # shortest time between two looks at the folder, whatever the number of open pages
+SCAN_SHARE = 0.005  # at most this share of a core is used for looking: thousands of runs are looked at less often
 
 Stamp = tuple[tuple[int, int] | None, ...]  # modification time and size of each file
 
@@ -71,16 +72,17 @@ class RunList:
         self._lock = threading.Lock()
         self._known: dict[Path, _Known] = {}
         self._sweeps: dict[Path, tuple[Stamp, SweepRow]] = {}
-        self._scanned = -math.inf
+        self._next_scan = -math.inf
         self._found: tuple[list[RunRow], list[SweepRow]] = ([], [])
 
     def read(self) -> tuple[list[RunRow], list[SweepRow]]:
-        """All runs and all sweeps, at most SCAN_SECONDS old."""
+        """All runs and all sweeps as they were some seconds ago at most."""
         with self._lock:
-            now = self._clock()
-            if not 0 <= now - self._scanned < SCAN_SECONDS:
-                self._found = self._scan(now)
-                self._scanned = now
+            now = time.monotonic()
+            if now >= self._next_scan:
+                before = time.thread_time()
+                self._found = self._scan(self._clock())
+                self._next_scan = now + max(SCAN_SECONDS, (time.thread_time() - before) / SCAN_SHARE)
             return self._found
 
     def row(self, name: str) -> RunRow | None:

@@ -94,9 +94,13 @@ class Visitor:
         self.address = address.partition("?")[0].rstrip("/")
         self.wrong: list[str] = []
         page.set_default_timeout(1000 * WAIT_SECONDS)
-        page.on("console", lambda message: message.type == "error" and self.wrong.append(message.text))
+        page.on("console", self._check_message)
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
         page.on("request", self._check_request)
+
+    def _check_message(self, message: Any) -> None:
+        if message.type == "error":
+            self.wrong.append(message.text)
 
     def _check_request(self, request: Any) -> None:
         place = urlsplit(request.url)

@@ -1,6 +1,7 @@
 """The rows of the list: states, numbers, and what is read again."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ from dashboard.run_list import AT_WORK, FAILED, FINISHED, STOPPED, UNREADABLE, R
 from tests.dashboard.some_runs import NOW, append_report, write_run, write_sweep
 
 
-class Clock:
-    now = NOW
+def now() -> float:
+    return NOW
 
-    def __call__(self) -> float:
-        return self.now
+
+def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let so much time pass that the folder is looked at again."""
+    later = time.monotonic() + 100
+    monkeypatch.setattr(time, "monotonic", lambda: later)
 
 
 def only_row(folder: Path) -> RunRow:
-    (row,) = RunList(ResultsFolder(folder), Clock()).read()[0]
+    (row,) = RunList(ResultsFolder(folder), now).read()[0]
     return row
 
 
@@ -80,38 +84,41 @@ def test_damaged_files_of_a_run_leave_the_others(tmp_path: Path, name: str, cont
 def test_files_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     original = run_list_module._read_row
-    monkeypatch.setattr(run_list_module, "_read_row", lambda folder: read.append(folder.name) or original(folder))
+
+    def counted(folder: Path) -> RunRow:
+        read.append(folder.name)
+        return original(folder)
+
+    monkeypatch.setattr(run_list_module, "_read_row", counted)
     for name in ("a", "b"):
         write_run(tmp_path / name, status=None)
-    clock = Clock()
-    run_list = RunList(ResultsFolder(tmp_path), clock)
+    run_list = RunList(ResultsFolder(tmp_path), now)
     run_list.read()
     assert sorted(read) == ["a", "b"]
     append_report(tmp_path / "b", 21)
     assert run_list.row("b") == run_list.row("b")
     assert len(read) == 2  # too soon
-    clock.now += 10
+    look_again(monkeypatch)
     row = run_list.row("b")
     assert row is not None and row.agent_steps == 21_000
     assert sorted(read) == ["a", "b", "b"]
 
 
-def test_deleted_runs_leave_the_list(tmp_path: Path) -> None:
+def test_deleted_runs_leave_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path / "run")
-    clock = Clock()
-    run_list = RunList(ResultsFolder(tmp_path), clock)
+    run_list = RunList(ResultsFolder(tmp_path), now)
     assert run_list.row("run") is not None
     for path in (tmp_path / "run").iterdir():
         path.unlink()
     (tmp_path / "run").rmdir()
-    clock.now += 10
+    look_again(monkeypatch)
     assert run_list.read() == ([], [])
 
 
 def test_runs_know_their_sweep(tmp_path: Path) -> None:
     write_sweep(tmp_path / "lr", {"slow": {"lr": 1e-4}, "fast": {"lr": 1e-3}})
     write_run(tmp_path / "alone")
-    rows, (sweep,) = RunList(ResultsFolder(tmp_path), Clock()).read()
+    rows, (sweep,) = RunList(ResultsFolder(tmp_path), now).read()
     assert {row.name: row.sweep for row in rows} == {"alone": "", "lr/slow/Run_0": "lr", "lr/fast/Run_1": "lr"}
     assert (sweep.name, sweep.statuses) == ("lr", {"slow": "done", "fast": "done"})
 
@@ -120,5 +127,5 @@ def test_runs_know_their_sweep(tmp_path: Path) -> None:
 def test_a_damaged_sweep_is_said(tmp_path: Path, content: str) -> None:
     (tmp_path / "lr").mkdir()
     (tmp_path / "lr" / "sweep.json").write_text(content)
-    _, (sweep,) = RunList(ResultsFolder(tmp_path), Clock()).read()
+    _, (sweep,) = RunList(ResultsFolder(tmp_path), now).read()
     assert sweep.problem == "The sweep.json of lr is damaged or not of a sweep."

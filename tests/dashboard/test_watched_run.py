@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -36,8 +37,12 @@ def training(tmp_path: Path) -> "Iterator[subprocess.Popen[bytes]]":
 
 def live_games() -> list[psutil.Process]:
     """The processes of the dashboard's live games: the only ones of the lowest priority that are spawned."""
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if "spawn_main" in " ".join(child.cmdline()) and child.nice() == 19]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            if "spawn_main" in " ".join(child.cmdline()) and child.nice() == 19:
+                found.append(child)
+    return found
 
 
 def test_a_run_is_watched_while_it_trains(visitor: Visitor, training: "subprocess.Popen[bytes]") -> None:
