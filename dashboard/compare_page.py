@@ -10,7 +10,7 @@ from starlette.requests import Request
 from dashboard.charts import ChartOptions, label_height
 from dashboard.comparison import Score, comparison_chart, score_groups, search_chart, without_curves
 from dashboard.in_words import game_return, number
-from dashboard.page_parts import ChartCard, Notices, heading, link_to, notice, page_frame
+from dashboard.page_parts import ChartCard, Notices, heading, is_open, link_to, notice, page_frame
 from dashboard.panels import X_AXES
 from dashboard.results_folder import NotThereError, ResultsFolder
 from dashboard.run_data import RunData
@@ -30,7 +30,8 @@ def compare_page(results: ResultsFolder, run_list: RunList) -> Any:
         names = list(dict.fromkeys(request.query_params.getlist("run")))
         with page_frame(request, f"{len(names)} runs compared"):
             heading(1, "Comparison")
-            await _Comparison(results, run_list, names=names).build()
+            if await is_open():
+                await _Comparison(results, run_list, names=names).build()
 
     return build
 
@@ -38,6 +39,8 @@ def compare_page(results: ResultsFolder, run_list: RunList) -> Any:
 def sweep_page(results: ResultsFolder, run_list: RunList) -> Any:
     async def build(request: Request, name: str) -> None:
         with page_frame(request, f"sweep {name}"):
+            if not await is_open():
+                return
             try:
                 folder = await to_thread(results.sweep, name)
             except NotThereError as error:

@@ -19,6 +19,7 @@ from run_files.run_history import Curve, History
 
 RETURN_AXIS = "mean return"
 LONGEST_LABEL = 60
+LEAST_RUNS, MOST_AXES = 3, 10  # of a chart with one axis for each option
 
 
 class Score(NamedTuple):
@@ -97,12 +98,20 @@ def settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def search_chart(rows: Sequence[RunRow]) -> ChartOptions | None:
-    """One line for each run across the options that differ and its mean return. None if there is nothing to compare."""
+    """One line for each run across the options that differ and its mean return.
+
+    None if there are too few runs for a picture. Options that only some runs have, such as those of one kind of replay,
+    are left out, and so are more than MOST_AXES.
+    """
     played = [row for row in rows if row.options is not None and row.return_mean is not None]
     all_settings = [settings(row.options or {}) for row in played]
     names = list(dict.fromkeys(name for one in all_settings for name in one))
-    differing = [name for name in names if len({repr(one.get(name)) for one in all_settings}) > 1]
-    if len(played) < 2 or not differing:
+    differing = [
+        name
+        for name in names
+        if all(name in one for one in all_settings) and len({repr(one[name]) for one in all_settings}) > 1
+    ][:MOST_AXES]
+    if len(played) < LEAST_RUNS or not differing:
         return None
     lines = [
         [*(_axis_value(one.get(name)) for name in differing), row.return_mean]

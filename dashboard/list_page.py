@@ -8,7 +8,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from dashboard.in_words import age, game_return, number, progress
-from dashboard.page_parts import Notices, heading, link_to, page_frame, state_class
+from dashboard.page_parts import Notices, heading, is_open, link_to, page_frame, state_class
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_list import AT_WORK, STATES, RunList, RunRow, SweepRow
 
@@ -52,7 +52,8 @@ def list_page(results: ResultsFolder, run_list: RunList) -> Any:
 
     async def build(request: Request) -> None:
         with page_frame(request, f"runs in {results.root}"):
-            await _Listing(run_list).build()
+            if await is_open():
+                await _Listing(run_list).build()
 
     return build
 

@@ -11,8 +11,10 @@ from starlette.requests import Request
 
 from dashboard.charts import ChartOptions
 from dashboard.run_list import AT_WORK
+from reports.colours import COLOURS
 
 STYLE = Path(__file__).with_name("style.css")
+CONNECT_SECONDS = 60.0
 THEMES: Mapping[str, tuple[bool | None, str, str]] = {  # value, icon, what a click changes to
     "auto": (None, "brightness_auto", "light"),
     "light": (False, "light_mode", "dark"),
@@ -53,6 +55,7 @@ def page_frame(request: Request, title: str) -> Element:
     chosen = request.cookies.get("theme", "auto")
     value, icon, following = THEMES.get(chosen, THEMES["auto"])
     ui.dark_mode(value)
+    ui.colors(primary=COLOURS[0])
     with ui.element("header").classes("bar"):
         ui.link("rl-platform", "/").classes("home")
         ui.label(title).classes("where")
@@ -61,6 +64,20 @@ def page_frame(request: Request, title: str) -> Element:
             f"colours: {chosen}"
         ).on("click", js_handler=f"() => {{ {change} }}")
     return ui.element("main").classes("main")
+
+
+async def is_open() -> bool:
+    """Send the page as it is now, and wait until the browser shows it; what is added later appears at once.
+
+    So a page opens at once, however long its files take to read. False if the browser has gone.
+    """
+    waiting = ui.label("Reading the files …").classes("soft")
+    try:
+        await ui.context.client.connected(timeout=CONNECT_SECONDS)
+    except TimeoutError:
+        return False
+    waiting.delete()
+    return True
 
 
 def heading(level: int, text: str) -> None:

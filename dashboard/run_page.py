@@ -13,7 +13,7 @@ from dashboard.curve_tab import CurveTab
 from dashboard.file_tabs import ConsoleTab, FilesTab, configuration_tab
 from dashboard.in_words import age, game_return, number, progress, time_left
 from dashboard.live_tab import LiveTab
-from dashboard.page_parts import Notices, fact, heading, link_to, notice, page_frame, state_class
+from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
 from dashboard.panels import LEARNING, MACHINE, replay_panels, shown_panels
 from dashboard.results_folder import NotThereError, ResultsFolder
 from dashboard.run_data import RunData
@@ -28,6 +28,8 @@ def run_page(results: ResultsFolder, run_list: RunList) -> Any:
 
     async def build(request: Request, name: str) -> None:
         with page_frame(request, name):
+            if not await is_open():
+                return
             try:
                 folder = await to_thread(results.run, name)
             except NotThereError as error:

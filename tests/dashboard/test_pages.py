@@ -214,6 +214,7 @@ def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(
     with visiting(browser, address, width, scheme) as visitor:
         for path in ("/", "/run/Pong_1", "/sweep/search", "/run/broken", "/run/nothing"):
             page = visitor.open(path)
+            page.locator(".facts, .q-table, .notice").first.wait_for()
             page.wait_for_timeout(500)
             assert page.evaluate("() => document.scrollingElement.scrollWidth") <= width, path
             background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
