@@ -15,6 +15,7 @@ from dashboard.in_words import age, game_return, number, progress, time_left
 from dashboard.live_tab import LiveTab
 from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
 from dashboard.panels import LEARNING, MACHINE, replay_panels, shown_panels
+from dashboard.replay_tab import ReplayTab
 from dashboard.results_folder import NotThereError, ResultsFolder
 from dashboard.run_data import RunData
 from dashboard.run_list import AT_WORK, RunList, RunRow
@@ -59,7 +60,7 @@ class _RunPage:
         tabs: dict[str, Callable[[], object]] = {
             "Curves": lambda: CurveTab(self._data, lambda h: shown_panels(LEARNING, h), with_returns=True),
             "Machine": lambda: CurveTab(self._data, lambda h: shown_panels(MACHINE, h)),
-            "Replays": lambda: CurveTab(self._data, replay_panels),
+            "Replays": lambda: ReplayTab(self._results, self._data),
             "Configuration": lambda: configuration_tab(self._data.config),
             "Console": lambda: ConsoleTab(self._results, self._folder),
             "Files": lambda: FilesTab(self._results, self._folder, self._data),

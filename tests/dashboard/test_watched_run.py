@@ -12,7 +12,7 @@ import pytest
 from tests.dashboard.browser import ROOT, Visitor, need_browser, running_browser, serving, visiting
 
 need_browser()
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # on a busy machine, every page takes seconds
 
 RETURNS, ENTROPY = "Return of full games", "Entropy of the policy, nats"
 
