@@ -129,8 +129,8 @@ def scatter_chart(groups: Mapping[str, Sequence[tuple[float, float, float]]], va
     return {
         "animation": False,
         "textStyle": {"fontFamily": FONT, "color": INK, "fontSize": 11},
-        "grid": {"left": 8, "right": 12, "top": 30, "bottom": 56, "containLabel": True},
-        "legend": {**_legend(), "show": len(groups) > 1},
+        "grid": {"left": 28, "right": 12, "top": 34, "bottom": 62, "containLabel": True},
+        "legend": {**_legend(), "icon": None, "itemStyle": {"color": INK}, "show": len(groups) > 1},
         "tooltip": {**_tooltip(False), "trigger": "item", ":formatter": f"(p) => '{value_label} ' + p.value[2]"},
         "xAxis": {**axis, "name": "first component", "nameLocation": "middle", "nameGap": 8},
         "yAxis": {**axis, "name": "second component", "nameLocation": "middle", "nameGap": 8},

@@ -107,8 +107,8 @@ class FilesTab:
         self.update()
 
     def update(self) -> None:
-        checkpoints = _files(self._folder / CHECKPOINTS, CHECKPOINT_FILES)
-        videos = _files(self._folder / VIDEOS, ("*.mp4",))
+        checkpoints = self._files(CHECKPOINTS, CHECKPOINT_FILES)
+        videos = self._files(VIDEOS, ("*.mp4",))
         evaluations = self._data.history.evaluations
         shown = (checkpoints, videos, len(evaluations))
         if shown == self._shown:
@@ -141,6 +141,15 @@ class FilesTab:
                         ui.video(link_to("video", self._results.name(path))).props("preload=metadata")
                         ui.label(path.name).classes("small soft")
 
+    def _files(self, folder: str, patterns: tuple[str, ...]) -> list[tuple[Path, float, int]]:
+        """The files in a folder of the run with their time and size, the newest first."""
+        found = []
+        for path in {path for pattern in patterns for path in (self._folder / folder).glob(pattern)}:
+            stamp = _stamp(path)
+            if stamp is not None and self._results.inside(path):
+                found.append((path, *stamp))
+        return sorted(found, key=lambda item: (-item[1], item[0].name))
+
 
 def _table(rows: list[dict[str, str]], names: tuple[str, ...]) -> None:
     columns = [{"name": n, "label": n, "field": n, "align": "left" if i == 0 else "right"} for i, n in enumerate(names)]
@@ -157,16 +166,6 @@ def _evaluation_row(row: Mapping[str, float]) -> dict[str, str]:
         "lowest": game_return(row.get("eval_return_min")),
         "highest": game_return(row.get("eval_return_max")),
     }
-
-
-def _files(folder: Path, patterns: tuple[str, ...]) -> list[tuple[Path, float, int]]:
-    """The regular files with their time and size, the newest first. Links are left out: they may lead elsewhere."""
-    found = []
-    for path in {path for pattern in patterns for path in folder.glob(pattern)}:
-        stamp = _stamp(path)
-        if stamp is not None and not path.is_symlink():
-            found.append((path, *stamp))
-    return sorted(found, key=lambda item: (-item[1], item[0].name))
 
 
 def _stamp(path: Path) -> tuple[float, int] | None:

@@ -48,6 +48,7 @@ class LiveGame:
 
     make_environment: MakeWatchedEnvironment
     folder: Path  # of the run
+    root: Path  # the results folder; a checkpoint that a link leads to elsewhere is not played
     chosen: str | None  # file name of a checkpoint; None: always the newest
     seed: int
     quiet_seconds: float = 20.0  # the process ends when nobody has asked for a picture for so long
@@ -90,7 +91,7 @@ class GamePlayer:
         self._note = ""
         self._path = self._newest()
         if self._path is None:
-            raise InvalidCheckpointError("This run has no checkpoint yet.")
+            raise InvalidCheckpointError("There is no checkpoint to play.")
         with _naming(self._path):
             checkpoint = read_checkpoint(self._path)
             given = {"op_mode": "test", "load_model_url": str(self._path)}
@@ -104,10 +105,9 @@ class GamePlayer:
         return self._options.skipped_frames / FRAMES_PER_SECOND
 
     def _newest(self) -> Path | None:
-        folder = self._game.folder / CHECKPOINTS
-        if self._game.chosen is not None:
-            return folder / self._game.chosen
-        return next(iter(newest_first(folder)), None)
+        folder, chosen = self._game.folder / CHECKPOINTS, self._game.chosen
+        candidates = newest_first(folder) if chosen is None else [folder / chosen]
+        return next((path for path in candidates if path.resolve().is_relative_to(self._game.root)), None)
 
     def _make_network(self, config: Config) -> None:
         self._options = evaluation_options(config.environment)

@@ -14,6 +14,7 @@ from dashboard.in_words import game_return, number
 from dashboard.live_picture import LivePicture
 from dashboard.live_player import LiveGameEndedError, LivePlayer
 from dashboard.page_parts import fact
+from dashboard.results_folder import ResultsFolder
 from run_files.run_folder import CHECKPOINTS
 
 PICTURE_SECONDS = 1 / 15  # most games make 15 agent steps in a second
@@ -28,7 +29,8 @@ NEWEST = "the newest, as they come"
 class LiveTab:
     """Play starts a process; it ends with Stop, with another tab, with the page, and when the page is hidden."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, results: ResultsFolder, folder: Path) -> None:
+        self._results = results
         self._folder = folder
         self._player: LivePlayer | None = None
         self._busy = False
@@ -100,7 +102,7 @@ class LiveTab:
             return
         self._message.set_text("The game starts …")
         try:
-            self._player = await to_thread(LivePlayer, self._folder, chosen)
+            self._player = await to_thread(LivePlayer, self._folder, self._results.root, chosen)
         except LiveGameEndedError as error:
             self._message.set_text(str(error))
             return

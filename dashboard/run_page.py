@@ -64,7 +64,7 @@ class _RunPage:
             "Configuration": lambda: configuration_tab(self._data.config),
             "Console": lambda: ConsoleTab(self._results, self._folder),
             "Files": lambda: FilesTab(self._results, self._folder, self._data),
-            "Agent": lambda: LiveTab(self._folder),
+            "Agent": lambda: LiveTab(self._results, self._folder),
         }
         if not replay_panels(history):
             del tabs["Replays"]

@@ -1,6 +1,7 @@
 """The web server: its pages, the files that it gives out, and who may see them."""
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from nicegui import app, ui
@@ -32,11 +33,11 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     ui.page("/sweep/{name:path}")(sweep_page(results, run_list))
     ui.page("/compare")(compare_page(results, run_list))
     app.add_route("/video/{name:path}", video(results))
-    app.on_exception(lambda error: None)
     app.add_middleware(Guard, token=token)
     shown_host = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
-    app.on_startup(lambda: print(f"runs in {results.root}: {address}  (CTRL+C ends)", flush=True))
+    elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
+    app.on_startup(lambda: print(f"runs in {results.root}: {address} (CTRL+C ends){elsewhere}", flush=True))
     ui.run(
         host=host,
         port=port,
@@ -50,7 +51,7 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     )
 
 
-def video(results: ResultsFolder):  # type: ignore[no-untyped-def]
+def video(results: ResultsFolder) -> Callable[[Request], Awaitable[Response]]:
     """Gives out the films of runs, and nothing else."""
 
     async def answer(request: Request) -> Response:

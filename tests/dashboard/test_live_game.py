@@ -19,7 +19,7 @@ from dashboard.live_picture import LivePicture
 from dashboard.live_player import MOST_AT_ONCE, LiveGameEndedError, LivePlayer
 from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
 from option_flags import Config
-from run_files.checkpoint import find_checkpoint
+from run_files.checkpoint import InvalidCheckpointError, find_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy
 from tests.processes import spawned
@@ -43,7 +43,9 @@ def decoded(png: bytes) -> Any:
 
 
 def live_game(folder: Path, **more: Any) -> LiveGame:
-    return LiveGame(**{"make_environment": make_catch, "folder": folder, "chosen": None, "seed": 3, **more})
+    return LiveGame(
+        **{"make_environment": make_catch, "folder": folder, "root": folder, "chosen": None, "seed": 3, **more}
+    )
 
 
 @pytest.mark.parametrize("lstm", [False, True], ids=["plain", "lstm"])
@@ -117,6 +119,16 @@ def test_newer_checkpoints_are_followed_and_damaged_ones_are_not(tmp_path: Path)
     assert picture.probabilities != before
 
 
+@pytest.mark.parametrize("chosen", [None, "checkpoint_0000000007.pt"])
+def test_a_link_to_a_checkpoint_elsewhere_is_not_played(tmp_path: Path, chosen: str | None) -> None:
+    path = write_policy(tmp_path / "outside", make_catch, 7, frames_stacked=1)
+    (tmp_path / "results" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "results" / "checkpoints" / path.name).symlink_to(path)
+    with pytest.raises(InvalidCheckpointError, match=r"^There is no checkpoint to play\.$"):
+        GamePlayer(live_game(tmp_path / "results", chosen=chosen))
+    GamePlayer(live_game(tmp_path / "results", chosen=chosen, root=tmp_path))
+
+
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -129,7 +141,7 @@ def test_the_process_plays_in_real_time_at_the_lowest_priority_until_it_is_close
     tmp_path: Path, players: list[LivePlayer]
 ) -> None:
     write_policy(tmp_path, make_atari, 7, **PONG)
-    player = LivePlayer(tmp_path, None)
+    player = LivePlayer(tmp_path, tmp_path, None)
     players.append(player)
     first = player.picture(False)
     assert player.process_id is not None
@@ -163,7 +175,7 @@ def test_the_process_ends_when_nobody_asks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        (None, None, "This run has no checkpoint yet."),
+        (None, None, "There is no checkpoint to play."),
         ("best.pt", b"x", "best.pt is cut off, damaged, or not a checkpoint of this program."),
         ("best.pt", None, "best.pt cannot be read (No such file or directory)."),
     ],
@@ -174,7 +186,7 @@ def test_what_cannot_be_played_is_said(
     (tmp_path / "checkpoints").mkdir()
     if content is not None:
         (tmp_path / "checkpoints" / str(name)).write_bytes(content)
-    players.append(LivePlayer(tmp_path, name))
+    players.append(LivePlayer(tmp_path, tmp_path, name))
     with pytest.raises(LiveGameEndedError) as ended:
         players[0].picture(False)
     assert str(ended.value) == sentence
@@ -182,15 +194,15 @@ def test_what_cannot_be_played_is_said(
 
 @pytest.mark.slow
 def test_a_killed_game_is_said_and_only_some_play_at_once(tmp_path: Path, players: list[LivePlayer]) -> None:
-    players += [LivePlayer(tmp_path, None) for _ in range(MOST_AT_ONCE)]
+    players += [LivePlayer(tmp_path, tmp_path, None) for _ in range(MOST_AT_ONCE)]
     with pytest.raises(LiveGameEndedError, match=r"4 agents are playing on other pages"):
-        LivePlayer(tmp_path, None)
+        LivePlayer(tmp_path, tmp_path, None)
     assert players[0].process_id is not None
     psutil.Process(players[0].process_id).kill()
     with pytest.raises(LiveGameEndedError, match=r"^The process of the game has ended\.$"):
         players[0].picture(False)
     players[0].close()
-    players.append(LivePlayer(tmp_path, None))
+    players.append(LivePlayer(tmp_path, tmp_path, None))
 
 
 def test_pictures_are_small(tmp_path: Path) -> None:

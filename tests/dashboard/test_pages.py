@@ -150,7 +150,7 @@ def test_every_tab_of_a_run_shows_its_files(visitor: Visitor, results: Path) -> 
     page.get_by_text("None yet; --render makes them").wait_for()
     page.get_by_role("tab", name="Agent").click()
     page.get_by_role("button", name="Play").click()
-    page.get_by_text("This run has no checkpoint yet.").wait_for()
+    page.get_by_text("There is no checkpoint to play.").wait_for()
 
 
 def test_a_reason_with_markup_is_shown_as_text(visitor: Visitor) -> None:

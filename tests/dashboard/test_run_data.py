@@ -77,6 +77,16 @@ def test_broken_lines_and_deleted_folders_are_said_in_sentences(tmp_path: Path) 
     assert data.problems == ["The folder of this run has been deleted. The page shows what was read before."]
 
 
+def test_a_deleted_run_without_reports_is_said(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", reports=0, games=0, environment_max_steps=10)
+    for name in ("metrics.jsonl", "episodes.csv"):
+        (folder / name).unlink()
+    data = data_of(folder)
+    assert data.problems == []
+    shutil.rmtree(folder)
+    assert data.refresh() and "deleted" in data.problems[0]
+
+
 def test_a_foreign_config_is_said(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (folder / "config.json").write_text("{}")
