@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 REQUIRED = "BROWSER_TESTS_REQUIRED"  # an environment variable: a missing browser is then an error, as in CI
 WAIT_SECONDS = 60
+# In a container, root has no sandbox, and /dev/shm is too small for a browser.
+CHROMIUM_FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]
 
 
 def missing() -> str | None:
@@ -149,7 +151,7 @@ def running_browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # optional
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
         yield browser
         browser.close()
 
