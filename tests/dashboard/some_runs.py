@@ -114,6 +114,7 @@ def write_policy(folder: Path, make_environment: MakeWatchedEnvironment, updates
     layout = make_unroll_layout(config, make_environment)
     torch.manual_seed(updates)
     network = make_network(config.network, layout, torch.float32)
+    network.policy_head.weight.data *= 300  # a policy that depends on all that the network knows
     path = folder / "checkpoints" / checkpoint_name(updates)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = some_content(

@@ -40,7 +40,7 @@ def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None
         write_run(tmp_path / f"low{seed}", seed=seed, lr=1e-4, final_return=float(seed))
         write_run(tmp_path / f"high{seed}", seed=seed, final_return=10.0 * seed)
     write_run(tmp_path / "new", lr=1e-2, reports=0, games=0, status=None, environment_max_steps=20_000)
-    rows = RunList(ResultsFolder(tmp_path)).read()[0]
+    rows = sorted(RunList(ResultsFolder(tmp_path)).read()[0], key=lambda row: row.name, reverse=True)
     folders = {row.name: tmp_path / row.name for row in rows}
     groups = without_curves(rows, folders)
     scores = score_groups(groups, {row.name: row for row in rows}, {path: name for name, path in folders.items()})
@@ -63,6 +63,17 @@ def test_a_search_has_an_axis_for_each_option_that_differs(tmp_path: Path) -> No
     assert axes["lr"]["type"] == "log" and axes["elite dist function"]["data"] == ["cos_dist", "ln_norm"]
     lines = {line["name"]: dict(zip(axes, line["value"], strict=True)) for line in chart["series"][0]["data"]}
     assert lines["run1"] == {"lr": 1e-3, "elite capacity": 1000, "elite dist function": "cos_dist", "mean return": 1}
+
+
+def test_options_that_only_some_runs_have_are_no_axes(tmp_path: Path) -> None:
+    for place, lr in enumerate([1e-4, 1e-3, 1e-2]):
+        queue = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
+        replays = ELITE % (100 + place, "ln_norm") if place else queue
+        write_run(tmp_path / f"run{place}", lr=lr, replay_parameters=replays)
+    chart = search_chart(RunList(ResultsFolder(tmp_path)).read()[0])
+    assert chart is not None
+    names = [axis["name"] for axis in chart["parallelAxis"]]
+    assert "lr" in names and "queue sample ratio" in names and "elite capacity" not in names
 
 
 def test_runs_that_do_not_differ_have_no_search(tmp_path: Path) -> None:

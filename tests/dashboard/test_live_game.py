@@ -50,14 +50,17 @@ def live_game(folder: Path, **more: Any) -> LiveGame:
 
 @pytest.mark.parametrize("lstm", [False, True], ids=["plain", "lstm"])
 def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None:
-    """With the same seed, action by action: the state of the LSTM, clipped rewards and episodes are right."""
+    """With the same seed, step by step: observations, the state of the LSTM and episodes are right."""
     flags = {"frames_stacked": 2, "use_lstm": lstm, "lstm_size": 16}
     write_policy(tmp_path, make_catch, 7, **flags)
     player = GamePlayer(live_game(tmp_path))
     scores: list[float] = []
+    values: list[float] = []
     while len(scores) < 8:
         player.step()
-        scores = list(player.picture(with_saliency=False).scores)
+        picture = player.picture(with_saliency=False)
+        scores = list(picture.scores)
+        values += [value for _, value in picture.values]
 
     config = Config.from_flags(flags)
     network = make_network(config.network, make_unroll_layout(config, make_catch), torch.float32)
@@ -71,7 +74,7 @@ def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None
         (3,),
         slots=1,
         greedy=False,
-        logged=0,
+        logged=8,
     )
     expected: list[GameResult] = []
     for game in range(8):
@@ -79,6 +82,8 @@ def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None
         while games.running:
             expected += games.step()
     assert scores == [result.return_ for result in expected]
+    expected_values = np.concatenate([result.log.values for result in expected if result.log is not None])
+    assert values[:-1] == pytest.approx(expected_values.tolist()), "the last one is of the next game"
     assert len(set(scores)) == 2, "the games must differ"
 
 
