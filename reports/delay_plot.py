@@ -16,8 +16,9 @@ from machine.run_command import run_command
 from option_flags import EnvironmentOptions
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, matching, option
+from reports.colours import COLOURS
 from reports.human_scores import game_name
-from reports.plot_style import COLOURS, FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
+from reports.plot_style import FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
 from reports.tables import table_lines
 from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically

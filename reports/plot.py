@@ -19,10 +19,10 @@ from matplotlib.ticker import FuncFormatter
 from machine.run_command import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, declared, matching, one_of, option, whole
+from reports.colours import COLOURS
 from reports.compare_runs import Group, group_runs, seed_band
 from reports.human_scores import game_name
 from reports.plot_style import (
-    COLOURS,
     FAINT_INK,
     INK,
     as_bytes,

@@ -11,8 +11,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from run_files.run_history import Curve, Series
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish too; the most different ones first.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C6D1F", "#555555")
 INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
 MAX_POINTS = 20_000  # games that are drawn; more would look the same and take longer
 

@@ -14,9 +14,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from options.replay_options import parse_replays
 from options.rules import UsageError
+from reports.colours import COLOURS
 from reports.human_scores import game_name
 from reports.plot_style import (
-    COLOURS,
     FAINT_INK,
     INK,
     as_bytes,

@@ -17,7 +17,8 @@ from options.rules import Options, UsageError, above, between, declared, matchin
 from realtime.latency import LogNormal
 from realtime.simulation import Timing, measure, simulate
 from realtime.staggering import RULES, needed_processes
-from reports.plot_style import COLOURS, FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
+from reports.colours import COLOURS
+from reports.plot_style import FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
 from run_files.run_folder import write_atomically
 
 # The frames of 1/60 s that an inference of each network takes: the delays in the README of CERC-AAI/realtime_rl.

@@ -127,7 +127,7 @@ def each_report(path: Path) -> Iterator[Report]:
         for number, line in enumerate(lines, start=1):
             if not line.endswith(b"\n"):
                 return  # reads no further line: a running process may complete this one meanwhile
-            yield _report(line, f"{path}, line {number}")
+            yield parse_report(line, f"{path}, line {number}")
 
 
 def read_metrics(path: Path) -> list[Report]:
@@ -146,10 +146,11 @@ def last_report(path: Path) -> Report | None:
             file.seek(left)
             tail = file.read(size) + tail
     *lines, _incomplete = tail.split(b"\n")
-    return _report(lines[-1], f"{path}, its last line") if lines else None
+    return parse_report(lines[-1], f"{path}, its last line") if lines else None
 
 
-def _report(line: bytes, where: str) -> Report:
+def parse_report(line: bytes, where: str) -> Report:
+    """The report in one line, with the current names of its figures. Raises ValueError about `where` if it has none."""
     try:
         report = json.loads(line)
     except ValueError as error:

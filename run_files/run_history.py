@@ -68,7 +68,7 @@ def read_history(folder: Path) -> History:
 
     Raises UsageError if `folder` is not the folder of a run.
     """
-    config = _read_config(folder)
+    config = read_config(folder)
     if config is None:
         raise UsageError(
             f"{folder} is not the folder of a run: it has no config.json; a folder such as "
@@ -83,7 +83,7 @@ def read_history(folder: Path) -> History:
     place: Path | None = folder
     while place is not None and place.resolve() not in seen:
         seen.add(place.resolve())
-        own_config = _read_config(place)
+        own_config = read_config(place)
         if own_config is None:  # this parent is gone, so its own parent is unknown
             break
         weights_from = (own_config.get("weights_from") or {}).get("checkpoint")
@@ -91,11 +91,11 @@ def read_history(folder: Path) -> History:
         evaluations = _numbers(place / "evaluations.jsonl", limit) + evaluations
         rows = _games(place / "episodes.csv")
         games.insert(0, rows[rows[:, 0] <= limit])
-        place, limit = _parent(place, own_config, limit)
+        place, limit = parent_of(place, own_config, limit)
     played = np.concatenate(games)
     ancestors = frozenset(seen - {folder.resolve()})
     curve = Curve(played[:, 0], played[:, 1])
-    return History(folder, _options(config), reports, curve, evaluations, ancestors, weights_from)
+    return History(folder, options_of(config), reports, curve, evaluations, ancestors, weights_from)
 
 
 def _numbers(path: Path, limit: float) -> list[Numbers]:
@@ -139,7 +139,8 @@ def _games(path: Path) -> Series:
     return np.concatenate(parts)
 
 
-def _read_config(folder: Path) -> dict[str, Any] | None:
+def read_config(folder: Path) -> dict[str, Any] | None:
+    """The content of the run's config.json. None if there is none, or if no run wrote it."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -147,13 +148,13 @@ def _read_config(folder: Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) and isinstance(config.get("options"), dict) else None
 
 
-def _options(config: Mapping[str, Any]) -> dict[str, Any]:
+def options_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The flags, with `slots_per_worker` as the run chose it, so that it equals a run with this number as its flag."""
     chosen = (config.get("machine") or {}).get("slots_per_worker")
     return {**config["options"], **({"slots_per_worker": chosen} if chosen else {})}
 
 
-def _parent(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:
+def parent_of(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:
     """The folder of the run that this one was resumed from, and the agent steps up to which its reports count."""
     parent = config.get("parent")
     if not isinstance(parent, Mapping):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dashboard.__main__ import DashboardOptions
 from multi_train import SWEEP, SweepOptions
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
@@ -101,7 +102,7 @@ def test_the_first_command_is_the_defaults() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
-    programs = declared(SweepOptions, StaggeringPlotOptions, DelayPlotOptions)
+    programs = declared(SweepOptions, StaggeringPlotOptions, DelayPlotOptions, DashboardOptions)
     known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
         assert name in known, name
@@ -188,7 +189,7 @@ def test_the_container_has_every_folder() -> None:
     assert set(copied) == {file.parent.name for file in ROOT.glob("*/__init__.py")} - {"tests"}
 
 
-@pytest.mark.parametrize("path", ["requirements.txt", "tests/requirements.txt"])
+@pytest.mark.parametrize("path", ["requirements.txt", "dashboard/requirements.txt", "tests/requirements.txt"])
 def test_all_versions_are_exact(path: str) -> None:
     for line in text_of(path).splitlines():
         assert re.match(r"#|-r |[\w-]+==[\d.]+( |$)", line), line

@@ -1,8 +1,8 @@
 """Messages between processes: a kind, an index, and for some kinds a payload.
 
 A message of up to 16 KiB is written whole or not at all, so a process that is killed while it sends leaves no half
-message. Only snapshots, games and results can be longer; their receiver gets EOFError if the sender is killed.
-Nothing is pickled for a message without a payload.
+message. Only snapshots, games, results and pictures can be longer; their receiver gets EOFError if the sender is
+killed. Nothing is pickled for a message without a payload.
 """
 
 import pickle
@@ -30,6 +30,8 @@ class Kind(IntEnum):
     GAME = 9  # parent → player: play the game `index`; parent → recorder: film the game in the payload
     RESULT = 10  # child → parent: the payload is the result of a task
     ERROR = 11  # child → parent: the child ends because of an exception; the payload is its traceback
+    PICTURE_REQUEST = 12  # parent → live game: send a picture; `index` is 1 for one with saliency
+    PICTURE = 13  # live game → parent: the payload is the picture, or a sentence that says why there is none
 
 
 @dataclass(slots=True)

@@ -1,0 +1,85 @@
+"""The command: `python -m dashboard` serves the results folder as a page on http://127.0.0.1:8050."""
+
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dashboard.guard import is_loopback
+from machine.run_command import run_command
+from options.command_line import split_words
+from options.rules import Options, Rule, UsageError, declared, matching, option, shown, whole
+
+USAGE = "usage: python -m dashboard [--name=value ...]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DashboardOptions(Options):
+    topic = "Options"
+
+    results_dir: str = option("results", Rule(str, "be a folder", bool), "Folder with the runs to show.")
+    port: int = option(8050, whole(1, 65535), "Port of the page.")
+    host: str = option(
+        "127.0.0.1",
+        matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1"),
+        "Address of the page. 0.0.0.0 opens it to other machines, which then need the token.",
+    )
+    token: str | None = option(
+        None,
+        Rule(
+            str,
+            "be at least 8 letters, digits, dashes or underscores",
+            lambda text: len(text) >= 8 and all(c.isascii() and (c.isalnum() or c in "-_") for c in text),
+            optional=True,
+        ),
+        "Secret word without which nobody sees the page. Unset: none for this machine alone, else a random one.",
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    given, others = split_words(arguments, declared(DashboardOptions))
+    if others:
+        raise UsageError(
+            f"{shown(others[0])} belongs to no option; --results_dir={others[0]} would be right for a folder."
+        )
+    options = DashboardOptions(**given)
+    folder = Path(options.results_dir)
+    if not folder.is_dir():
+        raise UsageError(
+            f"--results_dir={folder} is not a folder; a folder with runs, such as results, would be right."
+        )
+    _check_port(options)
+    token = options.token
+    if token is None and not is_loopback(options.host):
+        token = secrets.token_urlsafe(18)
+    try:
+        # Imported here: a mistyped option is reported without the time of the import, and the processes of the live
+        # agent, which import this file too, need less memory.
+        from dashboard.server import serve
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in ("nicegui", "starlette"):
+            raise
+        raise UsageError(
+            "python -m dashboard needs NiceGUI: pip install -r dashboard/requirements.txt would be right."
+        ) from None
+    serve(folder, options.host, options.port, token)
+
+
+def _check_port(options: DashboardOptions) -> None:
+    """Raise a UsageError if the address is not of this machine, or its port is in use."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((options.host, options.port))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UsageError(
+                f"--host={options.host} --port={options.port} cannot be opened ({reason}); another --port would be "
+                "right if it is in use."
+            ) from None
+
+
+if __name__ == "__main__":
+    run_command(main, USAGE, DashboardOptions)

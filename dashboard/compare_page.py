@@ -1,0 +1,233 @@
+"""Pages that compare runs: any selection, and all runs of a sweep."""
+
+from asyncio import to_thread
+from collections.abc import Sequence
+from typing import Any
+
+from nicegui import ui
+from starlette.requests import Request
+
+from dashboard.charts import ChartOptions, label_height
+from dashboard.comparison import Score, comparison_chart, score_groups, search_chart, without_curves
+from dashboard.in_words import game_return, number
+from dashboard.page_parts import ChartCard, Notices, heading, is_open, link_to, notice, page_frame
+from dashboard.panels import X_AXES
+from dashboard.results_folder import NotThereError, ResultsFolder
+from dashboard.run_data import RunData
+from dashboard.run_list import RunList, RunRow, SweepRow
+from reports.compare_runs import Group, group_runs
+from reports.human_scores import game_name
+from run_files.run_history import History
+
+REFRESH_SECONDS = 5.0
+MOST_CURVES = 60  # runs whose curves are read; the others are in the table only
+REPORTS_OF_EACH, BYTES_OF_EACH = 400, 4 * 1024 * 1024
+RETURN = "return_mean"
+
+
+def compare_page(results: ResultsFolder, run_list: RunList) -> Any:
+    async def build(request: Request) -> None:
+        names = list(dict.fromkeys(request.query_params.getlist("run")))
+        with page_frame(request, f"{len(names)} runs compared"):
+            heading(1, "Comparison")
+            if await is_open():
+                await _Comparison(results, run_list, names=names).build()
+
+    return build
+
+
+def sweep_page(results: ResultsFolder, run_list: RunList) -> Any:
+    async def build(request: Request, name: str) -> None:
+        with page_frame(request, f"sweep {name}"):
+            if not await is_open():
+                return
+            try:
+                folder = await to_thread(results.sweep, name)
+            except NotThereError as error:
+                notice(str(error))
+                return
+            name = results.name(folder)
+            heading(1, folder.name)
+            await _Comparison(results, run_list, sweep=name).build()
+
+    return build
+
+
+class _Comparison:
+    """Charts and tables of the runs with these `names`, or of all runs of a `sweep`."""
+
+    def __init__(
+        self, results: ResultsFolder, run_list: RunList, *, names: Sequence[str] = (), sweep: str | None = None
+    ) -> None:
+        self._results = results
+        self._run_list = run_list
+        self._names = names
+        self._sweep = sweep
+        self._rows: list[RunRow] = []
+        self._sweep_row: SweepRow | None = None
+        self._data: dict[tuple[str, str], RunData] = {}  # by name of the run and metric
+        self._problems: list[str] = []
+        self._cards: dict[str, ChartCard] = {}
+        self._tables: object = None
+
+    async def build(self) -> None:
+        self._notices = Notices()
+        await self._read_rows()
+        self._status = ui.label().classes("soft")
+        with ui.element("div").classes("row"):
+            names = await to_thread(self._figures)
+            self._metric = ui.select(names, value=RETURN, label="figure", with_input=True, on_change=self._draw)
+            self._metric.props("dense outlined").style("min-width: 260px")
+            self._x = ui.toggle(list(X_AXES), value="steps", on_change=self._draw).props("dense unelevated")
+            self._log_y = ui.checkbox("log y", on_change=self._draw).props("dense")
+            self._log_x = ui.checkbox("log x", on_change=self._draw).props("dense")
+        self._grid = ui.element("div").classes("charts broad w-full")
+        self._table_place = ui.column().classes("w-full gap-3")
+        await self._draw()
+        ui.timer(REFRESH_SECONDS, self._refresh, immediate=False)
+
+    async def _refresh(self) -> None:
+        await self._read_rows()
+        await self._draw(only_if_new=True)
+
+    async def _read_rows(self) -> None:
+        rows, sweeps = await to_thread(self._run_list.read)
+        if self._sweep is not None:
+            self._rows = [row for row in rows if row.sweep == self._sweep and row.options is not None]
+            self._sweep_row = next((sweep for sweep in sweeps if sweep.name == self._sweep), None)
+            self._problems = [self._sweep_row.problem] if self._sweep_row and self._sweep_row.problem else []
+        else:
+            known = {row.name: row for row in rows if row.options is not None}
+            self._rows = [known[name] for name in self._names if name in known]
+            self._problems = [
+                f"{name} is left out: it is not there, or is not a run." for name in self._names if name not in known
+            ]
+
+    def _figures(self) -> list[str]:
+        """The figures of the reports of the first run that has any."""
+        for row in self._rows:
+            data = RunData(self._results, self._results.root / row.name, most=50, most_bytes=BYTES_OF_EACH // 16)
+            data.refresh()
+            if data.history.reports:
+                return list(dict.fromkeys([RETURN, *sorted(data.history.names())]))
+        return [RETURN]
+
+    def _curve_rows(self) -> list[RunRow]:
+        best = sorted(self._rows, key=lambda row: -(row.return_mean if row.return_mean is not None else float("-inf")))
+        kept = {row.name for row in best[:MOST_CURVES]}
+        return [row for row in self._rows if row.name in kept]
+
+    def _histories(self, metric: str) -> tuple[list[History], bool]:
+        """The runs with the reports of one figure, and whether anything is new."""
+        figures = {metric, *(axis.figure for axis in X_AXES.values())}
+        changed, histories = False, []
+        for row in self._curve_rows():
+            key = row.name, metric
+            if key not in self._data:
+                self._data[key] = RunData(
+                    self._results, self._results.root / row.name, names=figures, most=REPORTS_OF_EACH,
+                    most_bytes=BYTES_OF_EACH,
+                )  # fmt: skip
+            changed |= self._data[key].refresh()
+            histories.append(self._data[key].history)
+        return [history for history in histories if history.options], changed
+
+    async def _draw(self, *_: object, only_if_new: bool = False) -> None:
+        metric = str(self._metric.value or RETURN)
+        histories, changed = await to_thread(self._histories, metric)
+        self._notices.show(self._problems)
+        self._show_status()
+        if changed or not only_if_new:
+            self._draw_charts(group_runs(histories) if histories else [], metric)
+        if self._tables != self._rows:
+            self._tables = list(self._rows)
+            self._show_tables()
+
+    def _show_status(self) -> None:
+        parts = []
+        if self._sweep_row is not None:
+            counts: dict[str, int] = {}
+            for status in self._sweep_row.statuses.values():
+                counts[status] = counts.get(status, 0) + 1
+            parts += [f"{many} {status}" for status, many in counts.items()]
+        if len(self._rows) > MOST_CURVES:
+            parts.append(f"the curves are those of the {MOST_CURVES} runs with the highest mean return")
+        self._status.set_text(", ".join(parts))
+
+    def _draw_charts(self, groups: Sequence[Group], metric: str) -> None:
+        for env in dict.fromkeys(group.env for group in groups):
+            options = comparison_chart(
+                [group for group in groups if group.env == env],
+                metric,
+                X_AXES[str(self._x.value)],
+                log_y=bool(self._log_y.value),
+                log_x=bool(self._log_x.value),
+            )
+            title = f"{game_name(env)}, {'mean return' if metric == RETURN else metric}"
+            self._put(env, title, options)
+        if not groups:
+            self._grid.clear()
+            self._cards.clear()
+            with self._grid:
+                notice("There is nothing to compare yet.")
+
+    def _put(self, key: str, title: str, options: ChartOptions) -> None:
+        more = label_height(len(options["legend"]["data"]))
+        if key in self._cards:
+            self._cards[key].update(options, title, more)
+            return
+        with self._grid:
+            self._cards[key] = ChartCard(title, options, large=True, more_height=more)
+
+    def _show_tables(self) -> None:
+        self._table_place.clear()
+        folders = {row.name: self._results.root / row.name for row in self._rows}
+        groups = without_curves(self._rows, folders) if self._rows else []
+        scores = score_groups(groups, {row.name: row for row in self._rows}, {f: n for n, f in folders.items()})
+        with self._table_place:
+            search = search_chart(self._rows)
+            if search is not None:
+                ChartCard("Options and mean return of each run", search, large=True)
+            if scores:
+                heading(2, "Configurations, the best first")
+                _score_table(scores)
+                heading(2, "Runs")
+                _run_links(self._rows)
+
+
+def _score_table(scores: Sequence[Score]) -> None:
+    columns = {
+        "game": "game", "label": "configuration", "runs": "runs", "mean": "mean return", "range": "lowest to highest",
+        "best": "best game", "steps": "steps",
+    }  # fmt: skip
+    hidden = {name: "wide" if name in ("range", "best", "steps") else "" for name in columns}
+    table = ui.table(
+        rows=[{"id": place, **_score_row(score)} for place, score in enumerate(scores)],
+        columns=[
+            {"name": name, "label": label, "field": name, "align": "left" if name in ("game", "label") else "right",
+             "classes": hidden[name], "headerClasses": hidden[name]}
+            for name, label in columns.items()
+        ],
+        pagination=25,
+    )  # fmt: skip
+    table.classes("w-full").props("flat dense wrap-cells")
+
+
+def _score_row(score: Score) -> dict[str, str]:
+    return {
+        "game": score.game,
+        "label": score.label,
+        "runs": str(len(score.names)),
+        "mean": game_return(score.mean),
+        "range": f"{game_return(score.low)} to {game_return(score.high)}" if len(score.names) > 1 else "",
+        "best": game_return(score.best_game),
+        "steps": number(score.agent_steps),
+    }
+
+
+def _run_links(rows: Sequence[RunRow]) -> None:
+    with ui.element("div").classes("card w-full"):
+        for row in sorted(rows, key=lambda row: row.name):
+            with ui.element("div").classes("option"):
+                ui.link(row.name, link_to("run", row.name)).classes("plain")
+                ui.label(f"{row.state}, {game_return(row.return_mean)}").classes("of")

@@ -1,0 +1,176 @@
+"""Tabs of a run about its files: configuration, console, checkpoints, evaluations and videos."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nicegui import ui
+
+from dashboard.growing_file import last_lines
+from dashboard.in_words import age, game_return, number, size
+from dashboard.page_parts import heading, link_to, notice
+from dashboard.results_folder import ResultsFolder
+from dashboard.run_data import RunData
+from option_flags import OPTIONS, TOPICS
+from options.help_text import default_in_words
+from run_files.run_folder import CHECKPOINTS, VIDEOS
+
+LOG = "log.txt"  # of a run that a sweep started, in the folder above
+LOG_LINES = 400
+CHECKPOINT_FILES = ("best.pt", "best_eval.pt", "checkpoint_*.pt")
+
+
+def configuration_tab(config: Mapping[str, Any]) -> None:
+    """All options by topic; those that differ from the defaults in bold, with the default as a tooltip."""
+    values: dict[str, Any] = dict(config.get("options", {}))
+    ui.label("Bold: differs from the default.").classes("soft")
+    with ui.element("div").classes("card options w-full"):
+        for topic in TOPICS.values():
+            names = [name for name in topic.__dataclass_fields__ if name in values]
+            _group(topic.topic, {name: values[name] for name in names})
+        _group("Of other versions", {name: value for name, value in values.items() if name not in OPTIONS})
+        machine = config.get("machine")
+        if isinstance(machine, Mapping):
+            _group("Machine", dict(machine), are_options=False)
+
+
+def _group(title: str, values: Mapping[str, Any], are_options: bool = True) -> None:
+    if not values:
+        return
+    with ui.element("div").classes("group"):
+        heading(2, title)
+        for name, value in values.items():
+            item = OPTIONS.get(name) if are_options else None
+            differs = item is not None and value != item.default and name not in ("op_mode", "results_dir")
+            with ui.element("div").classes("option differs" if differs else "option"):
+                key = ui.label(name).classes("key")
+                ui.label(value if isinstance(value, str) else json.dumps(value)).classes("of mono")
+                if item is not None:
+                    key.tooltip(f"{item.metadata['help']} Default: {default_in_words(item)}.")
+
+
+class ConsoleTab:
+    """The last lines that the run wrote to its log, if a sweep started it, and how it goes on."""
+
+    def __init__(self, results: ResultsFolder, folder: Path) -> None:
+        self._folder = folder
+        self._log = folder.parent / LOG
+        self._readable = results.inside(self._log)
+        self._stamp: object = None
+        self._place = ui.column().classes("w-full gap-3")
+        self.update()
+
+    def update(self) -> None:
+        stamp = [_stamp(path) for path in (self._log, self._folder / "summary.json")]
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        self._place.clear()
+        with self._place:
+            self._show_summary()
+            try:
+                lines = last_lines(self._log, LOG_LINES) if self._readable else []
+            except FileNotFoundError:
+                notice("This run wrote its console messages to a terminal. Runs of a sweep have them in a file.")
+                return
+            except OSError as error:
+                notice(f"{LOG} cannot be read ({error.strerror}).")
+                return
+            with ui.element("div").classes("card w-full newest-last"):
+                ui.label("\n".join(lines) or "The log is empty.").classes("console mono")
+
+    def _show_summary(self) -> None:
+        try:
+            summary = json.loads((self._folder / "summary.json").read_text(encoding="utf-8"))
+            why, go_on = summary.get("why"), summary.get("go_on")
+        except (OSError, ValueError, RecursionError, AttributeError):
+            return
+        if isinstance(why, str):
+            ui.label(why)
+        if isinstance(go_on, str):
+            ui.label("It goes on with:").classes("soft")
+            with ui.element("div").classes("card w-full"):
+                ui.label(go_on).classes("console mono")
+
+
+class FilesTab:
+    """Checkpoints, evaluations and videos, as they come."""
+
+    def __init__(self, results: ResultsFolder, folder: Path, data: RunData) -> None:
+        self._results = results
+        self._folder = folder
+        self._data = data
+        self._shown: object = None
+        self._place = ui.column().classes("w-full gap-3")
+        self.update()
+
+    def update(self) -> None:
+        checkpoints = self._files(CHECKPOINTS, CHECKPOINT_FILES)
+        videos = self._files(VIDEOS, ("*.mp4",))
+        evaluations = self._data.history.evaluations
+        shown = (checkpoints, videos, len(evaluations))
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self._place.clear()
+        now = time.time()
+        with self._place:
+            heading(2, "Checkpoints")
+            if checkpoints:
+                rows = [
+                    {"file": path.name, "size": size(nbytes), "age": age(written, now)}
+                    for path, written, nbytes in checkpoints
+                ]
+                _table(rows, ("file", "size", "age"))
+            else:
+                ui.label("None yet.").classes("soft")
+            if evaluations:
+                heading(2, "Evaluations")
+                _table(
+                    [_evaluation_row(row) for row in evaluations][::-1],
+                    ("steps", "games", "mean return", "lowest", "highest"),
+                )
+            heading(2, "Videos")
+            if not videos:
+                ui.label("None yet; --render makes them, with --eval_period during training.").classes("soft")
+            with ui.element("div").classes("videos w-full"):
+                for path, _, _ in videos[:24]:
+                    with ui.element("figure").classes("card").style("margin: 0"):
+                        ui.video(link_to("video", self._results.name(path))).props("preload=metadata")
+                        ui.label(path.name).classes("small soft")
+
+    def _files(self, folder: str, patterns: tuple[str, ...]) -> list[tuple[Path, float, int]]:
+        """The files in a folder of the run with their time and size, the newest first."""
+        found = []
+        for path in {path for pattern in patterns for path in (self._folder / folder).glob(pattern)}:
+            stamp = _stamp(path)
+            if stamp is not None and self._results.inside(path):
+                found.append((path, *stamp))
+        return sorted(found, key=lambda item: (-item[1], item[0].name))
+
+
+def _table(rows: list[dict[str, str]], names: tuple[str, ...]) -> None:
+    columns = [{"name": n, "label": n, "field": n, "align": "left" if i == 0 else "right"} for i, n in enumerate(names)]
+    ui.table(rows=rows, columns=columns, row_key=names[0], pagination=10 if len(rows) > 10 else None).props(
+        "flat dense"
+    )
+
+
+def _evaluation_row(row: Mapping[str, float]) -> dict[str, str]:
+    return {
+        "steps": number(row.get("agent_steps")),
+        "games": number(row.get("eval_episodes")),
+        "mean return": game_return(row.get("eval_return_mean")),
+        "lowest": game_return(row.get("eval_return_min")),
+        "highest": game_return(row.get("eval_return_max")),
+    }
+
+
+def _stamp(path: Path) -> tuple[float, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime, status.st_size

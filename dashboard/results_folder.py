@@ -1,0 +1,78 @@
+"""The results folder: which runs and sweeps it holds, and paths that cannot lead out of it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_DEPTH = 4  # folders between the results folder and a run; a sweep needs two
+CONFIG, SWEEP = "config.json", "sweep.json"
+
+
+class NotThereError(Exception):
+    """A name does not lead to a run or a file in the results folder. The message is a sentence for the page."""
+
+
+class ResultsFolder:
+    """All names are relative to the folder, with slashes, such as `sweep/job/run`. Nothing is ever written to it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def inside(self, path: Path) -> bool:
+        """Whether the path, with its symbolic links followed, lies in the results folder."""
+        try:
+            return path.resolve().is_relative_to(self.root)
+        except (OSError, RuntimeError, ValueError):  # a loop of links, or a name that the system refuses
+            return False
+
+    def place(self, name: str) -> Path:
+        """The existing path of this name. Raises NotThereError if it is missing or leads out of the folder."""
+        try:
+            path = (self.root / name).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError):
+            raise NotThereError(
+                f"There is no {name or 'such file'} in {self.root}; it may have been deleted."
+            ) from None
+        if not path.is_relative_to(self.root):
+            raise NotThereError(f"{name} is not in {self.root}.")
+        return path
+
+    def run(self, name: str) -> Path:
+        """The folder of the run of this name."""
+        path = self.place(name)
+        if not (path / CONFIG).is_file():
+            raise NotThereError(f"{name or self.root} is not the folder of a run: it has no {CONFIG}.")
+        return path
+
+    def sweep(self, name: str) -> Path:
+        path = self.place(name)
+        if not (path / SWEEP).is_file():
+            raise NotThereError(f"{name or self.root} is not the folder of a sweep: it has no {SWEEP}.")
+        return path
+
+    def name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def find(self) -> tuple[list[Path], list[Path]]:
+        """The folders of all runs and of all sweeps. Symbolic links are not followed."""
+        runs: list[Path] = []
+        sweeps: list[Path] = []
+        for folder, is_sweep in self._walk(self.root, MAX_DEPTH):
+            (sweeps if is_sweep else runs).append(folder)
+        return runs, sweeps
+
+    def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, bool]]:
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except OSError:  # unreadable, or deleted meanwhile
+            return
+        names = {entry.name for entry in found}
+        if CONFIG in names:
+            yield folder, False
+            return  # the folders in a run are not runs
+        if SWEEP in names:
+            yield folder, True
+        for entry in found:
+            if depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                yield from self._walk(Path(entry.path), depth - 1)

@@ -1,0 +1,211 @@
+"""The list of all runs and sweeps: how far each is, read from the ends of its files."""
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dashboard.results_folder import SWEEP, ResultsFolder
+from reports.human_scores import game_name
+from run_files.metrics import last_report
+from run_files.run_history import options_of, read_config
+
+AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
+STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)
+SILENT_SECONDS = 300.0  # a run that wrote nothing for so long, or for several reports, is not at work
+SILENT_REPORTS = 5
+SCAN_SECONDS = 2.0  # shortest time between two looks at the folder, whatever the number of open pages
+SCAN_SHARE = 0.005  # at most this share of a core is used for looking: thousands of runs are looked at less often
+
+Stamp = tuple[tuple[int, int] | None, ...]  # modification time and size of each file
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """What the list shows of one run. Numbers that are not known are None."""
+
+    name: str
+    state: str
+    why: str = ""  # the reason of the state, as a sentence
+    sweep: str = ""  # the name of the sweep that it belongs to
+    env: str = ""
+    options: Mapping[str, Any] | None = None
+    agent_steps: float | None = None
+    max_steps: float | None = None
+    return_mean: float | None = None
+    return_max: float | None = None
+    steps_per_second: float | None = None  # at the newest report
+    seconds: float | None = None  # training time
+    written: float = 0.0  # unix time at which the run last wrote something
+
+    @property
+    def game(self) -> str:
+        return game_name(self.env)
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One sweep: how many of its runs have which status, by sweep.json."""
+
+    name: str
+    statuses: Mapping[str, str]  # of each run, by its name
+    flags: Mapping[str, Mapping[str, Any]]
+    problem: str = ""
+
+
+class _Known(NamedTuple):
+    stamp: Stamp
+    row: RunRow
+
+
+class RunList:
+    """Rows of all runs. Files are read again only when their time or size has changed. Safe to use in threads."""
+
+    def __init__(self, results: ResultsFolder, clock: Callable[[], float] = time.time) -> None:
+        self._results = results
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[Path, _Known] = {}
+        self._sweeps: dict[Path, tuple[Stamp, SweepRow]] = {}
+        self._next_scan = -math.inf
+        self._found: tuple[list[RunRow], list[SweepRow]] = ([], [])
+
+    def read(self) -> tuple[list[RunRow], list[SweepRow]]:
+        """All runs and all sweeps as they were some seconds ago at most."""
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._next_scan:
+                before = time.thread_time()
+                self._found = self._scan(self._clock())
+                self._next_scan = now + max(SCAN_SECONDS, (time.thread_time() - before) / SCAN_SHARE)
+            return self._found
+
+    def row(self, name: str) -> RunRow | None:
+        return next((row for row in self.read()[0] if row.name == name), None)
+
+    def _scan(self, now: float) -> tuple[list[RunRow], list[SweepRow]]:
+        runs, sweeps = self._results.find()
+        self._known = {folder: self._read(folder) for folder in runs}
+        self._sweeps = {folder: self._read_sweep(folder) for folder in sweeps}
+        names = [f"{self._results.name(folder)}/" for folder in sweeps]
+        rows = []
+        for known in self._known.values():
+            sweep = max((name for name in names if known.row.name.startswith(name)), key=len, default="")
+            rows.append(replace(_with_silence(known.row, now), sweep=sweep.rstrip("/")))
+        return rows, [row for _, row in self._sweeps.values()]
+
+    def _read(self, folder: Path) -> _Known:
+        files = tuple(
+            _stamp(folder / name) for name in ("config.json", "summary.json", "metrics.jsonl", "episodes.csv")
+        )
+        known = self._known.get(folder)
+        if known is not None and known.stamp == files:
+            return known
+        row = replace(_read_row(folder), name=self._results.name(folder))
+        if not row.written:  # no report yet
+            row = replace(row, written=max((stamp[0] / 1e9 for stamp in files if stamp), default=0.0))
+        return _Known(files, row)
+
+    def _read_sweep(self, folder: Path) -> tuple[Stamp, SweepRow]:
+        stamp = (_stamp(folder / SWEEP),)
+        known = self._sweeps.get(folder)
+        if known is not None and known[0] == stamp:
+            return known
+        name = self._results.name(folder)
+        try:
+            runs = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["runs"]
+            statuses = {str(job): str(entry["status"]) for job, entry in runs.items()}
+            flags = {str(job): dict(entry["flags"]) for job, entry in runs.items()}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return stamp, SweepRow(name, {}, {}, f"The {SWEEP} of {name} is damaged or not of a sweep.")
+        return stamp, SweepRow(name, statuses, flags)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def readable_config(folder: Path) -> dict[str, Any] | None:
+    """The content of config.json, with the options as `options_of` gives them. None if no run wrote it."""
+    with suppress(AttributeError, TypeError, RecursionError):  # valid JSON of something else
+        config = read_config(folder)
+        return None if config is None else {**config, "options": options_of(config)}
+    return None
+
+
+def _read_row(folder: Path) -> RunRow:
+    config = readable_config(folder)
+    if config is None:
+        return RunRow("", UNREADABLE, "Its config.json is cut off, damaged, or was not written by a run.")
+    options = config["options"]
+    row = RunRow("", STOPPED, env=str(options.get("env", "")), options=options)
+    summary, report = _summary(folder), _last_report(folder)
+
+    def figure(name: str) -> float | None:
+        """From the summary, which is newer, or else from the newest report."""
+        found = _number(summary.get(name))
+        return _number(report.get(name)) if found is None else found
+
+    steps, limit = figure("agent_steps"), _number(options.get("environment_max_steps"))
+    status, why = summary.get("status"), summary.get("why")
+    if status == "running":
+        row = replace(row, state=AT_WORK)
+    elif status in (FINISHED, STOPPED, FAILED):
+        row = replace(row, state=str(status), why=why if isinstance(why, str) else "")
+    elif steps is not None and limit is not None and steps >= limit:
+        row = replace(row, state=FINISHED, why="It has reached its --environment_max_steps.")
+    else:  # before its first report, or of a version without summary.json
+        row = replace(row, state=AT_WORK)
+    return replace(
+        row,
+        agent_steps=steps,
+        max_steps=limit,
+        return_mean=figure("return_mean"),
+        return_max=figure("return_max"),
+        steps_per_second=_number(report.get("steps_per_second")),
+        seconds=figure("seconds"),
+        written=max(_number(report.get("time")) or 0.0, _number(summary.get("time")) or 0.0),
+    )
+
+
+def _with_silence(row: RunRow, now: float) -> RunRow:
+    """A run that says that it is at work, but has not written anything for long, was killed."""
+    if row.state != AT_WORK:
+        return row
+    period = _number((row.options or {}).get("report_period")) or 0.0
+    expected = period / row.steps_per_second if row.steps_per_second else 0.0
+    if now - row.written <= max(SILENT_SECONDS, SILENT_REPORTS * expected):
+        return row
+    why = "It has not written anything for a while: it was killed, or its machine stopped."
+    return replace(row, state=STOPPED, why=why)
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError, RecursionError):
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        if isinstance(summary, dict):
+            return summary
+    return {}
+
+
+def _last_report(folder: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError, RecursionError):
+        return last_report(folder / "metrics.jsonl") or {}
+    return {}
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    with suppress(OverflowError):
+        return float(value) if math.isfinite(value) else None
+    return None

@@ -1,0 +1,70 @@
+"""`python -m dashboard`: its options, and what it says about mistakes."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dashboard.__main__ import main
+from options.rules import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--port=0"], "--port must be a whole number between 1 and 65535, not 0."),
+        (
+            ["--results_dir=/no"],
+            "--results_dir=/no is not a folder; a folder with runs, such as results, would be right.",
+        ),
+        (["runs"], '"runs" belongs to no option; --results_dir=runs would be right for a folder.'),
+        (["--token=short"], '--token must be at least 8 letters, digits, dashes or underscores, not "short".'),
+        (["--token=eight ok"], '--token must be at least 8 letters, digits, dashes or underscores, not "eight ok".'),
+        (["--host=a b"], '--host must be an address such as 127.0.0.1, not "a b".'),
+    ],
+)
+def test_mistakes_are_said_in_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        main([f"--results_dir={tmp_path}", *words] if "--results_dir" not in words[0] else words)
+    assert str(refused.value) == sentence
+
+
+def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"--port={port} cannot be opened .Address already in use.; another"):
+            main([f"--results_dir={tmp_path}", f"--port={port}"])
+
+
+def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--host=192\.0\.2\.1 --port=8050 cannot be opened"):
+        main([f"--results_dir={tmp_path}", "--host=192.0.2.1"])
+
+
+@pytest.mark.slow
+def test_the_command_shows_its_help_and_ends_with_2_for_a_mistake() -> None:
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "dashboard", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    shown = run("--help")
+    assert shown.returncode == 0 and "--results_dir" in shown.stdout
+    wrong = run("--results=x")
+    assert wrong.returncode == 2 and len(wrong.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_missing_nicegui_is_said(tmp_path: Path) -> None:
+    (tmp_path / "nicegui.py").write_text("raise ModuleNotFoundError(name='nicegui')")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from dashboard.__main__ import main; main(sys.argv[1:])"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, f"--results_dir={tmp_path}", "--port=8051"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "pip install -r dashboard/requirements.txt would be right." in ended.stderr

@@ -1,0 +1,87 @@
+"""Runs compared: seeds as one line with a band, scores, and one axis for each option that differs."""
+
+from pathlib import Path
+
+import pytest
+
+from dashboard.comparison import comparison_chart, score_groups, search_chart, settings, without_curves
+from dashboard.panels import X_AXES
+from dashboard.results_folder import ResultsFolder
+from dashboard.run_data import RunData
+from dashboard.run_list import RunList
+from reports.compare_runs import group_runs
+from tests.dashboard.some_runs import write_run
+
+ELITE = (
+    '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
+    ' {"type": "elite", "capacity": %d, "sample_ratio": 0.5, "dist_function": "%s"}]'
+)
+
+
+def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
+    results = ResultsFolder(tmp_path)
+    folders = [write_run(tmp_path / f"s{seed}", seed=seed, final_return=10.0 * seed) for seed in (1, 2, 3)]
+    folders.append(write_run(tmp_path / "other", lr=1e-4, final_return=5.0))
+    data = [RunData(results, folder) for folder in folders]
+    for one in data:
+        one.refresh()
+    groups = group_runs([one.history for one in data])
+    low, gap, mean, single = comparison_chart(groups, "return_mean", X_AXES["steps"], log_y=False, log_x=False)[
+        "series"
+    ]
+    assert low["data"][-1] == [20_000, 10] and gap["data"][-1] == [20_000, 20] and mean["data"][-1] == [20_000, 20]
+    assert low["stack"] == gap["stack"] and "areaStyle" in gap and "areaStyle" not in low
+    assert single["data"][-1] == [20_000, 5]
+    assert (mean["name"], single["name"]) == ("lr 0.001, 3 seeds", "lr 0.0001")
+
+
+def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / f"low{seed}", seed=seed, lr=1e-4, final_return=float(seed))
+        write_run(tmp_path / f"high{seed}", seed=seed, final_return=10.0 * seed)
+    write_run(tmp_path / "new", lr=1e-2, reports=0, games=0, status=None, environment_max_steps=20_000)
+    rows = sorted(RunList(ResultsFolder(tmp_path)).read()[0], key=lambda row: row.name, reverse=True)
+    folders = {row.name: tmp_path / row.name for row in rows}
+    groups = without_curves(rows, folders)
+    scores = score_groups(groups, {row.name: row for row in rows}, {path: name for name, path in folders.items()})
+    assert [(score.label, score.mean, score.low, score.high) for score in scores] == [
+        ("lr 0.001, 2 seeds", 15, 10, 20),
+        ("lr 0.0001, 2 seeds", 1.5, 1, 2),
+        ("lr 0.01", None, None, None),
+    ]
+
+
+def test_a_search_has_an_axis_for_each_option_that_differs(tmp_path: Path) -> None:
+    for place, (lr, size, kind) in enumerate(
+        [(1e-4, 100, "ln_norm"), (1e-3, 1000, "cos_dist"), (1e-2, 100, "ln_norm")]
+    ):
+        write_run(tmp_path / f"run{place}", lr=lr, replay_parameters=ELITE % (size, kind), final_return=float(place))
+    chart = search_chart(RunList(ResultsFolder(tmp_path)).read()[0])
+    assert chart is not None
+    axes = {axis["name"]: axis for axis in chart["parallelAxis"]}
+    assert set(axes) == {"lr", "elite capacity", "elite dist function", "mean return"}
+    assert axes["lr"]["type"] == "log" and axes["elite dist function"]["data"] == ["cos_dist", "ln_norm"]
+    lines = {line["name"]: dict(zip(axes, line["value"], strict=True)) for line in chart["series"][0]["data"]}
+    assert lines["run1"] == {"lr": 1e-3, "elite capacity": 1000, "elite dist function": "cos_dist", "mean return": 1}
+
+
+def test_options_that_only_some_runs_have_are_no_axes(tmp_path: Path) -> None:
+    for place, lr in enumerate([1e-4, 1e-3, 1e-2]):
+        queue = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
+        replays = ELITE % (100 + place, "ln_norm") if place else queue
+        write_run(tmp_path / f"run{place}", lr=lr, replay_parameters=replays)
+    chart = search_chart(RunList(ResultsFolder(tmp_path)).read()[0])
+    assert chart is not None
+    names = [axis["name"] for axis in chart["parallelAxis"]]
+    assert "lr" in names and "queue sample ratio" in names and "elite capacity" not in names
+
+
+def test_runs_that_do_not_differ_have_no_search(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / f"run{seed}", seed=seed)
+    assert search_chart(RunList(ResultsFolder(tmp_path)).read()[0]) is None
+
+
+@pytest.mark.parametrize("value", ["nonsense", "[]", 3, None])
+def test_replays_of_other_versions_are_compared_as_text(value: object) -> None:
+    assert settings({"replay_parameters": value})["replay_parameters"] == value

@@ -1,0 +1,274 @@
+"""The pages in a real browser: they load without an error, ask no outside host, and show what the files say."""
+
+import json
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation.film import HEIGHT, WIDTH, Film
+from tests.dashboard.browser import Visitor, need_browser, running_browser, serving, visiting
+from tests.dashboard.some_runs import append_report, write_run, write_sweep
+
+need_browser()
+pytestmark = pytest.mark.slow
+
+RETURNS = "Return of full games"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    write_run(root / "Pong_1", env="PongNoFrameskip-v4", lr=2e-4)
+    write_run(root / "Pong_2", env="PongNoFrameskip-v4", seed=2, status="running")
+    write_run(root / "Breakout_1", env="BreakoutNoFrameskip-v4", status="failed", why="<b>the disk</b> is full")
+    write_run(root / "Seaquest_1", env="SeaquestNoFrameskip-v4", status="running", age=9000)
+    write_sweep(root / "search", {f"run{i}": {"lr": lr, "seed": i} for i, lr in enumerate((1e-4, 1e-3, 1e-3))})
+    (root / "broken").mkdir()
+    (root / "broken" / "config.json").write_text("{")
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(results: Path) -> Iterator[str]:
+    with serving(results) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def visitor(browser: Any, address: str) -> Iterator[Visitor]:
+    with visiting(browser, address) as visitor:
+        yield visitor
+
+
+def shown_runs(visitor: Visitor) -> dict[str, str]:
+    """The names and states in the table."""
+    rows = visitor.page.locator("tbody tr").all()
+    cells = [[cell.inner_text().strip() for cell in row.locator("td").all()] for row in rows]
+    return {row[1]: row[2] for row in cells if len(row) > 2}
+
+
+def test_the_list_shows_filters_searches_and_sorts_runs(visitor: Visitor) -> None:
+    page = visitor.open("/")
+    page.wait_for_selector("tbody a")
+    states = shown_runs(visitor)
+    assert {name: states[name] for name in states if "/" not in name} == {
+        "Pong_1": "finished", "Pong_2": "at work", "Breakout_1": "failed", "Seaquest_1": "stopped",
+        "broken": "unreadable",
+    }  # fmt: skip
+    assert len(states) == 8
+    page.get_by_label("search").fill("pong_")
+    visitor.wait_until(lambda: set(shown_runs(visitor)) == {"Pong_1", "Pong_2"})
+    page.get_by_label("search").fill("")
+    page.locator("label", has_text="state").click()
+    page.get_by_role("option", name="failed").click()
+    visitor.wait_until(lambda: set(shown_runs(visitor)) == {"Breakout_1"})
+    page.locator("label", has_text="state").click()
+    page.get_by_role("option", name="all").click()
+    visitor.wait_until(lambda: len(shown_runs(visitor)) == 8)
+    page.get_by_role("columnheader", name="mean return").click()
+    visitor.wait_until(lambda: next(iter(shown_runs(visitor))) == "broken")
+    page.get_by_role("columnheader", name="mean return").click()
+    visitor.wait_until(lambda: list(shown_runs(visitor))[-1] == "broken")
+
+
+def test_curves_grow_with_the_files_and_a_deleted_run_is_said(visitor: Visitor, results: Path) -> None:
+    folder = write_run(results / "Growing_1", reports=20, status="running", environment_max_steps=10**6)
+    page = visitor.open("/run/Growing_1")
+    games, means = visitor.wait_for_chart(RETURNS)
+    assert (len(games), len(means)) == (30, 20)
+    append_report(folder, 21)
+    visitor.wait_until(lambda: len(visitor.chart(RETURNS)[1]) == 21)
+    page.get_by_text("time", exact=True).click()
+    visitor.wait_until(lambda: visitor.chart(RETURNS)[1][-1][0] == pytest.approx(21 / 3600, rel=1e-4))
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write("half a li\n")
+    page.get_by_text("1 line is left out of the curves, because metrics.jsonl is damaged there.").wait_for()
+    shutil.rmtree(folder)
+    page.get_by_text("The folder of this run has been deleted. The page shows what was read before.").wait_for()
+    assert len(visitor.chart(RETURNS)[1]) == 21
+    page.reload()
+    page.get_by_text("There is no Growing_1 in").wait_for()
+
+
+def test_values_appear_under_the_pointer_and_the_zoom_stays(visitor: Visitor, results: Path) -> None:
+    folder = write_run(results / "Zoomed_1", reports=20, status="running", environment_max_steps=10**6)
+    page = visitor.open("/run/Zoomed_1")
+    visitor.wait_for_chart(RETURNS)
+    card = page.locator("section.card", has_text=RETURNS)
+    box = card.locator("canvas").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    card.locator(".chart-tooltip", has_text="mean of the last 100 games").wait_for()
+    card.get_by_label("zoom: then drag over the chart").click()
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.6 * box["height"], steps=5)
+    page.mouse.up()
+
+    def zoomed() -> bool:
+        script = """() => getElement(Number(document.querySelector('.chart.large').id.slice(1)))
+            .chart.getOption().dataZoom.some(zoom => zoom.end < 99)"""
+        return bool(page.evaluate(script))
+
+    visitor.wait_until(zoomed)
+    append_report(folder, 21)
+    visitor.wait_until(lambda: len(visitor.chart(RETURNS)[1]) == 21)
+    assert zoomed()
+    card.get_by_label("show all").click()
+    visitor.wait_until(lambda: not zoomed())
+    shutil.rmtree(folder)
+
+
+def test_every_tab_of_a_run_shows_its_files(visitor: Visitor, results: Path) -> None:
+    page = visitor.open("/run/search/run0/Run_0")
+    visitor.wait_for_chart(RETURNS)
+    page.get_by_role("tab", name="Machine").click()
+    assert len(visitor.wait_for_chart("Time of the learner")) == 2
+    page.get_by_role("tab", name="Replays").click()
+    assert visitor.wait_for_chart("Distance, elite (replay 2)")[1][-1] == [20_000, 2]
+    page.get_by_role("button", name="Map the saved replays").click()
+    page.get_by_text("There is no map: this run has not saved its replays.").wait_for()
+    page.get_by_role("tab", name="Configuration").click()
+    page.locator(".option.differs", has_text="lr").first.wait_for()
+    bold = {row.locator(".key").inner_text() for row in page.locator(".option.differs").all()}
+    assert bold == {"lr", "seed", "environment_max_steps", "report_period"}
+    page.get_by_role("tab", name="Console").click()
+    page.get_by_text("starting 2 workers").wait_for()
+    page.get_by_text("python main.py --seed=20").wait_for()
+    page.get_by_role("tab", name="Files").click()
+    page.get_by_text("None yet; --render makes them").wait_for()
+    page.get_by_role("tab", name="Agent").click()
+    page.get_by_role("button", name="Play").click()
+    page.get_by_text("There is no checkpoint to play.").wait_for()
+
+
+def test_a_reason_with_markup_is_shown_as_text(visitor: Visitor) -> None:
+    page = visitor.open("/run/Breakout_1")
+    page.get_by_text("<b>the disk</b> is full").wait_for()
+
+
+def test_a_film_plays_in_the_page(visitor: Visitor, results: Path) -> None:
+    videos = results / "Pong_1" / "videos"
+    videos.mkdir()
+    with (videos / "game.mp4").open("wb") as file, Film(file) as film:
+        for shade in range(0, 240, 2):
+            film.add(np.full((HEIGHT, WIDTH, 3), shade, np.uint8))
+    page = visitor.open("/run/Pong_1")
+    page.get_by_role("tab", name="Files").click()
+    page.wait_for_selector("video")
+    page.evaluate("() => { const video = document.querySelector('video'); video.muted = true; return video.play(); }")
+    visitor.wait_until(lambda: page.evaluate("() => document.querySelector('video').currentTime") > 0.3)
+    assert page.evaluate("() => document.querySelector('video').videoWidth") == WIDTH
+
+
+def test_runs_are_selected_and_compared(visitor: Visitor) -> None:
+    page = visitor.open("/")
+    for name in ("Pong_1", "Pong_2"):
+        page.locator("tr", has_text=name).get_by_role("checkbox").click()
+    page.get_by_role("button", name="Compare 2 runs").click()
+    lines = visitor.wait_for_chart("Pong, mean return")
+    assert [line[-1] for line in lines] == [[20_000, 18], [20_000, 18]]
+    page.get_by_text("lr 0.0002").first.wait_for()
+
+
+def test_a_sweep_shows_its_seeds_its_table_and_its_search(visitor: Visitor) -> None:
+    page = visitor.open("/sweep/search")
+    lines = visitor.wait_for_chart("Pong, mean return")
+    assert len(lines) == 4, "a line, and a line with a band of two"
+    assert (
+        visitor.wait_for_chart("Options and mean return of each run")
+        == [[{"name": f"search/run{i}/Run_{i}", "value": [lr, 10 + i]} for i, lr in enumerate((1e-4, 1e-3, 1e-3))]]
+        or page.get_by_text("3 done").count()
+    )
+    page.get_by_text("3 done").wait_for()
+    first = page.locator("tbody tr").first.inner_text()
+    assert "lr 0.001, 2 seeds" in first and "11.5" in first
+
+
+@pytest.mark.parametrize(("label", "begin"), [("save as PNG", b"\x89PNG"), ("save as SVG", b"<svg")])
+def test_a_chart_is_saved_by_one_click(visitor: Visitor, label: str, begin: bytes) -> None:
+    page = visitor.open("/sweep/search")
+    visitor.wait_for_chart("Pong, mean return")
+    with page.expect_download() as download:
+        page.locator("section.card", has_text="Pong, mean return").get_by_label(label).click()
+    content = Path(download.value.path()).read_bytes()
+    assert content.startswith(begin) and len(content) > 2000
+    if begin == b"<svg":
+        assert "Pong, mean return" in content.decode() and "lr 0.001, 2 seeds" in content.decode()
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(
+    browser: Any, address: str, width: int, scheme: str
+) -> None:
+    with visiting(browser, address, width, scheme) as visitor:
+        for path in ("/", "/run/Pong_1", "/sweep/search", "/run/broken", "/run/nothing"):
+            page = visitor.open(path)
+            page.locator(".facts, .q-table, .notice").first.wait_for()
+            page.wait_for_timeout(500)
+            assert page.evaluate("() => document.scrollingElement.scrollWidth") <= width, path
+            background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, background.strip("rgb()").split(","))) < 200) == (scheme == "dark"), path
+
+
+def test_the_choice_of_colours_is_remembered(visitor: Visitor) -> None:
+    page = visitor.open("/")
+    for chosen in ("auto", "light"):
+        page.get_by_label(f"colours: {chosen}").click()
+        page.wait_for_timeout(1000)
+    page.get_by_label("colours: dark").wait_for()
+    assert page.evaluate("() => document.body.classList.contains('body--dark')")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/video/Pong_1/config.json", "/video/../../etc/passwd", "/video/%2e%2e/%2e%2e/etc/passwd", "/video//etc/passwd",
+     "/video/Pong_1/videos", "/video/Pong_1/metrics.jsonl"],
+)  # fmt: skip
+def test_no_other_file_is_given_out(address: str, path: str) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(address.rstrip("/") + path):
+        pass
+    assert refused.value.code in (404, 403)
+    refused.value.close()
+
+
+def test_with_a_token_only_those_who_know_it_see_the_page(browser: Any, results: Path) -> None:
+    with serving(results, "--token=open-sesame") as address:
+        plain, _, query = address.partition("?")
+        assert query == "token=open-sesame"
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused, urllib.request.urlopen(plain):
+            pass
+        refused.value.close()
+        with visiting(browser, address) as visitor:
+            page = visitor.open(f"/?{query}")
+            page.wait_for_selector("tbody a")
+            assert page.url == plain
+            visitor.open("/run/Pong_1")
+            visitor.wait_for_chart(RETURNS)
+
+
+def test_nothing_is_written_to_the_results_folder(browser: Any, results: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "results"
+    shutil.copytree(results, copy)
+
+    def state() -> dict[str, tuple[int, int]]:
+        return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(copy.rglob("*"))}
+
+    before = state()
+    with serving(copy) as address, visiting(browser, address) as visitor:
+        for path in ("/", "/run/Pong_1", "/sweep/search", "/compare?run=Pong_1&run=Pong_2"):
+            visitor.open(path).wait_for_timeout(1500)
+    assert state() == before
+    assert json.loads((copy / "search" / "sweep.json").read_text())
