@@ -33,10 +33,23 @@ def run_header(
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
+        *_real_time(config, machine),
         *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
         *memory,
         *(warning if lag >= HIGH_LAG else []),
         *unused_in_training(config),
+    ]
+
+
+def _real_time(config: Config, machine: Machine) -> list[str]:
+    """A line about --interaction=realtime."""
+    if not machine.inference_processes:
+        return []
+    options = config.realtime
+    latency = "" if options.inference_latency is None else f", each inference takes {options.inference_latency} ms"
+    return [
+        f"in real time at {options.fps:g} frames a second; each worker has "
+        f"{_counted(machine.inference_processes, 'inference process')}, staggered by {options.stagger}{latency}"
     ]
 
 
@@ -110,4 +123,5 @@ def _games(count: int) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agents.network import ActorCritic, make_network
@@ -19,6 +19,7 @@ from training.check_parent import check_saved_games, check_saved_learner
 from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
 from training.resume import Resume
+from workers.realtime.requirements import check_realtime
 from wrappers.environment_types import MakeEnvironment
 
 
@@ -57,6 +58,10 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     environments = config.workers.envs_per_worker
     unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
     memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
+    processes = check_realtime(
+        config, layout, make_environment, machine.worker_count, environments, machine.worker_precision
+    )
+    machine = replace(machine, inference_processes=processes)
     resume = Resume(parent, config, layout, machine.worker_count)
     if parent is not None:
         check_saved_games(parent, resume.in_flight, config, make_environment, layout)
