@@ -25,10 +25,11 @@ SLOTS = {1: 1, 8: 4, 32: 8, 64: 16, 128: 32}
 
 
 class GameLog(NamedTuple):
-    """Every step of the agent in one game: enough to play the game again."""
+    """Every step of the agent in one game: enough to play the game again. In real time, every frame is a step."""
 
     actions: NDArray[np.uint8]  # [steps]
     values: NDArray[np.float32]  # [steps], the network's value estimates
+    ages: NDArray[np.int32] | None = None  # [steps], in real time: frames since the screen behind the action; −1: idle
 
 
 class GameResult(NamedTuple):

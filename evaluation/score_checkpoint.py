@@ -32,6 +32,7 @@ from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_co
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_json
 from workers.failures import RunFailedError
+from workers.realtime.requirements import check_realtime
 from workers.shared_weights import SharedWeights
 from wrappers.environment_types import MakeWatchedEnvironment
 
@@ -55,6 +56,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     layout = make_unroll_layout(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = make_network(config.network, layout, precision)
+    inference_processes = check_realtime(config, layout, make_environment, processes, slots, precision)
     with refusing_foreign_content(checkpoint):
         check_weights(checkpoint.content, network)
     network.load_saved(checkpoint.content["learner"]["network"])
@@ -79,6 +81,9 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
             greedy=config.test.test_policy == "greedy",
             logged=SHOWN_GAMES if config.test.render else 0,
             low_priority=False,
+            realtime=config.realtime,
+            inference_processes=inference_processes,
+            timeout=config.workers.worker_timeout,
         )
         progress = TestProgress(games)
         players = PlayerPool(player, processes, range(games))

@@ -114,6 +114,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                     make_environment,
                     layout,
                     machine.worker_precision,
+                    machine.inference_processes,
                     saver,
                     folder,
                     stop,

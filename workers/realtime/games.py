@@ -25,6 +25,7 @@ class PlayedFrame(NamedTuple):
 
     action: int
     register: Register | None  # where the action comes from; None for a no-op or random idle action
+    age: int | None  # frames since the screen from which it was chosen
     idle: bool
     reward: float  # unclipped
     ended: bool  # the episode of the learner ended, or was cut off
@@ -131,7 +132,15 @@ class _Game:
         _, reward, terminated, truncated, _ = self._env.step(action)
         self.frames += 1
         self.is_running = not (terminated or truncated)
-        return PlayedFrame(action, register, idle, float(reward), not self.is_running, truncated and not terminated)
+        return PlayedFrame(
+            action,
+            register,
+            None if register is None else self.frames - 1 - register.seen,
+            idle,
+            float(reward),
+            ended=not self.is_running,
+            cut=truncated and not terminated,
+        )
 
     def _idle_action(self) -> int:
         if self._idle_since is None:

@@ -9,7 +9,7 @@ import torch
 
 from agents.acting import Actor, ActorState
 from agents.network import make_network
-from machine.system_settings import lower_priority, use_one_thread
+from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
 from realtime.latency import LatencyModel
 from workers.inference.rows import InferenceRows
@@ -32,12 +32,9 @@ class InferenceProcess:
     weights: SharedWeights
     latency: LatencyModel | None
     seed: np.random.SeedSequence
-    low_priority: bool
 
     def run(self, worker: Connection) -> None:
         """Answer each request with a decision by the newest weights, until the worker closes the connection."""
-        if self.low_priority:
-            lower_priority()
         use_one_thread()
         actor = Actor(make_network(self.network, self.rows.layout, self.compute_dtype))
         newest = NewestWeights(self.weights, actor, torch.device("cpu"))

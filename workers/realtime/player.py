@@ -26,11 +26,11 @@ class Seen(NamedTuple):
     restarted: list[bool]  # whether an episode began since the decision before
 
 
-class Book(Protocol):
-    """Notes what happens, in the order in which it happens. Decisions are numbered in the order of their starts."""
+class Book:
+    """Is told what happens, in the order in which it happens; this one notes nothing.
 
-    def clip(self, reward: float) -> float:
-        """The reward as the network gets it."""
+    Decisions are numbered in the order of their starts.
+    """
 
     def started(self, sequence: int, seen: Seen) -> None:
         """A decision starts."""
@@ -55,6 +55,7 @@ class Book(Protocol):
 
     def episode_over(self, game: int) -> bool:
         """The episode has ended. Returns whether the next one starts at once; otherwise the game pauses."""
+        return True
 
 
 class Inference(Protocol):
@@ -81,7 +82,8 @@ class RealtimePlayer:
     with a real clock and real processes as with those of a test. `happen` does one thing, the earliest that is due;
     between two of them the caller looks for answers, so that frames that are late do not hold them up.
 
-    The frame stack of a decision has the newest frame at its start, and those of the decisions before it.
+    The network gets clipped rewards. The frame stack of a decision has the newest frame at its start, and those of the
+    decisions before it.
     """
 
     def __init__(
@@ -92,6 +94,8 @@ class RealtimePlayer:
         inference: Inference,
         schedule: InferenceSchedule,
         clock: FrameClock,
+        *,
+        clip: Callable[[float], float] = float,
         choose: Callable[[Decision], torch.Tensor] = lambda decision: decision.actions,
     ) -> None:
         self.games = games
@@ -99,6 +103,7 @@ class RealtimePlayer:
         self._inference = inference
         self._schedule = schedule
         self._clock = clock
+        self._clip = clip
         self._choose = choose
         count = len(games)
         self._stacks: Stacks = np.zeros((count, layout.frame_stack, *layout.frame_shape), np.uint8)
@@ -164,7 +169,7 @@ class RealtimePlayer:
             else:
                 stack[:-1] = stack[1:]
                 stack[-1] = frame
-                self._state.previous_rewards[game] = self._book.clip(self._rewards[game])
+                self._state.previous_rewards[game] = self._clip(self._rewards[game])
         seen = Seen(self._stacks, self._state, self._rewards, restarted)
         self._book.started(self._sequence, seen)
         self._inference.request(process, seen, self.games.uniforms())

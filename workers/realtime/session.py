@@ -28,6 +28,7 @@ from workers.realtime.inference_schedule import InferenceSchedule
 from workers.realtime.player import Book, RealtimePlayer
 from workers.shared_weights import SharedWeights
 from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
+from wrappers.clip_reward import reward_clipping
 from wrappers.emulator import Frame
 
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
@@ -47,7 +48,6 @@ class RealtimeSetup:
     processes: int
     timeout: float  # seconds, beside the latency, after which an inference process that does not answer is replaced
     seed: np.random.SeedSequence
-    low_priority: bool = False
 
 
 class RealtimeSession:
@@ -87,7 +87,6 @@ class RealtimeSession:
                     weights=setup.weights,
                     latency=setup.latency,
                     seed=seeds[index].spawn(1)[0],
-                    low_priority=setup.low_priority,
                 )
 
             self.inference = undo.enter_context(closing(InferencePool(make, rows, self._selector)))
@@ -149,7 +148,8 @@ class RealtimeSession:
             self.inference,
             InferenceSchedule(rule),
             FrameClock(now, setup.realtime.fps),
-            self._choose,
+            clip=reward_clipping(setup.environment.reward_clipping_method),
+            choose=self._choose,
         )
         for process in range(setup.processes):
             self._player.joined(process, now)

@@ -13,7 +13,7 @@ from option_flags import EnvironmentOptions
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.realtime.games import PlayedFrame, Register
-from workers.realtime.player import Seen
+from workers.realtime.player import Book, Seen
 from wrappers.clip_reward import reward_clipping
 
 NO_DECISION = -1
@@ -36,7 +36,7 @@ class _Game:
     episode_over: bool = False  # since the newest decision started
 
 
-class RealtimeUnrolls:
+class RealtimeUnrolls(Book):
     """A step for each decision, in the order of their starts. All E games have the same decisions.
 
     A stored step is the observation at the start of the decision, the policy that made it, and the rewards and frames
@@ -58,7 +58,7 @@ class RealtimeUnrolls:
         environment_ids: Sequence[int],
         take_finished_games: Sequence[Callable[[], Sequence[tuple[float, int]]]],
     ) -> None:
-        self.clip = reward_clipping(options.reward_clipping_method)
+        self._clip = reward_clipping(options.reward_clipping_method)
         self._layout = layout
         self._hold = options.skipped_frames
         self._ids = environment_ids
@@ -141,7 +141,7 @@ class RealtimeUnrolls:
         if found.frames:
             unroll, t = self._at(found.acting)
             unroll["valid"][game, t] = 1
-            unroll["rewards"][game, t] = self.clip(found.reward)
+            unroll["rewards"][game, t] = self._clip(found.reward)
             unroll["durations"][game, t] = found.frames / self._hold
             unroll["ages"][game, t] = found.age
             found.newest = max(found.newest, found.acting)
@@ -162,7 +162,7 @@ class RealtimeUnrolls:
         """Write what is known of a step when the next decision starts, from the frame that this one sees."""
         unroll, t = self._at(sequence)
         unroll["frames"][:, self._layout.frame_stack + t] = seen.stacks[:, -1]
-        unroll["seen_rewards"][:, t] = [self.clip(reward) for reward in seen.rewards]
+        unroll["seen_rewards"][:, t] = [self._clip(reward) for reward in seen.rewards]
         unroll["missed_frames"] += self._missed
         self._missed = 0
         for e, game in enumerate(self._games):
