@@ -4,6 +4,7 @@ A child ends when its parent ends. This module imports nothing slow, so that a c
 torch.
 """
 
+import errno
 import multiprocessing
 import os
 import pickle
@@ -88,8 +89,11 @@ def fork_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
     with child_end, ExitStack() as close_on_error:
         close_on_error.enter_context(connection)
         process = ForkedProcess(target=_child_main, args=(None, Packed(worker), child_end), name=name, daemon=True)
-        with _signals_blocked():
-            process.start()
+        try:
+            with _signals_blocked():
+                process.start()
+        except EOFError as error:
+            raise OSError(errno.ECHILD, "its fork server was killed") from error
         close_on_error.pop_all()
     return process, connection
 

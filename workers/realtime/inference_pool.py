@@ -4,6 +4,7 @@ import os
 import queue
 import selectors
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from agents.acting import Decision
+from machine.limits import limits_behind
 from workers.child_process import end_process, fork_process
 from workers.inference.rows import InferenceRows
 from workers.messages import Kind, receive, send
@@ -21,7 +23,8 @@ from workers.observations import put_stack
 from workers.realtime.inference_process import InferenceProcess
 from workers.realtime.player import Seen
 
-FAILURES_IN_A_ROW = 5  # ends of one process without a decision between them
+FAILURES_IN_A_ROW = 5  # of one process, without a decision between them
+REFUSED_SECONDS = 0.2  # until the system is asked again for a process that it refused to start
 
 
 class Joined(NamedTuple):
@@ -47,6 +50,13 @@ class _Running:
     process: BaseProcess
     connection: Connection
     cpu: float = 0.0  # seconds, at its latest answer
+
+
+class _Started(NamedTuple):
+    """What came of the start of a process."""
+
+    process: int
+    outcome: _Running | OSError
 
 
 class InferencePool:
@@ -75,7 +85,7 @@ class InferencePool:
         self._failures = [0] * len(results)
         self._cpu = 0.0  # seconds that were not taken yet
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self._started: queue.SimpleQueue[tuple[int, _Running] | OSError] = queue.SimpleQueue()
+        self._started: queue.SimpleQueue[_Started] = queue.SimpleQueue()
         self._wake_read, self._wake_write = os.pipe()
         selector.register(self._wake_read, selectors.EVENT_READ, self)
         for process in range(len(results)):
@@ -121,7 +131,11 @@ class InferencePool:
         """
         if ready is None:
             os.read(self._wake_read, 1)
-            self._add(self._started.get())
+            process, outcome = self._started.get()
+            if isinstance(outcome, _Running):
+                self._add(process, outcome)
+            else:
+                self._start_again(process, f"it could not be started ({limits_behind(outcome)})")
             return
         running = self._running[ready]
         if running is None:
@@ -147,13 +161,7 @@ class InferencePool:
         self._running[process] = None
         self._selector.unregister(running.connection)
         exit_code = end_process(running.process, running.connection)
-        self._failures[process] += 1
-        if self._failures[process] >= FAILURES_IN_A_ROW:
-            raise RuntimeError(
-                f"inference process {process} ended {FAILURES_IN_A_ROW} times before it made a decision, "
-                f"the last time with exit code {exit_code}"
-            )
-        self._wanted.put(process)
+        self._start_again(process, f"it ended with exit code {exit_code}")
 
     def close(self) -> None:
         """End all processes."""
@@ -162,8 +170,8 @@ class InferencePool:
         self._starter.join()
         while not self._started.empty():
             started = self._started.get()
-            if not isinstance(started, OSError):
-                self._add(started)
+            if isinstance(started.outcome, _Running):
+                self._add(started.process, started.outcome)
         for running in self._running:
             if running is not None:
                 running.process.kill()
@@ -177,19 +185,27 @@ class InferencePool:
         os.close(self._wake_write)
 
     def _start_wanted(self) -> None:
-        """The thread's loop."""
+        """The loop of the thread."""
         while (process := self._wanted.get()) is not None and not self._closing:
+            outcome: _Running | OSError
             try:
-                self._started.put(
-                    (process, _Running(*self._start_process(self._make(process), f"inference-{process}")))
-                )
+                outcome = _Running(*self._start_process(self._make(process), f"inference-{process}"))
             except OSError as error:
-                self._started.put(error)
+                outcome = error
+                time.sleep(REFUSED_SECONDS)
+            self._started.put(_Started(process, outcome))
             os.write(self._wake_write, b"+")
 
-    def _add(self, started: tuple[int, _Running] | OSError) -> None:
-        if isinstance(started, OSError):
-            raise started
-        process, running = started
+    def _add(self, process: int, running: _Running) -> None:
         self._running[process] = running
         self._selector.register(running.connection, selectors.EVENT_READ, process)
+
+    def _start_again(self, process: int, why: str) -> None:
+        """Start a process after a failure; RuntimeError after too many of them."""
+        self._failures[process] += 1
+        if self._failures[process] >= FAILURES_IN_A_ROW:
+            raise RuntimeError(
+                f"inference process {process} failed {FAILURES_IN_A_ROW} times before it made a decision; "
+                f"the last time, {why}"
+            )
+        self._wanted.put(process)
