@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from agents.categorical import most_likely
-from evaluation.parallel_games import GameLog, GameResult, game_streams
+from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
 from workers.child_process import allow_children
 from workers.messages import Kind, receive, send
 from workers.realtime.games import PlayedFrame
@@ -16,7 +16,6 @@ from workers.realtime.session import RealtimeSession, RealtimeSetup
 from wrappers.environment_types import MakeEnvironment
 
 LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
-IDLE = -1  # age of an action that was not chosen from any screen
 
 
 @dataclass

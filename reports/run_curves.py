@@ -61,6 +61,16 @@ PANELS = (
     Panel("Spread of the policy over states", (("policy_spread", ""),)),
     Panel("Norm of the gradient", (("gradient_norm", ""),)),
     Panel("Policy lag, updates", (("policy_lag_max", "oldest"), ("policy_lag_mean", "mean")), from_zero=True),
+    Panel(
+        "Frames to the effect of actions",
+        (
+            ("action_age_max", "oldest screen"),
+            ("action_age_mean", "age of the screen"),
+            ("action_interval_mean", "between actions"),
+        ),
+        from_zero=True,
+    ),
+    Panel("Share of frames with the idle action", (("idle_share", ""),), from_zero=True),
     Panel("KL divergence, acting to present policy", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
 )
 # Drawn only in free places of the last row.

@@ -1,6 +1,6 @@
 """The state of a training, as a live display and as one line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ class Status:
     agent_steps: int
     max_steps: int
     frames: int
-    frames_per_step: int  # frames per step in this run; the runs that it was resumed from may differ
+    frames_per_step: float  # frames per step in this run; the runs that it was resumed from may differ
     updates: int
     planned_updates: int
     seconds: float
@@ -74,6 +74,7 @@ class Status:
     workers_in_games: float | None  # fraction of the workers' time
     gpu_utilization: float | None  # percent
     starting: bool  # no unroll was received yet
+    action_timing: Mapping[str, float | None]  # of a game that does not wait, by the names in metrics.jsonl
 
     @property
     def done(self) -> float:
@@ -105,11 +106,12 @@ class Status:
         columns = column_count(width)
         width = card_width(width, columns, columns)  # without the characters that remain at the right of the cards
         rows_of_cards = _cards(self, width, columns, trend)
-        replays = _replays(self, width)
-        needed = 2 + sum(map(len, rows_of_cards)) + 1 + len(self.replays)
+        timing = _action_timing(self, width)
+        below = [*_replays(self, width), *timing]
+        needed = 2 + sum(map(len, rows_of_cards)) + 1 + len(self.replays) + len(timing)
         blank = [Text()] if needed + len(rows_of_cards) + 1 <= height else []
         spaced = [line for row in rows_of_cards for line in (*blank, *row)]
-        return Group("", progress_line(self.done), *spaced, *blank, *replays)
+        return Group("", progress_line(self.done), *spaced, *blank, *below)
 
     def line(self) -> str:
         return plain_line(self)
@@ -130,8 +132,22 @@ def plain_line(status: Status) -> str:
             (f"best {score(status.return_max)}", 12),
             (f"filled {status.filled:.0%}" if status.is_warming_up else f"entropy {decimal(status.entropy)}", 14),
             (f"wait {status.learner_wait_fraction:.0%}", 9),
-            (f"workers {status.workers_alive}/{status.worker_count}", 0),
+            (f"workers {status.workers_alive}/{status.worker_count}", 12 if status.action_timing else 0),
+            *([(_timing_text(status.action_timing), 0)] if status.action_timing else []),
         ]
+    )
+
+
+def _timing_text(timing: Mapping[str, float | None]) -> str:
+    """For a game that does not wait."""
+    age, interval = decimal(timing["action_age_mean"], 1), decimal(timing["action_interval_mean"], 1)
+    text = f"an action every {interval} frames, {age} frames old; {percent(timing['idle_share'])} of the frames idle"
+    if "missed_share" not in timing:
+        return text
+    return (
+        f"{text}; {percent(timing['missed_share'])} late; an inference takes "
+        f"{decimal(timing['inference_ms_mean'], 0)} ms, at most {decimal(timing['inference_ms_max'], 0)}; "
+        f"{count(timing['dropped_unrolls'] or 0)} unrolls dropped"
     )
 
 
@@ -246,3 +262,10 @@ def _replays(status: Status, width: int) -> list[RenderableType]:
             Text(name, DIM), full, count(fill), Text(f"of {count(capacity)}", DIM), Text(f"{share}{batch}", DIM)
         )
     return [heading("replays", width), grid]
+
+
+def _action_timing(status: Status, width: int) -> list[RenderableType]:
+    """For a game that does not wait: how old the screens behind the actions are, and how often there is an action."""
+    if not status.action_timing:
+        return []
+    return [heading("actions", width), Text(_timing_text(status.action_timing))]

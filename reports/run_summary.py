@@ -33,7 +33,7 @@ def run_header(
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
-        *_real_time(config, machine),
+        *_interaction(config, machine),
         *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
         *memory,
         *(warning if lag >= HIGH_LAG else []),
@@ -41,15 +41,21 @@ def run_header(
     ]
 
 
-def _real_time(config: Config, machine: Machine) -> list[str]:
-    """A line about --interaction=realtime."""
-    if not machine.inference_processes:
+def _interaction(config: Config, machine: Machine) -> list[str]:
+    """A line about games that do not wait for actions."""
+    options = config.environment
+    if options.interaction == "turns":
         return []
-    options = config.realtime
-    latency = "" if options.inference_latency is None else f", each inference takes {options.inference_latency} ms"
+    if not options.in_real_time:
+        return [
+            f"{options.interaction} interaction: a decision every {options.frames_per_step} frames, which takes effect "
+            f"{_counted(options.action_delay, 'frame')} after its screen; idle action: {options.idle_action}"
+        ]
+    latency = config.realtime.inference_latency
     return [
-        f"in real time at {options.fps:g} frames a second; each worker has "
-        f"{_counted(machine.inference_processes, 'inference process')}, staggered by {options.stagger}{latency}"
+        f"in real time at {config.realtime.fps:g} frames a second: each worker has "
+        f"{_counted(machine.inference_processes, 'inference process')}, staggered by {config.realtime.stagger}; "
+        f"idle action: {options.idle_action}{'' if latency is None else f'; inference times {latency} ms'}"
     ]
 
 

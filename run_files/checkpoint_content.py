@@ -36,7 +36,7 @@ from run_files.content_rules import (
     tuple_of,
     whole,
 )
-from run_files.unroll_content import unrolls
+from run_files.unroll_content import open_unrolls, unrolls
 
 MOST_ACTIONS = 10_000  # far more than any game has: networks are made for them
 DRAW_SUMS = 7  # figures that are summed for each replay
@@ -109,6 +109,14 @@ _PROGRESS = table(
         "best_eval_mean": nothing_or(number()),
         "return_min": nothing_or(number()),
         "watt_hours": table_of(str, number(0)),
+        "action_timing": table(
+            {
+                "frames": whole(),
+                "idle_frames": whole(),
+                "ages": list_of(tuple_of(whole(), whole())),
+                "intervals": list_of(tuple_of(whole(), whole())),
+            }
+        ),
     },
 )
 
@@ -134,7 +142,8 @@ _SNAPSHOT = table(
         "lstm_state": list_of(list_of(list_of(number()))),
         "previous_actions": list_of(whole(-1)),
         "previous_rewards": list_of(number()),
-    }
+    },
+    {"open_unrolls": TABLE},  # with delayed actions
 )
 _CHECKPOINT = table(
     {
@@ -214,6 +223,7 @@ def check_in_flight(in_flight: Any, layout: UnrollLayout, workers: int, environm
             "lstm_state": numbers(environments, 2, layout.lstm_size),
             "previous_actions": list_of(whole(-1, layout.action_count - 1), environments),
             "previous_rewards": numbers(environments),
+            **({"open_unrolls": open_unrolls(layout, environments)} if layout.delayed_actions else {}),
         }
     )
     expected = {"snapshots": list_of(snapshot, workers), "unrolls": unrolls(layout, workers * environments)}

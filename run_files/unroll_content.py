@@ -7,7 +7,7 @@ import torch
 
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from run_files.content_rules import Check, ContentError, tensor
+from run_files.content_rules import Check, ContentError, list_of, number, raw_bytes, table, tensor, tuple_of, whole
 
 FINITE = ("rewards", "bootstraps", "behaviour_logits", "values", "game_returns", "first_lstm_state", "first_reward")
 
@@ -25,21 +25,57 @@ def unrolls(layout: UnrollLayout, most: int) -> Check:
     return check
 
 
+def open_unrolls(layout: UnrollLayout, environments: int) -> Check:
+    """The unrolls of one worker whose last actions have not taken effect, as `OpenUnrolls` saves them."""
+    parts = table(
+        {
+            "unrolls": list_of(raw_bytes(environments * layout.nbytes)),
+            "first_step": whole(),
+            "steps": list_of(list_of(tuple_of(whole(), whole())), environments),
+            "rewards": list_of(list_of(tuple_of(whole(), number())), environments),
+        }
+    )
+
+    def check(value: Any, place: str) -> None:
+        parts(value, place)
+        for index, rows in enumerate(value["unrolls"]):
+            content = np.frombuffer(rows, np.uint8).reshape(environments, layout.nbytes)
+            check_rows(content, layout, f"{place}.unrolls[{index}]")
+        first = value["first_step"]
+        open_step = whole(first, first + len(value["unrolls"]) * layout.unroll_length - 1)
+        for e in range(environments):
+            for _, step in value["steps"][e]:
+                open_step(step, f"{place}.steps[{e}]")
+            for step, _ in value["rewards"][e]:
+                open_step(step, f"{place}.rewards[{e}]")
+
+    return check
+
+
 def check_rows(rows: Rows, layout: UnrollLayout, place: str) -> None:
     """Refuse unrolls `[n, nbytes]` with actions that do not exist, with counters below 0, or with NaN."""
     actions = layout.action_count
-    for name, low, high in (
+    ranges: list[tuple[str, int, int | None]] = [
         ("actions", 0, actions - 1),
         ("first_action", -1, actions - 1),
         ("dones", 0, 1),
         ("game_lengths", 0, None),
         ("weight_version", 0, None),
         ("environment_id", 0, None),
-    ):
+    ]
+    finite: tuple[str, ...] = FINITE
+    if layout.delayed_actions:
+        ranges += [("valid", 0, 1), ("ended", 0, 1), ("ages", 0, None), ("played_frames", 0, None)]
+        ranges += [("idle_frames", 0, None), ("durations", 0, None)]
+        finite = (*FINITE, "durations", "seen_rewards")
+    if layout.real_time:
+        ranges += [("inference_times", 0, None), ("missed_frames", 0, None), ("dropped_unrolls", 0, None)]
+        finite = (*finite, "inference_times")
+    for name, low, high in ranges:
         found = layout.array(rows, name)
         if found.size and (found.min() < low or (high is not None and found.max() > high)):
             wanted = f"at least {low}" if high is None else f"between {low} and {high}"
             raise ContentError(f"{place}: the {name} of all unrolls must be {wanted}")
-    for name in FINITE:
+    for name in finite:
         if not np.isfinite(layout.array(rows, name)).all():
             raise ContentError(f"{place}: the {name} of all unrolls must be finite numbers")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
+from wrappers.delayed_actions import DelayedActions
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
 from wrappers.spectator import Spectator, Watch
@@ -44,6 +45,9 @@ class Catch(gymnasium.Env[Picture, int]):
         reward = (1.0 if self._column == self._paddle else -1.0) if landed else 0.0
         return self._picture(), reward, landed, False, {}
 
+    def lives(self) -> int:
+        return 0
+
     def render(self) -> Picture:
         return self._picture()[..., None].repeat(3, -1)
 
@@ -62,8 +66,27 @@ class Catch(gymnasium.Env[Picture, int]):
         return board.repeat(CELL, 0).repeat(CELL, 1)
 
 
+class Repeat(gymnasium.Wrapper[Picture, int, Picture, int]):
+    """Several frames of the game in each step."""
+
+    def __init__(self, env: gymnasium.Env[Picture, int], frames: int) -> None:
+        super().__init__(env)
+        self._frames = frames
+
+    def step(self, action: int) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
+        total = 0.0
+        for _ in range(self._frames):
+            picture, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return picture, total, terminated, truncated, info
+
+
 def make_catch(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Picture, int] = Catch(seed)
     if watch is not None:
         game = Spectator(game, watch)
+    if options.interaction != "turns":
+        game = Repeat(DelayedActions(game, options), options.frames_per_step)
     return FrameStack(ScoreKeeper(game), options.frames_stacked)

@@ -13,6 +13,7 @@ from multi_train import SWEEP, SweepOptions
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import declared
+from replay.unroll_layout import UnrollLayout
 from reports.sinks import curves_sink
 from reports.staggering_plot import StaggeringPlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
@@ -20,6 +21,7 @@ from run_files.metrics import read_metrics
 from sweeps.plan import KEYS, plan_sweep, read_sweep
 from tests.catch import make_catch
 from tests.options.words import parse
+from training.action_timing import ActionTiming
 from training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,6 +133,8 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     files = METRICS.split("| file | what is in it |")[1].split("\n\n")[0]
     assert set(re.findall(r"^\| `([^`]+)`", files, re.MULTILINE)) == {path.name for path in folder.iterdir()}
     written = set(read_metrics(folder / "metrics.jsonl")[-1])
+    timing = fields_of("| field of the timing | meaning |")
+    assert timing == set(ActionTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4).figures())
     assert fields_of("| field | meaning |") == written - fields_of("| field of the energy | meaning |")
 
 

@@ -133,7 +133,8 @@ def without_interval(state: Mapping[str, Any]) -> dict[str, Any]:
         "updates_learned": 0,
         "lags": [],
     }
-    return without_draws({**state, **empty})
+    kept = {name: value for name, value in state.items() if name != "action_timing"}
+    return without_draws({**kept, **empty})
 
 
 def without_draws(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.metrics import Episode, JsonValue
 from run_files.return_goal import reaches_return
+from training.action_timing import ActionTiming
 from training.interval import Interval, StageTimer
 
 MIN_SPEED_SPAN, SPEED_SPAN = 0.5, 20.0  # seconds for the mean of the displayed speed: smallest and usual
@@ -30,10 +31,12 @@ class Progress:
         max_steps: int,
         return_window: int,
         stop_at_return: float | None = None,
+        action_timing: ActionTiming | None = None,  # in a game that does not wait
     ) -> None:
         self._layout = layout
         self._environments_per_worker = environments_per_worker
-        self.frames_per_step = frames_per_step
+        self._frames_per_step = frames_per_step
+        self._played_frames = 0  # by this run, in real time
         self.max_steps = max_steps
         self._begun = time.monotonic()
         self.agent_steps = 0
@@ -45,6 +48,7 @@ class Progress:
         self.watt_hours: dict[str, float] = {}  # energy by `cpu` and `gpu`, where it was measured
         self.return_min: float | None = None
         self._stop_at_return = stop_at_return
+        self.action_timing = action_timing
         self.goal_reached = False  # whether `return_mean`, over a full window, is at least `stop_at_return`
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
         self.interval = Interval(layout)
@@ -66,6 +70,7 @@ class Progress:
             "watt_hours": dict(self.watt_hours),
             "return_min": self.return_min,
             **self.interval.state_dict(self.seconds),
+            **({} if self.action_timing is None else {"action_timing": self.action_timing.state_dict()}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -78,6 +83,8 @@ class Progress:
         self.watt_hours.update(state.get("watt_hours", {}))  # older versions did not save them
         self.return_min = state.get("return_min", min(state["recent_returns"], default=None))  # not in older versions
         self.interval.load_state_dict(state)
+        if self.action_timing is not None and "action_timing" in state:
+            self.action_timing.load_state_dict(state["action_timing"])
 
     @property
     def seconds(self) -> float:
@@ -100,9 +107,15 @@ class Progress:
         return bool(self.agent_steps > self.interval.begun_steps or self.interval.updates > 0)
 
     @property
+    def frames_per_step(self) -> float:
+        """Game frames from one decision to the next; in real time, the mean of this run."""
+        steps = self.agent_steps - self._parent_steps
+        return self._played_frames / steps if self._layout.real_time and steps else self._frames_per_step
+
+    @property
     def frames(self) -> int:
         """Game frames; a resumed run may skip another number of frames than its parent."""
-        return int(self._parent_frames + (self.agent_steps - self._parent_steps) * self.frames_per_step)
+        return round(self._parent_frames + (self.agent_steps - self._parent_steps) * self.frames_per_step)
 
     @property
     def return_mean(self) -> float | None:
@@ -122,6 +135,12 @@ class Progress:
     def interval_seconds(self) -> float:
         return max(self.seconds - self.interval.begun_seconds, 1e-9)
 
+    @property
+    def interval_frames_per_second(self) -> float:
+        if self._layout.real_time and self.action_timing is not None:
+            return self.action_timing.frames / self.interval_seconds
+        return self.steps_since_report * self.frames_per_step / self.interval_seconds
+
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Add the time of the block to a stage of the learner's time."""
         return self._timer.stage(name)
@@ -140,6 +159,10 @@ class Progress:
             self.return_min = game_return if self.return_min is None else min(self.return_min, game_return)
         if episodes:
             self.goal_reached = reaches_return(self.recent_returns, self.return_window, self._stop_at_return)
+        if self.action_timing is not None:
+            self.action_timing.add(row)
+        if self._layout.real_time:
+            self._played_frames += int(self._layout.array(row, "played_frames"))
         self.episodes += len(episodes)
         self.agent_steps += self._layout.unroll_length
         return episodes
@@ -173,7 +196,6 @@ class Progress:
     def close_interval(self, updates: int) -> dict[str, JsonValue]:
         """The figures of the interval that ends here, by their names in metrics.jsonl; a new interval begins."""
         seconds, interval_seconds = self.seconds, self.interval_seconds
-        speed = self.steps_since_report / interval_seconds
         lag_mean, lag_max = self.interval.lag()
         figures: dict[str, JsonValue] = {
             "time": time.time(),
@@ -181,16 +203,20 @@ class Progress:
             "agent_steps": self.agent_steps,
             "frames": self.frames,
             "updates": updates,
-            "steps_per_second": speed,
-            "frames_per_second": speed * self.frames_per_step,
+            "steps_per_second": self.steps_since_report / interval_seconds,
+            "frames_per_second": self.interval_frames_per_second,
             "episodes": self.episodes,
             "return_mean": self.return_mean,
             "return_max": self.return_max,
             "policy_lag_mean": lag_mean,
             "policy_lag_max": lag_max,
+            "updates_per_second": self.interval.updates / interval_seconds,
             "learner_wait_fraction": self.wait_fraction(),
             "time_shares": {name: value / interval_seconds for name, value in self.interval.stage_seconds.items()},
         }
         figures |= self.interval.figures()
+        if self.action_timing is not None:
+            figures |= self.action_timing.figures()
+            self.action_timing.begin()
         self.interval.begin(self.seconds, self.agent_steps)
         return figures

@@ -36,6 +36,7 @@ class _IntervalFigures(NamedTuple):
     lag: float | None
     wait_fraction: float
     load: Load
+    action_timing: Mapping[str, float | None]  # in a game that does not wait
 
 
 class Reporter:
@@ -104,14 +105,18 @@ class Reporter:
         if not self._progress.anything_new:
             return
         self._before = self._interval_figures()
+        speed = self._progress.interval_frames_per_second
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
         report |= self._replay_figures()
         report |= self._progress.close_interval(self._learner.updates)
         report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
-        load = self._load.report()._asdict()
-        report |= load.pop("energy")
-        report |= load
+        load = self._load.report()
+        cores = (load.cpu_learner + load.cpu_workers) / 100
+        report["core_seconds_per_1000_frames"] = 1000 * cores / speed if speed else None
+        figures = load._asdict()
+        report |= figures.pop("energy")
+        report |= figures
         self._sink.write(report)
 
     def _replay_figures(self) -> dict[str, JsonValue]:
@@ -130,12 +135,19 @@ class Reporter:
         """Figures since the latest report."""
         interval, before = self._progress.interval, self._before
         learner = interval.figures() or (before.learner if before else {})
-        return _IntervalFigures(learner, interval.lag()[0], self._progress.wait_fraction(), self._load.load())
+        timing = self._progress.action_timing
+        return _IntervalFigures(
+            learner,
+            interval.lag()[0],
+            self._progress.wait_fraction(),
+            self._load.load(),
+            {} if timing is None else timing.figures(),
+        )
 
     def _status(self) -> Status:
         progress, before = self._progress, self._before
         too_short = progress.interval_seconds < MIN_INTERVAL_SECONDS
-        figures, lag, wait_fraction, load = before if before and too_short else self._interval_figures()
+        figures, lag, wait_fraction, load, timing = before if before and too_short else self._interval_figures()
         return Status(
             agent_steps=progress.agent_steps,
             max_steps=progress.max_steps,
@@ -171,4 +183,5 @@ class Reporter:
             workers_in_games=load.worker_time_shares["environment"],
             gpu_utilization=load.gpu_utilization,
             starting=progress.agent_steps == self._steps_at_start,
+            action_timing=timing,
         )

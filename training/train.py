@@ -18,6 +18,7 @@ from reports.sinks.sink import SinkList
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS
 from training.checkpoint_saver import CheckpointSaver
+from training.clock_timing import make_timing
 from training.housekeeping import Housekeeping
 from training.loop import training_loop
 from training.machine_load import MachineLoad
@@ -59,6 +60,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             config.run.environment_max_steps,
             config.report.avg_buff_size,
             config.run.stop_at_return,
+            make_timing(config, layout),
         )
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates

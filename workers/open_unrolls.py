@@ -30,10 +30,11 @@ class OpenUnrolls:
         self._layout = layout
         self._clip = reward_clipping(options.reward_clipping_method)
         self._duration = options.frames_per_step / options.skipped_frames
+        self._age = options.action_delay
         self._rounds_behind = -(-options.steps_until_effect // layout.unroll_length)
         self._decision_count = [env.get_wrapper_attr("decision_count") for env in environments]
         self._take_effects = [env.get_wrapper_attr("take_effects") for env in environments]
-        self._take_idle_frames = [env.get_wrapper_attr("take_idle_frames") for env in environments]
+        self._take_frames = [env.get_wrapper_attr("take_frames") for env in environments]
         self._rows: deque[Rows] = deque()
         self._fields: deque[dict[str, NDArray[Any]]] = deque()  # views of the rows
         self._first_step = 0  # of the oldest open unroll
@@ -61,7 +62,9 @@ class OpenUnrolls:
         """
         unroll = self._fields[-1]
         unroll["seen_rewards"][e, t] = seen_reward
-        unroll["idle_frames"][e] += self._take_idle_frames[e]()
+        frames, idle = self._take_frames[e]()
+        unroll["played_frames"][e] += frames
+        unroll["idle_frames"][e] += idle
         step = self._first_step + (len(self._rows) - 1) * self._layout.unroll_length + t
         # A wrapper may have pressed FIRE after a lost life. Its decisions belong to the agent's step.
         for decision in range(self._first_decision[e], self._decision_count[e]()):
@@ -83,6 +86,7 @@ class OpenUnrolls:
             unroll, t = self._at(step)
             unroll["rewards"][e, t] = self._clip(rewards[step])
             unroll["durations"][e, t] = self._duration
+            unroll["ages"][e, t] = self._age
             unroll["valid"][e, t] = 1
             unroll["ended"][e, t] = effect.ended or effect.cut
             if effect.cut:
@@ -109,8 +113,14 @@ class OpenUnrolls:
         return {
             "unrolls": [rows.tobytes() for rows in self._rows],
             "first_step": self._first_step,
-            "steps": [list(steps.items()) for steps in self._steps],
-            "rewards": [list(rewards.items()) for rewards in self._rewards],
+            "steps": [
+                [(decision, step) for decision, step in steps.items() if step >= self._first_step]
+                for steps in self._steps  # earlier ones will have no effect any more
+            ],
+            "rewards": [
+                [(step, reward) for step, reward in rewards.items() if step >= self._first_step]
+                for rewards in self._rewards
+            ],
         }
 
     def restore(self, state: dict[str, Any]) -> None:

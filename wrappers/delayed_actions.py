@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 
@@ -11,7 +12,14 @@ from option_flags import EnvironmentOptions
 from wrappers.emulator import NOOP, AtariWrapper, Frame
 
 # The plain values of a snapshot. It is taken between two agent steps, so what is known of a single step is left out.
-_SAVED = ("frame", "chosen", "chosen_at", "idle_since", "idle_choice", "idle_frames", "decisions", "lives")
+_SAVED = ("frame", "chosen_at", "idle_choice", "frame_count", "idle_count", "decisions", "lives")
+
+
+class Played(NamedTuple):
+    """The action of a frame."""
+
+    action: int
+    age: int | None  # frames since the screen that the action was chosen from; None for a no-op or random idle action
 
 
 @dataclass(slots=True)
@@ -30,7 +38,7 @@ class DelayedActions(AtariWrapper):
     A decision made at frame s, from the screen after s frames, takes effect at frame s + `action_delay`. Its action is
     played for `skipped_frames` frames, or until the next one takes effect. In all other frames the idle action is
     played: NOOP, the latest action, or a random action that is drawn anew every `skipped_frames` frames. With `repeat`,
-    idle frames before the first action of a game play NOOP.
+    idle frames before the first action of a game play NOOP. Repeated frames count as idle too.
 
     `take_effects` returns the effects of decisions. A decision has none if the game, or the episode of
     `--episodic_life`, ended before its action took effect; its action still counts in the game if the game goes on.
@@ -48,7 +56,8 @@ class DelayedActions(AtariWrapper):
         self._count_lives = env.get_wrapper_attr("lives")
         self._decisions = 0
         self._effects: list[Effect] = []
-        self._idle_frames = 0
+        self._frame_count = self._idle_count = 0  # since they were taken
+        self._played = Played(NOOP, None)
         self._begin()
 
     def _begin(self) -> None:
@@ -78,6 +87,7 @@ class DelayedActions(AtariWrapper):
             self._take_effect()  # at once, with a delay of 0
         observation, reward, terminated, truncated, info = self.env.step(self._action_of_frame())
         self._frame += 1
+        self._frame_count += 1
         if self._current is not None:
             self._current.reward += float(reward)
         if terminated:
@@ -102,36 +112,44 @@ class DelayedActions(AtariWrapper):
         effects, self._effects = self._effects, []
         return effects
 
-    def take_idle_frames(self) -> int:
-        """The number of frames that played the idle action since the last call."""
-        frames, self._idle_frames = self._idle_frames, 0
+    def take_frames(self) -> tuple[int, int]:
+        """The number of frames since the last call, and how many of them played the idle action."""
+        frames, self._frame_count, self._idle_count = (self._frame_count, self._idle_count), 0, 0
         return frames
 
-    def played(self) -> tuple[int, int] | None:
-        """The action of the latest frame, and the age of the screen from which it was chosen, in frames.
-
-        None if it was the idle action.
-        """
-        if self._idle_since is not None or self._chosen is None:
-            return None
-        return self._chosen, self._frame - self._chosen_at + self._delay
+    def played(self) -> Played:
+        """What the newest frame plays. It is set before the emulator plays the frame."""
+        return self._played
 
     def snapshot(self) -> dict[str, Any]:
         return {
             **{name: getattr(self, f"_{name}") for name in _SAVED},
+            "chosen": [] if self._chosen is None else [self._chosen],
+            "idle_since": [] if self._idle_since is None else [self._idle_since],
             "waiting": [list(entry) for entry in self._waiting],
-            "current": None if self._current is None else dataclasses.asdict(self._current),
-            "effects": [dataclasses.asdict(effect) for effect in self._effects],
+            "current": [] if self._current is None else [dataclasses.astuple(self._current)],
+            "effects": [dataclasses.astuple(effect) for effect in self._effects],
             "inner": self.env.get_wrapper_attr("snapshot")(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         for name in _SAVED:
             setattr(self, f"_{name}", state[name])
-        self._waiting = deque((decision, action, frame) for decision, action, frame in state["waiting"])
-        self._current = None if state["current"] is None else Effect(**state["current"])
-        self._effects = [Effect(**effect) for effect in state["effects"]]
+        self._chosen = next(map(self._known_action, state["chosen"]), None)
+        self._idle_since = next(map(int, state["idle_since"]), None)
+        self._idle_choice = self._known_action(state["idle_choice"])
+        self._waiting = deque(
+            (None if decision is None else int(decision), self._known_action(action), int(frame))
+            for decision, action, frame in state["waiting"]
+        )
+        self._current = next(map(_effect, state["current"]), None)
+        self._effects = [_effect(effect) for effect in state["effects"]]
         self.env.get_wrapper_attr("restore")(state["inner"])
+
+    def _known_action(self, action: int) -> int:
+        if int(action) not in range(self._action_count):
+            raise ValueError(f"the game has no action {action}")
+        return int(action)
 
     def _take_effect(self) -> None:
         """Let the decision take effect whose frame has come."""
@@ -140,15 +158,18 @@ class DelayedActions(AtariWrapper):
             self._current = None if decision is None else Effect(decision, 0.0)
 
     def _action_of_frame(self) -> int:
-        held = self._idle == "repeat" or self._frame < self._chosen_at + self._hold
-        if self._chosen is not None and held:
+        is_held = self._frame < self._chosen_at + self._hold
+        if self._chosen is None or not is_held:
+            self._idle_count += 1
+        if self._chosen is not None and (is_held or self._idle == "repeat"):
             self._idle_since = None
+            self._played = Played(self._chosen, self._frame - self._chosen_at + self._delay)
             return self._chosen
-        self._idle_frames += 1
         if self._idle_since is None:
             self._idle_since = self._frame
         if self._idle == "random" and (self._frame - self._idle_since) % self._hold == 0:
             self._idle_choice = int(self.np_random.integers(self._action_count))
+        self._played = Played(self._idle_choice, None)
         return self._idle_choice
 
     def _notice_lost_life(self, step_over: bool) -> None:
@@ -173,3 +194,8 @@ class DelayedActions(AtariWrapper):
             self._current.cut = cut
             self._effects.append(self._current)
             self._current = None
+
+
+def _effect(saved: Sequence[Any]) -> Effect:
+    decision, reward, ended, cut = saved
+    return Effect(int(decision), float(reward), bool(ended), bool(cut))

@@ -25,7 +25,8 @@ class RealtimeGame(AtariWrapper):
 
     In games whose action 1 is FIRE, the first `skipped_frames` frames of a game play FIRE, whatever the action of the
     step is. After a lost life, as many frames play NOOP first, then FIRE; this needs `episodic_life` or
-    `fire_on_life_loss`. Each is one raw frame like any other, because the game does not wait.
+    `fire_on_life_loss`. Each is one raw frame like any other, because the game does not wait. The info of such a step
+    has the action as `pressed`.
 
     With `episodic_life`, a lost life ends the episode of the learner, and the next `reset` without a seed only goes on
     with the game. As in `EpisodicLife`, a life counter that falls to 0 does not count.
@@ -65,9 +66,10 @@ class RealtimeGame(AtariWrapper):
         return _NO_SCREEN, info
 
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
-        if self._pressed:
-            action = self._pressed.popleft()
-        _, reward, terminated, truncated, info = self.env.step(action)
+        pressed = self._pressed.popleft() if self._pressed else None
+        _, reward, terminated, truncated, info = self.env.step(action if pressed is None else pressed)
+        if pressed is not None:
+            info = {**info, "pressed": pressed}
         self._newest ^= 1
         self._screen(self._screens[self._newest])
         lives = self._count_lives()

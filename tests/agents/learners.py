@@ -16,6 +16,7 @@ from tests.agents.slow_versions import Array
 
 LAYOUT = UnrollLayout(unroll_length=5, frame_stack=2, frame_shape=(1, 20, 20), action_count=4)
 LSTM_LAYOUT = dataclasses.replace(LAYOUT, lstm_size=6)
+DELAYED_LAYOUT = dataclasses.replace(LSTM_LAYOUT, delayed_actions=True)
 ALL_TERMS = LossOptions(
     gamma=0.9,
     rho_const=1.5,
@@ -50,6 +51,13 @@ def make_batch(fresh: list[bool], layout: UnrollLayout = LAYOUT, seed: int = 0) 
     fields["first_lstm_state"][:] = rng.normal(0, 1, fields["first_lstm_state"].shape)
     fields["first_action"][:] = rng.integers(-1, layout.action_count, size)
     fields["first_reward"][:] = rng.normal(0, 1, size)
+    if layout.delayed_actions:
+        fields["valid"][:] = rng.random((size, steps)) < 0.7
+        fields["ended"][:] = rng.random((size, steps)) < 0.3
+        fields["durations"][:] = rng.integers(1, 9, (size, steps)) / 4
+        fields["seen_rewards"][:] = rng.normal(0, 1, (size, steps))
+        for name in ("rewards", "bootstraps"):
+            fields[name][fields["valid"] == 0] = np.nan  # they mean nothing
     return Batch(torch.from_numpy(rows), np.array(fresh))
 
 

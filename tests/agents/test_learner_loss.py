@@ -16,6 +16,7 @@ from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import (
     ALL_TERMS,
+    DELAYED_LAYOUT,
     LAYOUT,
     LSTM_LAYOUT,
     gradients,
@@ -63,7 +64,8 @@ def slow_input(layout: UnrollLayout, batch: Batch) -> NetworkInput:
             starts[t + 1, b] = fields["dones"][b, t]
             frames = [newest] * stack if starts[t + 1, b] else [*frames[1:], newest]
             actions[t + 1, b] = -1 if starts[t + 1, b] else fields["actions"][b, t]
-            rewards[t + 1, b] = 0 if starts[t + 1, b] else fields["rewards"][b, t]
+            seen_rewards = fields["seen_rewards" if layout.delayed_actions else "rewards"]
+            rewards[t + 1, b] = 0 if starts[t + 1, b] else seen_rewards[b, t]
             seen[t + 1, b] = frames
     return NetworkInput(
         observations=torch.from_numpy(seen).flatten(2, 3),
@@ -84,10 +86,13 @@ def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, va
         action = int(fields["actions"][b, t])
         policies[t, b] = pi, mu, float(np.log(pi[action]))
         log_ratios[t, b] = np.log(pi[action] / mu[action])
+    delayed = "durations" in fields
+    discounts = options.gamma ** (fields["durations"].T if delayed else np.ones((steps, size)))
+    rewards = np.nan_to_num(fields["rewards"]).T + discounts * np.nan_to_num(fields["bootstraps"]).T
     data = Steps(
         log_ratios=log_ratios,
-        discounts=options.gamma * (1.0 - fields["dones"].T),
-        rewards=fields["rewards"].T + options.gamma * fields["bootstraps"].T,
+        discounts=discounts * (1.0 - fields["ended" if delayed else "dones"].T),
+        rewards=rewards,
         values=values[:-1],
         bootstrap_value=values[-1],
     )
@@ -116,10 +121,11 @@ def trusted_by_definition(options: LossOptions, fields: dict[str, Array], logits
     for t, b in np.ndindex(*trusted.shape):
         stored = fields["behaviour_logits"][b, t]
         trusted[t, b] = is_trusted(logits[t, b], stored, options.rho_const, options.kl_div_threshold)
-    return trusted if options.use_kl_mask else np.ones_like(trusted)
+    trusted |= not options.use_kl_mask
+    return trusted & fields["valid"].astype(bool).T if "valid" in fields else trusted
 
 
-@pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["no_lstm", "lstm"])
+@pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT, DELAYED_LAYOUT], ids=["no_lstm", "lstm", "delayed"])
 def test_the_network_inputs_are_the_observations_of_the_environment(layout: UnrollLayout) -> None:
     batch = make_batch([True] * 8, layout)
     inputs = inputs_of(batch, layout)
@@ -145,12 +151,15 @@ def test_the_network_inputs_are_the_observations_of_the_environment(layout: Unro
     ],
     ids=["all_terms", "sum_without_mask", "no_policy_cloning", "no_value_cloning", "defaults"],
 )
-def test_the_reported_terms_match_their_definitions(options: LossOptions, fresh: list[bool]) -> None:
-    batch = make_batch(fresh, LSTM_LAYOUT)
-    learner = make_learner(options, layout=LSTM_LAYOUT)
+@pytest.mark.parametrize("layout", [LSTM_LAYOUT, DELAYED_LAYOUT], ids=["turns", "delayed"])
+def test_the_reported_terms_match_their_definitions(
+    options: LossOptions, fresh: list[bool], layout: UnrollLayout
+) -> None:
+    batch = make_batch(fresh, layout)
+    learner = make_learner(options, layout=layout)
     with torch.no_grad():
-        output = learner.network(slow_input(LSTM_LAYOUT, batch))
-    fields = LSTM_LAYOUT.arrays(batch.rows.numpy())
+        output = learner.network(slow_input(layout, batch))
+    fields = layout.arrays(batch.rows.numpy())
     numbers = {name: array.astype(np.float64) for name, array in fields.items() if array.dtype != np.int64}
     logits, values = output.logits[:-1].double().numpy(), output.values.double().numpy()
     expected = slow_terms(options, numbers, logits, values, fresh)
@@ -161,7 +170,7 @@ def test_the_reported_terms_match_their_definitions(options: LossOptions, fresh:
     for name, kind in (("dropped_fresh", np.array(fresh)), ("dropped_replayed", ~np.array(fresh))):
         share = (~trusted[:, kind]).mean() if kind.any() else math.nan
         assert report[name] == pytest.approx(share, nan_ok=True)
-    assert (0 < (~trusted).mean() < 1) == options.use_kl_mask
+    assert (0 < (~trusted).mean() < 1) == (options.use_kl_mask or layout.delayed_actions)
 
 
 def test_diagnostics_are_separate_for_fresh_and_replayed_samples() -> None:

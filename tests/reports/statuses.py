@@ -36,6 +36,7 @@ STATUS = Status(
     workers_in_games=0.61,
     gpu_utilization=None,
     starting=False,
+    action_timing={},
 )
 STARTING = dataclasses.replace(STATUS, agent_steps=0, frames=0, workers_alive=1, starting=True)
 WARMING_UP = dataclasses.replace(

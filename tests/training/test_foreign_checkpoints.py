@@ -88,9 +88,22 @@ def check_sentence(text: str, path: Path, names_file: bool = True) -> None:
     assert "\n" not in text and len(text) < 600
 
 
-@pytest.mark.parametrize("part", ["learner", "progress", "in_flight", ""])
-def test_any_part_that_is_deleted_or_replaced_is_refused_or_works(tmp_path: Path, run: Path, part: str) -> None:
+@pytest.fixture(scope="module")
+def delayed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, in games that do not wait."""
+    delayed = {"interaction": "asynchronous", "action_delay": 2, "skipped_frames": 1, "use_kl_mask": True}
+    return catch_run(tmp_path_factory.mktemp("delayed"), **{**FLAGS, **delayed})
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [*(("run", part) for part in ("learner", "progress", "in_flight", "")), ("delayed_run", "in_flight")],
+)
+def test_any_part_that_is_deleted_or_replaced_is_refused_or_works(
+    tmp_path: Path, request: pytest.FixtureRequest, name: str, part: str
+) -> None:
     """The part "" stands for those at the top. Options have rules of their own."""
+    run: Path = request.getfixturevalue(name)
     saved = find_checkpoint(str(run))
     use(set_up(run))
     changed = copy_of(run, tmp_path)

@@ -47,8 +47,25 @@ TWO_STANDARDS = (
                 "use_replay_compression": True,
             },
         ),
+        (
+            (415, 735),
+            {
+                **{"interaction": "asynchronous", "action_delay": 30, "idle_action": "random"},
+                **{"env": "BreakoutNoFrameskip-v4", "max_game_frames": 400, "replay_parameters": TWO_STANDARDS},
+            },
+        ),
+        (
+            (415, 735),
+            {
+                **{"interaction": "sequential", "action_delay": 7, "idle_action": "repeat", "use_lstm": True},
+                **{"env": "QbertNoFrameskip-v4", "lstm_size": 16, "use_replay_compression": True},
+            },
+        ),
     ],
-    ids=["two-standards-adam-breakout-mask", "no-queue-lstm-qbert-sticky-compressed"],
+    ids=[
+        *("two-standards-adam-breakout-mask", "no-queue-lstm-qbert-sticky-compressed"),
+        *("asynchronous-breakout", "sequential-lstm-qbert"),
+    ],
 )
 def test_a_run_in_parts_equals_the_whole_run_bit_for_bit(
     tmp_path: Path, cuts: Sequence[int], flags: dict[str, Any]

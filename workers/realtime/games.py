@@ -24,7 +24,7 @@ class PlayedFrame(NamedTuple):
     """One frame of one game."""
 
     action: int
-    register: Register | None  # where the action comes from; None for a no-op or random idle action
+    register: Register | None  # where the action comes from; None for idle actions, but for `repeat`, and for FIRE
     age: int | None  # frames since the screen from which it was chosen
     idle: bool
     reward: float  # unclipped
@@ -129,7 +129,9 @@ class _Game:
         action = self._idle_action() if register is None else register.action
         if register is not None:
             self._idle_since = None
-        _, reward, terminated, truncated, _ = self._env.step(action)
+        _, reward, terminated, truncated, info = self._env.step(action)
+        if "pressed" in info:  # FIRE after a reset or a lost life
+            action, register, idle = info["pressed"], None, False
         self.frames += 1
         self.is_running = not (terminated or truncated)
         return PlayedFrame(

@@ -1,0 +1,146 @@
+"""Unrolls of games that do not wait: from a rollout, compared with the same games stepped a second time in the test."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from agents.acting import Actor
+from agents.network import ActorCritic
+from option_flags import EnvironmentOptions
+from replay.frame_stacks import rebuild_stacks
+from replay.unroll_layout import UnrollLayout
+from workers.local_policy import LocalPolicy
+from workers.open_unrolls import OpenUnrolls
+from workers.rollout import Rollout, SeededEnvironment
+from wrappers.atari import make_atari
+
+STEPS, ACTIONS = 5, 4
+Unroll = dict[str, NDArray[Any]]
+
+
+def options_of(**flags: Any) -> EnvironmentOptions:
+    given = {"env": "BreakoutNoFrameskip-v4", "frames_stacked": 2, "frame_scale_resolution": "36,36", **flags}
+    return EnvironmentOptions(**given)
+
+
+def layout_of(options: EnvironmentOptions) -> UnrollLayout:
+    delayed = options.interaction != "turns"
+    return UnrollLayout(STEPS, 2, (1, 36, 36), ACTIONS, lstm_size=4, feature_size=4, delayed_actions=delayed)
+
+
+def make_rollout(options: EnvironmentOptions, environments: int = 2) -> Rollout:
+    torch.manual_seed(0)
+    layout = layout_of(options)
+    network = ActorCritic("impala_shallow", (2, 36, 36), ACTIONS, 4, projected_size=4)
+    policy = LocalPolicy(Actor(network), layout, environments, itertools.count().__next__)
+    seeded = [SeededEnvironment(make_atari(options, e), e, np.random.default_rng(e)) for e in range(environments)]
+    opened = OpenUnrolls(layout, options, [each.env for each in seeded]) if layout.delayed_actions else None
+    return Rollout(seeded, policy, layout, open_unrolls=opened)
+
+
+def collect(rollout: Rollout, options: EnvironmentOptions, rounds: int) -> list[Unroll]:
+    layout = layout_of(options)
+    unrolls = []
+    for _ in range(rounds):
+        rows = np.full((2, layout.nbytes), 255, np.uint8)
+        rollout.collect(rows)
+        unrolls.append(layout.arrays(rows))
+    return unrolls
+
+
+def sign(reward: float) -> float:
+    return float(np.sign(reward))
+
+
+ARMS = [
+    {"interaction": "asynchronous", "action_delay": 0},
+    {"interaction": "asynchronous", "action_delay": 6, "max_game_frames": 150},
+    {"interaction": "asynchronous", "action_delay": 30, "episodic_life": False, "fire_on_life_loss": False},
+    {"interaction": "sequential", "action_delay": 7, "idle_action": "repeat"},
+    {"interaction": "sequential", "action_delay": 64, "idle_action": "random", "max_game_frames": 500},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: f"{arm['interaction']}-{arm['action_delay']}")
+def test_unrolls_hold_the_effects_of_their_actions(arm: dict[str, Any]) -> None:
+    """The test steps the same games with the same actions, and counts rewards frame by frame."""
+    options = options_of(**arm)
+    unrolls = collect(make_rollout(options), options, 15 if options.action_delay > 30 else 40)
+    shadows = [make_atari(options, e) for e in range(2)]
+    effects = cuts = 0
+    for e, shadow in enumerate(shadows):
+        delayed = shadow.get_wrapper_attr("take_effects")
+        count = shadow.get_wrapper_attr("decision_count")
+        seen, _ = shadow.reset()
+        delayed()
+        expected: dict[int, list[Any]] = {}  # agent step → effects of its decisions
+        step_of: dict[int, int] = {}
+        step = 0
+        for unroll in unrolls:
+            stacks = rebuild_stacks(torch.tensor(unroll["frames"]), torch.tensor(unroll["dones"])).numpy()
+            for t in range(STEPS):
+                np.testing.assert_array_equal(stacks[t, e], seen.reshape(2, 36, 36))
+                first = count()
+                seen, reward, terminated, truncated, _ = shadow.step(int(unroll["actions"][e, t]))
+                step_of |= dict.fromkeys(range(first, count()), step)
+                assert unroll["dones"][e, t] == (terminated or truncated)
+                assert unroll["seen_rewards"][e, t] == sign(float(reward))
+                for effect in delayed():
+                    if effect.decision in step_of:
+                        expected.setdefault(step_of[effect.decision], []).append(effect)
+                if terminated or truncated:
+                    seen, _ = shadow.reset()
+                    for effect in delayed():  # of decisions that wrappers made during the reset
+                        if effect.decision in step_of:
+                            expected.setdefault(step_of[effect.decision], []).append(effect)
+                step += 1
+        for number, (unroll, t) in enumerate((unroll, t) for unroll in unrolls for t in range(STEPS)):
+            if step - number <= options.steps_until_effect + 1:
+                break  # its effect was not complete when the test's games ended
+            found = expected.get(number, [])
+            assert unroll["valid"][e, t] == bool(found)
+            if found:
+                effects += 1
+                assert unroll["rewards"][e, t] == sign(sum(effect.reward for effect in found))
+                assert unroll["ended"][e, t] == any(effect.ended or effect.cut for effect in found)
+                assert unroll["durations"][e, t] == options.frames_per_step / 4
+                assert unroll["ages"][e, t] == options.action_delay
+                cut = any(effect.cut for effect in found)
+                assert bool(unroll["bootstraps"][e, t]) == cut
+                if cut and not unroll["dones"][e, t]:  # a later decision of the same game has seen a later screen
+                    later = unrolls[(number + 1) // STEPS]["values"][e, (number + 1) % STEPS]
+                    assert unroll["bootstraps"][e, t] == later
+                    cuts += 1
+    assert effects > 50
+    assert cuts or options.max_game_frames > 200 or options.interaction == "sequential"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [{}, {"max_game_frames": 300}, {"episodic_life": False}])
+def test_without_a_delay_unrolls_are_those_of_turns(flags: dict[str, Any]) -> None:
+    turns, delayed = options_of(**flags), options_of(interaction="asynchronous", **flags)
+    expected, found = collect(make_rollout(turns), turns, 30), collect(make_rollout(delayed), delayed, 30)
+    for first, second in zip(expected, found, strict=True):
+        for name, values in first.items():
+            np.testing.assert_array_equal(values, second[name], name)
+        np.testing.assert_array_equal(second["ended"], first["dones"])
+        np.testing.assert_array_equal(second["seen_rewards"], first["rewards"])
+        assert (second["valid"] == 1).all() and (second["durations"] == 1).all() and (second["idle_frames"] == 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arm", ARMS[1:4], ids=lambda arm: f"{arm['interaction']}-{arm['action_delay']}")
+def test_a_restored_rollout_goes_on_as_the_one_that_was_saved(arm: dict[str, Any]) -> None:
+    options = options_of(**arm)
+    first, second = make_rollout(options), make_rollout(options)
+    collect(first, options, 7)
+    collect(second, options, 2)
+    second.restore(first.snapshot())
+    for one, other in zip(collect(first, options, 20), collect(second, options, 20), strict=True):
+        for name in set(one) - {"weight_version"}:  # the two policies count their own versions
+            np.testing.assert_array_equal(one[name], other[name], name)
