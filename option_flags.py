@@ -204,14 +204,14 @@ class RealtimeOptions(Options):
     inference_processes: int = option(
         0,
         whole(0, 2000),
-        "Processes of each worker that choose actions in real time. 0: as many as an inference takes intervals of "
-        "--skipped_frames frames.",
+        "In real time: processes of each worker that choose actions. 0: as many as the longest inference takes "
+        "intervals of --skipped_frames frames.",
     )
     stagger: str = option(
         "mean",
         one_of("none", "max", "mean"),
-        "How they take turns: at random (none), in intervals of the longest inference time over their number (max), "
-        "or of the mean time (mean).",
+        "How inference processes take turns: not at all (none), or at intervals of the longest (max) or the mean (mean) "
+        "inference time over their number.",
     )
     inference_latency: str | None = option(
         None,
@@ -221,7 +221,8 @@ class RealtimeOptions(Options):
             lambda text: re.fullmatch("(fixed|uniform|lognormal|measured):.+", text) is not None,
             optional=True,
         ),
-        "Time that an inference takes in real time, in milliseconds, such as fixed:50: what is left of it is slept.",
+        "In real time: milliseconds that an inference takes, such as fixed:50; what the network does not need of them "
+        "is slept.",
     )
 
 

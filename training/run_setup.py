@@ -19,7 +19,7 @@ from training.check_parent import check_saved_games, check_saved_learner
 from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
 from training.resume import Resume
-from workers.realtime.requirements import check_realtime
+from workers.realtime.requirements import check_realtime, open_unrolls
 from wrappers.environment_types import MakeEnvironment
 
 
@@ -56,12 +56,13 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     if parent is not None:
         check_saved_learner(parent, network, layout)
     environments = config.workers.envs_per_worker
-    unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
-    memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
     processes = check_realtime(
         config, layout, make_environment, machine.worker_count, environments, machine.worker_precision
     )
     machine = replace(machine, inference_processes=processes)
+    unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
+    unrolls_in_slots += open_unrolls(processes, layout.unroll_length, machine.worker_count, environments)
+    memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
     resume = Resume(parent, config, layout, machine.worker_count)
     if parent is not None:
         check_saved_games(parent, resume.in_flight, config, make_environment, layout)

@@ -161,6 +161,7 @@ def describe_end(
         *load.cores_in_use(usable_cores()),
         gpu=saver.learner.device.type == "cuda",
         lockstep=config.run.reproducible,
+        real_time=config.environment.in_real_time,
     )
     end = RunEnd(
         folder=folder,

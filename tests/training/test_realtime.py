@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {
 def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
     small = {**SMALL, "results_dir": str(tmp_path)}
     folder = train(Config.from_flags(small), make_atari)
-    reports = read_metrics(folder / "metrics.jsonl")
+    reports: list[Any] = read_metrics(folder / "metrics.jsonl")
     last = reports[-1]
     assert last["agent_steps"] == 400
     assert last["updates"] == 400 // 20
@@ -55,7 +55,7 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
 
     checkpoint = find_checkpoint(str(folder))
     resumed = train(Config.from_flags({**checkpoint.options, "environment_max_steps": 500}), make_atari, checkpoint)
-    after = read_metrics(resumed / "metrics.jsonl")[-1]
+    after: Any = read_metrics(resumed / "metrics.jsonl")[-1]
     assert (after["agent_steps"], after["updates"]) == (500, 25)
     assert after["frames"] > last["frames"]
 

@@ -21,7 +21,7 @@ from wrappers.environment_types import MakeEnvironment
 MEASURED_FRAMES, MEASURED_PARTS = 60, 5  # frames in each part; the fastest part counts
 MEASURED_INFERENCES = 30
 DRAWN_TIMES = 1000  # to find the longest time of a model without a bound
-PROCESS_BYTES = 40 << 20  # of an inference process, without what it shares with its siblings
+PROCESS_BYTES = 48 << 20  # of an inference process, without what it shares with its siblings
 MOST_OF_A_CORE = 0.9  # what frames may take of it
 
 
@@ -67,6 +67,11 @@ def check_frame_rate(fps: float, seconds: float, workers: int, games: int) -> No
             f"--fps={fps:g} is more than this machine can hold: {workers} × {games} games in {usable_cores()} cores "
             f"reach {_rounded_down(most / games)} frames a second; {remedy} would be right."
         )
+
+
+def open_unrolls(processes: int, unroll_length: int, workers: int, games: int) -> int:
+    """How many unrolls all workers keep until their actions have had their effect; 0 without real time."""
+    return (2 + processes // unroll_length) * workers * games if processes else 0
 
 
 def check_memory(processes: int, workers: int) -> None:
