@@ -210,8 +210,8 @@ class RealtimeOptions(Options):
     stagger: str = option(
         "mean",
         one_of("none", "max", "mean"),
-        "How inference processes take turns: not at all (none), or at intervals of the longest (max) or the mean (mean) "
-        "inference time over their number.",
+        "How inference processes take turns: not at all (none), or at intervals of the longest (max) or the mean "
+        "inference time over their number (mean).",
     )
     inference_latency: str | None = option(
         None,

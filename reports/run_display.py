@@ -146,7 +146,7 @@ def _timing_text(timing: Mapping[str, float | None]) -> str:
         return text
     return (
         f"{text}; {percent(timing['missed_share'])} late; an inference takes "
-        f"{decimal(timing['inference_ms_mean'], 0)} ms, at most {decimal(timing['inference_ms_max'], 0)}; "
+        f"{decimal(timing['inference_ms_mean'], 1)} ms, at most {decimal(timing['inference_ms_max'], 1)}; "
         f"{count(timing['dropped_unrolls'] or 0)} unrolls dropped"
     )
 

@@ -8,7 +8,7 @@ from training.action_timing import ActionTiming
 
 
 class ClockTiming(ActionTiming):
-    """Also counts inference times, frames that missed their deadline, and unrolls that workers have dropped."""
+    """Also counts inference times, frames that missed their deadline, and what was lost."""
 
     def __init__(self, layout: UnrollLayout, skipped_frames: int, fps: float) -> None:
         self._interval = skipped_frames / fps  # seconds
@@ -16,13 +16,15 @@ class ClockTiming(ActionTiming):
 
     def begin(self) -> None:
         super().begin()
-        self._inferences = self._missed = self._dropped = 0
+        self._inferences = self._lost = self._missed = self._dropped = 0
         self._seconds = self._longest = 0.0  # of inferences: their sum, and the longest one
 
     def add(self, row: Rows) -> None:
         super().add(row)
         times = self._layout.array(row, "inference_times") / 1000
-        self._inferences += int((times > 0).sum())  # a decision that was lost has no time
+        lost = int((times == 0).sum())  # a decision whose process died has no time
+        self._lost += lost
+        self._inferences += len(times) - lost
         self._seconds += float(times.sum())
         self._longest = max(self._longest, float(times.max()))
         self._missed += int(self._layout.array(row, "missed_frames"))
@@ -37,6 +39,7 @@ class ClockTiming(ActionTiming):
             "inference_ms_max": None if longest is None else 1000 * longest,
             "needed_processes_mean": None if mean is None else needed_processes(mean, self._interval),
             "needed_processes_max": None if longest is None else needed_processes(longest, self._interval),
+            "lost_decisions": self._lost,
             "dropped_unrolls": self._dropped,
         }
 

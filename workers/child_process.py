@@ -84,7 +84,7 @@ def fork_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
 
     The caller may be a child process that has called `allow_children`.
     """
-    multiprocessing.set_forkserver_preload([type(worker).__module__])
+    multiprocessing.set_forkserver_preload([type(worker).__module__, "workers.fork_server"])
     connection, child_end = multiprocessing.Pipe()
     with child_end, ExitStack() as close_on_error:
         close_on_error.enter_context(connection)

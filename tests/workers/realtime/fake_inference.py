@@ -70,17 +70,21 @@ class FakeSession:
 
     def play(self, until: Callable[[], bool]) -> None:
         """Play until the condition holds."""
-        inference = self.inference
         while not until():
-            answers = {at: process for process, at in inference.finished_at.items()}
-            first = min(answers, default=math.inf)
-            inference.now = min(first, self.player.next_time)
-            if first <= self.player.next_time:
-                process = answers[first]
-                del inference.finished_at[process]
-                self.player.answered(process, inference.now)
-            else:
-                self.player.happen(inference.now)
+            self.play_on()
+
+    def play_on(self) -> None:
+        """Let the next thing happen."""
+        inference = self.inference
+        answers = {at: process for process, at in inference.finished_at.items()}
+        first = min(answers, default=math.inf)
+        inference.now = min(first, self.player.next_time)
+        if first <= self.player.next_time:
+            process = answers[first]
+            del inference.finished_at[process]
+            self.player.answered(process, inference.now)
+        else:
+            self.player.happen(inference.now)
 
     def kill(self, process: int) -> None:
         """The process dies now, and is replaced at once."""
