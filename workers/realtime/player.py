@@ -35,8 +35,8 @@ class Book:
     def started(self, sequence: int, seen: Seen) -> None:
         """A decision starts."""
 
-    def decided(self, sequence: int, decision: Decision, version: int, seconds: float, current: list[bool]) -> None:
-        """A decision has been made in so many seconds; `current` tells in which games its episode still goes on."""
+    def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
+        """A decision has been made in so many seconds, by weights of this version."""
 
     def lost(self, sequence: int) -> None:
         """A decision will never be made, or take effect: its process is gone."""
@@ -144,8 +144,7 @@ class RealtimePlayer:
         decision, version = self._inference.result(process)
         under_way.decision = decision
         seconds = self._schedule.finished(process, now)
-        current = [self.games.is_current(game, under_way.screens) for game in range(len(self.games))]
-        self._book.decided(under_way.sequence, decision, version, seconds, current)
+        self._book.decided(under_way.sequence, decision, version, seconds)
         self._state.lstm_state[:] = decision.lstm_state
         self._state.previous_actions[:] = decision.actions.int()
 

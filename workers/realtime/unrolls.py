@@ -29,8 +29,6 @@ class _Game:
     frames: int = 0
     age: int = 0
     newest: int = NO_DECISION  # the newest decision of this episode that had an effect
-    decided: int = NO_DECISION  # the newest decision of this episode that was made, and its value
-    value: float = 0.0
     played: int = 0  # frames since the newest decision started, and how many of them were idle
     idle: int = 0
     episode_over: bool = False  # since the newest decision started
@@ -67,7 +65,9 @@ class RealtimeUnrolls(Book):
         self._games = [_Game() for _ in environment_ids]
         self._missed = 0  # frames since the newest decision started
         self._started = 0  # decisions so far
-        self._version = 0  # of the latest decision's weights
+        self._version = 0  # of the weights of the decision that was made last
+        self._newest_decided = NO_DECISION  # the newest decision that was made, and its value of each game
+        self._values: list[float] = []
         self._first = 0  # the first decision of the oldest open unroll
         self._rows: deque[Rows] = deque()
         self._fields: deque[dict[str, NDArray[Any]]] = deque()  # views of the rows
@@ -90,7 +90,7 @@ class RealtimeUnrolls(Book):
             self._open(seen)
         self._started += 1
 
-    def decided(self, sequence: int, decision: Decision, version: int, seconds: float, current: list[bool]) -> None:
+    def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
         unroll, t = self._at(sequence)
         unroll["actions"][:, t] = decision.actions
         unroll["behaviour_logits"][:, t] = decision.logits
@@ -100,9 +100,8 @@ class RealtimeUnrolls(Book):
         versions = unroll["weight_version"]
         np.minimum(versions, version, out=versions)
         self._version = version
-        for game, value, is_current in zip(self._games, decision.values.tolist(), current, strict=True):
-            if is_current and sequence > game.decided:
-                game.decided, game.value = sequence, value
+        if sequence > self._newest_decided:
+            self._newest_decided, self._values = sequence, decision.values.tolist()
 
     def lost(self, sequence: int) -> None:
         self._open_steps[self._unroll_of(sequence)] -= len(self._games)
@@ -154,8 +153,9 @@ class RealtimeUnrolls(Book):
             unroll, t = self._at(found.newest)
             unroll["ended"][game, t] = 1
             if cut:
-                unroll["bootstraps"][game, t] = found.value
-        found.newest = found.decided = NO_DECISION
+                # An action of this episode had an effect, so the newest decision is one of this episode, too.
+                unroll["bootstraps"][game, t] = self._values[game]
+        found.newest = NO_DECISION
         found.episode_over = True
 
     def _finish_step(self, sequence: int, seen: Seen) -> None:

@@ -52,16 +52,16 @@ def test_the_newest_action_is_played_from_the_next_frame_on() -> None:
 
 
 def test_decisions_for_an_episode_that_is_over_are_not_current() -> None:
-    games, actions = make_games(Ending(4), Ending(9, cut=True))
+    games, actions = make_games(Ending(2), Ending(9, cut=True))
     before = games.screens()
     games.act(0, Register(UP, 0.0, seen=0, process=0, sequence=0))
     assert games.is_current(0, before)
     play(games, 10)  # the game pauses after its end
-    assert len(actions) == 4
+    assert len(actions) == 2
     assert not games.is_current(0, before)
     games.start(0)
     assert not games.is_current(0, before)
     assert games.is_current(0, games.screens())
     ends = [(frame.ended, frame.cut) for _ in range(9) for _, frame in games.play_frame()]
-    assert actions[4:] == [0] * 9, "the register of the game before is empty"
+    assert actions[2:] == [0] * 9, "the register of the game before is empty"
     assert ends == [(False, False)] * 8 + [(True, True)]

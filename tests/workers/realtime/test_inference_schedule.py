@@ -50,16 +50,21 @@ def test_actions_take_effect_as_in_the_simulation(rule: str, processes: int, fra
 
 
 def test_a_lost_process_does_nothing_until_it_joins_again() -> None:
-    schedule = InferenceSchedule(RULES["none"](new_state(2), 0.0))
-    for process in (0, 1):
+    schedule = InferenceSchedule(RULES["none"](new_state(3), 0.0))
+    for process in range(3):
         schedule.joined(process, 0.0)
-    assert [schedule.take().process for _ in range(2)] == [0, 1]
+    assert [schedule.take().process for _ in range(3)] == [0, 1, 2]
     schedule.finished(1, 2.0)
+    schedule.finished(2, 2.5)
     assert schedule.running_since(3.0) == {0: 3.0}
     for process in (0, 1):  # one that runs, and one whose action has not taken effect
         schedule.lost(process)
-    assert schedule.next_due[0] == math.inf
     assert schedule.running_since(3.0) == {}
+    event = schedule.take()
+    assert (event.time, event.kind, event.process) == (2.5, EFFECT, 2)
+    assert schedule.next_due == (2.5, START)
+    schedule.lost(2)
+    assert schedule.next_due[0] == math.inf
     schedule.joined(1, 4.0)
     event = schedule.take()
     assert (event.time, event.kind, event.process) == (4.0, START, 1)

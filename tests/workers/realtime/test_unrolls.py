@@ -48,11 +48,11 @@ class Log(RealtimeUnrolls):
         super().started(sequence, seen)
         self._deliver()
 
-    def decided(self, sequence: int, decision: Decision, version: int, seconds: float, current: list[bool]) -> None:
+    def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
         for events in self.events:
             events.append(Noted("decided", sequence))
         self.seconds[sequence] = seconds
-        super().decided(sequence, decision, version, seconds, current)
+        super().decided(sequence, decision, version, seconds)
 
     def took_effect(self, game: int, register: Register, age: int) -> None:
         self.events[game].append(Noted("effect", register.sequence, age=age))
