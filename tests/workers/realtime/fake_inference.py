@@ -13,6 +13,7 @@ from workers.realtime.frame_clock import FrameClock
 from workers.realtime.games import RealtimeGames
 from workers.realtime.inference_schedule import InferenceSchedule
 from workers.realtime.player import Book, RealtimePlayer, Seen
+from wrappers.clip_reward import reward_clipping
 
 FPS = 10.0
 
@@ -64,7 +65,8 @@ class FakeSession:
         self.inference = FakeInference(seconds, len(games), layout)
         self.clock = FrameClock(0.0, FPS)
         schedule = InferenceSchedule(RULES[rule](new_state(processes), frame))
-        self.player = RealtimePlayer(games, layout, book, self.inference, schedule, self.clock)
+        clip = reward_clipping("abs_one_sign")
+        self.player = RealtimePlayer(games, layout, book, self.inference, schedule, self.clock, clip=clip)
         for process in range(processes):
             self.player.joined(process, 0.0)
 
