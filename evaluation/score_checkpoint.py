@@ -171,6 +171,7 @@ def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgres
         "noop_threshold": environment.noop_threshold,
         "repeat_action_probability": environment.repeat_action_probability,
         "max_game_frames": environment.max_game_frames,
+        **_interaction(config),
         "games_wanted": progress.games_wanted,
         "games": len(results),
         **score_figures(results, environment.env),
@@ -180,6 +181,23 @@ def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgres
         "returns": [result.return_ for result in results],
         "lengths": [result.length for result in results],
         "cut_off_games": [result.game for result in results if result.cut_off],
+    }
+
+
+def _interaction(config: Config) -> dict[str, Any]:
+    """What the games do while the network computes; nothing for games that wait."""
+    environment, realtime = config.environment, config.realtime
+    if environment.interaction == "turns":
+        return {}
+    result: dict[str, Any] = {"interaction": environment.interaction, "idle_action": environment.idle_action}
+    if not environment.in_real_time:
+        return {**result, "action_delay": environment.action_delay}
+    return {
+        **result,
+        "fps": realtime.fps,
+        "inference_processes": realtime.inference_processes,
+        "stagger": realtime.stagger,
+        "inference_latency": realtime.inference_latency,
     }
 
 

@@ -70,6 +70,7 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
     assert path is not None
     results = json.loads(path.read_text())
     assert results["games"] == 3
+    assert (results["interaction"], results["fps"], results["inference_processes"]) == ("realtime", 60, 2)
     assert results["cut_off_games"] == [0, 1, 2]
     assert results["lengths"] == [length for length in results["lengths"] if 0 < length <= 15]
     assert not spawned()
