@@ -70,8 +70,8 @@ def check_frame_rate(fps: float, seconds: float, workers: int, games: int) -> No
 
 
 def open_unrolls(processes: int, unroll_length: int, workers: int, games: int) -> int:
-    """How many unrolls all workers keep until their actions have had their effect; 0 without real time."""
-    return (2 + processes // unroll_length) * workers * games if processes else 0
+    """How many unrolls all workers keep: until their actions have had their effect, and then until there is a slot."""
+    return (3 + 2 * (processes // unroll_length)) * workers * games if processes else 0
 
 
 def check_memory(processes: int, workers: int) -> None:

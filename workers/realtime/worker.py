@@ -48,7 +48,7 @@ class RealtimeWorker(Worker):
             timeout=self.config.workers.worker_timeout,
             seed=stream_of("latency", self.seed, self.index, self.resume_count, self.restart_index),
         )
-        delivery = Delivery(self, connection)
+        delivery = Delivery(self, connection, 1 + self.inference_processes // self.layout.unroll_length)
         heartbeat_at = 0.0
         seats = [each.env for each in environments]
         uniforms = [each.uniforms for each in environments]
@@ -71,33 +71,37 @@ class RealtimeWorker(Worker):
 
 
 class Delivery:
-    """Writes complete unrolls to free slots. The game goes on while there is none, so one round waits at most.
+    """Writes complete unrolls to free slots. The games go on while there is none, so at most `most` rounds wait.
 
-    A newer round takes its place, and the unrolls that are dropped are counted.
+    When there is one more, the oldest is dropped and counted. Rounds become complete in their order, so those that
+    follow a slow decision do so all at once: `most` is 1, and as many as there can be of these.
     """
 
-    def __init__(self, worker: Worker, learner: Connection) -> None:
+    def __init__(self, worker: Worker, learner: Connection, most: int) -> None:
         self._worker = worker
         self._learner = learner
+        self._most = most
         self._free: deque[int] = deque()
-        self._waiting: Rows | None = None
+        self._waiting: deque[Rows] = deque()
         self._dropped = 0  # rounds since the latest one that was delivered
 
     def add(self, rows: Rows) -> None:
         """Deliver unrolls [E, nbytes], or keep them until there is a slot."""
-        self._dropped += self._waiting is not None
-        self._waiting = rows
+        self._waiting.append(rows)
         self._deliver()
+        if len(self._waiting) > self._most:
+            self._waiting.popleft()
+            self._dropped += 1
 
     def slot_free(self, slot: int) -> None:
+        """The learner has taken all unrolls of a slot."""
         self._free.append(slot)
         self._deliver()
 
     def _deliver(self) -> None:
-        if self._waiting is None or not self._free:
-            return
-        slot = self._free.popleft()
-        self._worker.layout.array(self._waiting, "dropped_unrolls")[:] = self._dropped
-        self._worker.slots.rows[self._worker.index, slot] = self._waiting
-        self._waiting, self._dropped = None, 0
-        send(self._learner, Kind.SLOT_FILLED, slot)
+        while self._waiting and self._free:
+            rows, slot = self._waiting.popleft(), self._free.popleft()
+            self._worker.layout.array(rows, "dropped_unrolls")[:] = self._dropped
+            self._worker.slots.rows[self._worker.index, slot] = rows
+            self._dropped = 0
+            send(self._learner, Kind.SLOT_FILLED, slot)

@@ -122,5 +122,5 @@ def test_more_processes_than_fit_into_the_memory_are_refused(monkeypatch: pytest
 
 def test_more_processes_keep_more_unrolls_open() -> None:
     assert open_unrolls(0, 20, 2, 8) == 0
-    assert open_unrolls(1, 20, 2, 8) == 32
-    assert open_unrolls(300, 20, 2, 8) == 17 * 16
+    assert open_unrolls(1, 20, 2, 8) == 48
+    assert open_unrolls(300, 20, 2, 8) == 33 * 16
