@@ -7,6 +7,7 @@ UsageError.
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -127,9 +128,9 @@ class EnvironmentOptions(Options):
     max_game_frames: int = option(108_000, whole(1, 10**9), "Game frames after which a game is cut off.")
     interaction: str = option(
         "turns",
-        one_of("turns", "asynchronous", "sequential"),
+        one_of("turns", "asynchronous", "sequential", "realtime"),
         "Whether the game waits for an action (turns), or goes on: with a decision in every agent step (asynchronous), "
-        "or only after the action before took effect (sequential).",
+        "only after the action before took effect (sequential), or on a real clock (realtime).",
     )
     action_delay: int = option(
         0, whole(0), "Game frames from the screen that an action is chosen from to the frame in which it takes effect."
@@ -141,8 +142,12 @@ class EnvironmentOptions(Options):
     )
 
     @property
+    def in_real_time(self) -> bool:
+        return self.interaction == "realtime"
+
+    @property
     def frames_per_step(self) -> int:
-        """Game frames from one decision to the next."""
+        """Game frames from one decision to the next; in real time at least as many."""
         sequential = self.interaction == "sequential"
         return max(self.skipped_frames, self.action_delay) if sequential else self.skipped_frames
 
@@ -189,6 +194,36 @@ class WorkerOptions(Options):
     )
     worker_timeout: float = option(120.0, above(0), "Seconds after which a worker that does not respond is replaced.")
     worker_restart_budget: int = option(100, whole(0), "Worker failures within ten minutes that a run tolerates.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealtimeOptions(Options):
+    topic = "Real time"
+
+    fps: float = option(60.0, above(0, 100_000), "With --interaction=realtime: game frames a second.")
+    inference_processes: int = option(
+        0,
+        whole(0, 2000),
+        "In real time: processes of each worker that choose actions. 0: as many as the longest inference takes "
+        "intervals of --skipped_frames frames.",
+    )
+    stagger: str = option(
+        "mean",
+        one_of("none", "max", "mean"),
+        "How inference processes take turns: not at all (none), or at intervals of the longest (max) or the mean "
+        "inference time over their number (mean).",
+    )
+    inference_latency: str | None = option(
+        None,
+        Rule(
+            str,
+            "be fixed:TIME, uniform:LOW:HIGH, lognormal:MEAN:SIGMA or measured:TIMES",
+            lambda text: re.fullmatch("(fixed|uniform|lognormal|measured):.+", text) is not None,
+            optional=True,
+        ),
+        "In real time: milliseconds that an inference takes, such as fixed:50; what the network does not need of them "
+        "is slept.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,6 +420,7 @@ class Config:
     run: RunOptions = field(default_factory=RunOptions)
     environment: EnvironmentOptions = field(default_factory=EnvironmentOptions)
     workers: WorkerOptions = field(default_factory=WorkerOptions)
+    realtime: RealtimeOptions = field(default_factory=RealtimeOptions)
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)
     loss: LossOptions = field(default_factory=LossOptions)
@@ -398,11 +434,29 @@ class Config:
             raise UsageError(
                 "--inference=learner needs cpu or cuda, not --device=mps; --inference=worker would be right."
             )
+        if self.environment.in_real_time:
+            self._check_real_time()
         kinds = [replay.dist_function for replay in self.replay.replays if replay.ranks]
         if self.network.use_lstm and "kl_div" in kinds:
             raise UsageError(
                 "--replay_parameters: kl_div compares policies state by state, and with --use_lstm a policy depends on "
                 "more than the state; ln_norm or cos_dist would be right."
+            )
+
+    def _check_real_time(self) -> None:
+        if self.run.reproducible:
+            raise UsageError(
+                "--interaction=realtime plays by the clock, which is never the same twice; without --reproducible "
+                "would be right."
+            )
+        if self.workers.inference == "learner":
+            raise UsageError(
+                "--interaction=realtime has inference processes of its own; --inference=worker would be right."
+            )
+        if self.network.use_lstm and self.realtime.inference_processes != 1:
+            raise UsageError(
+                f"--inference_processes={self.realtime.inference_processes} may start several processes, each with "
+                "another memory; with --use_lstm, 1 would be right."
             )
 
     @property

@@ -21,4 +21,5 @@ def make_unroll_layout(config: Config, make_environment: MakeEnvironment) -> Unr
         lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
         feature_size=config.network.feature_out_layer_size if config.replay.ranks_by_features else 0,
         delayed_actions=config.environment.interaction != "turns",
+        real_time=config.environment.in_real_time,
     )

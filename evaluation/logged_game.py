@@ -9,11 +9,12 @@ import gymnasium
 import numpy as np
 
 from evaluation.film import FRAMES_PER_SECOND, Film, Picture, Scene
-from evaluation.parallel_games import GameResult, game_streams
+from evaluation.parallel_games import IDLE, GameResult, game_streams
 from option_flags import EnvironmentOptions
 from reports.human_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
+from wrappers.emulator import NOOP
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
@@ -34,23 +35,30 @@ class LoggedGame:
         scene = Scene(game_name(self.environment.env), f"game {self.result.game}, {self.policy} policy")
         frames = steps = 0
         action, value = "-", "-"
-        delayed = self.environment.interaction != "turns"
+        played: Callable[[], Played] | None = None
 
         def watch(screen: Picture, score: float) -> None:
             nonlocal frames
             minutes, seconds = divmod(frames // FRAMES_PER_SECOND, 60)
-            rows = {"score": f"{score:,.0f}", "action": action, "value": value, "step": f"{steps:,}"}
+            rows = {"score": f"{score:,.0f}", "action": action, "value": value, unit: f"{steps:,}"}
             rows["time"] = f"{minutes}:{seconds:02}"
-            if delayed:
-                rows |= _played_rows(environment.get_wrapper_attr("played")(), names)
+            if played is not None:
+                rows |= _played_rows(played(), names)
             show(scene.draw(screen, rows))
             frames += 1
 
         environment = self.make_environment(self.environment, 0, watch)
         names = action_names(environment)
+        unit = "step" if log.ages is None else "frame"
+        if log.ages is not None:
+            ages = [None if age == IDLE else age for age in log.ages.tolist()]
+            in_log = [Played(NOOP, None), *map(Played, log.actions.tolist(), ages)]  # the first one is the reset
+            played = lambda: in_log[steps]  # noqa: E731
+        elif self.environment.interaction != "turns":
+            played = environment.get_wrapper_attr("played")
         environment.reset(seed=game_streams(self.seed, self.result.game)[0])
         for index, estimate in zip(log.actions.tolist(), log.values.tolist(), strict=True):
-            steps, action, value = steps + 1, names[index], f"{estimate:.2f}"
+            steps, action, value = steps + 1, names[index], "-" if np.isnan(estimate) else f"{estimate:.2f}"
             environment.step(index)
         environment.close()
 

@@ -24,11 +24,15 @@ from wrappers.environment_types import MakeEnvironment
 SLOTS = {1: 1, 8: 4, 32: 8, 64: 16, 128: 32}
 
 
+IDLE = -1  # age of an action that was not chosen from any screen
+
+
 class GameLog(NamedTuple):
-    """Every step of the agent in one game: enough to play the game again."""
+    """Every step of the agent in one game: enough to play the game again. In real time, every frame is a step."""
 
     actions: NDArray[np.uint8]  # [steps]
     values: NDArray[np.float32]  # [steps], the network's value estimates
+    ages: NDArray[np.int32] | None = None  # [steps], in real time: frames since the screen behind the action, or IDLE
 
 
 class GameResult(NamedTuple):

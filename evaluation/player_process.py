@@ -1,6 +1,6 @@
 """A process that plays complete games with one policy: it receives game numbers and sends results."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 import torch
@@ -8,10 +8,14 @@ import torch
 from agents.acting import Actor
 from agents.network import make_network
 from evaluation.parallel_games import ParallelGames
+from evaluation.realtime_games import play_in_real_time
 from machine.system_settings import lower_priority, use_one_thread
-from option_flags import EnvironmentOptions, NetworkOptions
+from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from replay.unroll_layout import UnrollLayout
 from workers.messages import Kind, receive, send
+from workers.random_streams import stream_of
+from workers.realtime.requirements import latency_model
+from workers.realtime.session import RealtimeSetup
 from workers.shared_weights import NewestWeights, SharedWeights
 from wrappers.environment_types import MakeEnvironment
 
@@ -31,12 +35,25 @@ class PlayerProcess:
     greedy: bool
     logged: int  # only games with a lower number keep a log
     low_priority: bool
+    realtime: RealtimeOptions = field(default_factory=RealtimeOptions)
+    inference_processes: int = 0  # with --interaction=realtime
+    timeout: float = 120.0  # seconds after which an inference process that does not answer is replaced
 
     def run(self, connection: Connection) -> None:
         """Play each game whose number arrives, until the parent closes the connection."""
         if self.low_priority:
             lower_priority()
         use_one_thread()
+        if self.environment.in_real_time:
+            play_in_real_time(
+                self._realtime_setup(),
+                self.make_environment,
+                self.seed,
+                connection,
+                slots=self.slots,
+                greedy=self.greedy,
+                logged=self.logged,
+            )
         actor = Actor(make_network(self.network, self.layout, self.compute_dtype))
         NewestWeights(self.weights, actor, torch.device("cpu")).load()
         games = ParallelGames(
@@ -54,3 +71,17 @@ class PlayerProcess:
                 games.start(receive(connection).index)
             for result in games.step():
                 send(connection, Kind.RESULT, payload=result)
+
+    def _realtime_setup(self) -> RealtimeSetup:
+        return RealtimeSetup(
+            environment=self.environment,
+            realtime=self.realtime,
+            network=self.network,
+            layout=self.layout,
+            compute_dtype=self.compute_dtype,
+            weights=self.weights,
+            latency=latency_model(self.realtime),
+            processes=self.inference_processes,
+            timeout=self.timeout,
+            seed=stream_of("latency", *self.seed),
+        )

@@ -32,6 +32,7 @@ from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_co
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_json
 from workers.failures import RunFailedError
+from workers.realtime.requirements import check_realtime
 from workers.shared_weights import SharedWeights
 from wrappers.environment_types import MakeWatchedEnvironment
 
@@ -55,6 +56,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     layout = make_unroll_layout(config, make_environment)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = make_network(config.network, layout, precision)
+    inference_processes = check_realtime(config, layout, make_environment, processes, slots, precision)
     with refusing_foreign_content(checkpoint):
         check_weights(checkpoint.content, network)
     network.load_saved(checkpoint.content["learner"]["network"])
@@ -79,6 +81,9 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
             greedy=config.test.test_policy == "greedy",
             logged=SHOWN_GAMES if config.test.render else 0,
             low_priority=False,
+            realtime=config.realtime,
+            inference_processes=inference_processes,
+            timeout=config.workers.worker_timeout,
         )
         progress = TestProgress(games)
         players = PlayerPool(player, processes, range(games))
@@ -166,6 +171,7 @@ def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgres
         "noop_threshold": environment.noop_threshold,
         "repeat_action_probability": environment.repeat_action_probability,
         "max_game_frames": environment.max_game_frames,
+        **_interaction(config),
         "games_wanted": progress.games_wanted,
         "games": len(results),
         **score_figures(results, environment.env),
@@ -175,6 +181,23 @@ def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgres
         "returns": [result.return_ for result in results],
         "lengths": [result.length for result in results],
         "cut_off_games": [result.game for result in results if result.cut_off],
+    }
+
+
+def _interaction(config: Config) -> dict[str, Any]:
+    """What the games do while the network computes; nothing for games that wait."""
+    environment, realtime = config.environment, config.realtime
+    if environment.interaction == "turns":
+        return {}
+    result: dict[str, Any] = {"interaction": environment.interaction, "idle_action": environment.idle_action}
+    if not environment.in_real_time:
+        return {**result, "action_delay": environment.action_delay}
+    return {
+        **result,
+        "fps": realtime.fps,
+        "inference_processes": realtime.inference_processes,
+        "stagger": realtime.stagger,
+        "inference_latency": realtime.inference_latency,
     }
 
 

@@ -26,9 +26,12 @@ class Machine:
     worker_count: int
     slots_per_worker: int
     learner_threads: int
+    inference_processes: int = 0  # of each worker, with --interaction=realtime
 
     def described(self) -> dict[str, str | int]:
+        real_time = {"inference_processes": self.inference_processes} if self.inference_processes else {}
         return {
+            **real_time,
             "device": str(self.device),
             "precision": str(self.precision).removeprefix("torch."),
             "worker_precision": str(self.worker_precision).removeprefix("torch."),

@@ -22,6 +22,7 @@ class UnrollLayout(RowLayout):
     lstm_size: int = 0  # 0: a network without memory
     feature_size: int = 0  # 0: no replay ranks by stored features
     delayed_actions: bool = False  # the game does not wait: an action takes effect some frames after its decision
+    real_time: bool = False  # frames are played by the clock, and decisions made by inference processes
 
     @property
     def declared(self) -> Sequence[Declared]:
@@ -52,5 +53,11 @@ class UnrollLayout(RowLayout):
                 ("seen_rewards", (steps,), "float32"),  # clipped reward from the decision to the next one
                 ("played_frames", (), "int32"),  # frames of these steps, and how many of them played the idle action
                 ("idle_frames", (), "int32"),
+            ]
+        if self.real_time:
+            fields += [
+                ("inference_times", (steps,), "float32"),  # milliseconds from the observation to the decision
+                ("missed_frames", (), "int32"),  # frames of these steps that were played after the next one was due
+                ("dropped_unrolls", (), "int32"),  # of this game, since the unroll before: no slot was free
             ]
         return fields

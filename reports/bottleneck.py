@@ -30,6 +30,7 @@ def name_bottleneck(
     *,
     gpu: bool,
     lockstep: bool,
+    real_time: bool = False,
 ) -> str:
     """One sentence; an empty string if no unroll was received.
 
@@ -41,8 +42,9 @@ def name_bottleneck(
         return ""
     learner_waits, workers_wait = learner["wait"], worker_shares["waiting"]
     waits = f"the learner waits {learner_waits:.0%} of its time for unrolls, and the workers wait {workers_wait:.0%}"
-    if lockstep:
-        return f"workers and learner take turns (--reproducible): {waits} of theirs"
+    if lockstep or (real_time and learner_waits >= SIGNIFICANT_WAIT):
+        pace = "workers and learner take turns (--reproducible)" if lockstep else "the games are played by the clock"
+        return f"{pace}: {waits} of theirs"
     top_learner = max(LEARNER_WORK, key=lambda name: learner[name])
     top_worker = max(WORKER_WORK, key=lambda name: worker_shares[name])
     full = our_cores + others_cores >= ALL_CORES

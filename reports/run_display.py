@@ -46,7 +46,7 @@ class Status:
     agent_steps: int
     max_steps: int
     frames: int
-    frames_per_step: int  # frames per step in this run; the runs that it was resumed from may differ
+    frames_per_step: float  # frames per step in this run; the runs that it was resumed from may differ
     updates: int
     planned_updates: int
     seconds: float
@@ -141,7 +141,14 @@ def plain_line(status: Status) -> str:
 def _timing_text(timing: Mapping[str, float | None]) -> str:
     """For a game that does not wait."""
     age, interval = decimal(timing["action_age_mean"], 1), decimal(timing["action_interval_mean"], 1)
-    return f"an action every {interval} frames, {age} frames old; {percent(timing['idle_share'])} of the frames idle"
+    text = f"an action every {interval} frames, {age} frames old; {percent(timing['idle_share'])} of the frames idle"
+    if "missed_share" not in timing:
+        return text
+    return (
+        f"{text}; {percent(timing['missed_share'])} late; an inference takes "
+        f"{decimal(timing['inference_ms_mean'], 1)} ms, at most {decimal(timing['inference_ms_max'], 1)}; "
+        f"{count(timing['dropped_unrolls'] or 0)} unrolls dropped"
+    )
 
 
 def _cards(status: Status, width: int, columns: int, trend: Sequence[float]) -> list[list[Text]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from machine.machine_setup import Machine
-from option_flags import Config, EnvironmentOptions
+from option_flags import Config
 from reports.unused_options import unused_in_training
 
 HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
@@ -33,7 +33,7 @@ def run_header(
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
         f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
-        *_interaction(config.environment),
+        *_interaction(config, machine),
         *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
         *memory,
         *(warning if lag >= HIGH_LAG else []),
@@ -41,13 +41,21 @@ def run_header(
     ]
 
 
-def _interaction(options: EnvironmentOptions) -> list[str]:
-    """A line about a game that does not wait for actions."""
+def _interaction(config: Config, machine: Machine) -> list[str]:
+    """A line about games that do not wait for actions."""
+    options = config.environment
     if options.interaction == "turns":
         return []
+    if not options.in_real_time:
+        return [
+            f"{options.interaction} interaction: a decision every {options.frames_per_step} frames, which takes effect "
+            f"{_counted(options.action_delay, 'frame')} after its screen; idle action: {options.idle_action}"
+        ]
+    latency = config.realtime.inference_latency
     return [
-        f"{options.interaction} interaction: a decision every {options.frames_per_step} frames, which takes effect "
-        f"{_counted(options.action_delay, 'frame')} after its screen; idle action: {options.idle_action}"
+        f"in real time at {config.realtime.fps:g} frames a second: each worker has "
+        f"{_counted(machine.inference_processes, 'inference process')}, staggered by {config.realtime.stagger}; "
+        f"idle action: {options.idle_action}{'' if latency is None else f'; inference times {latency} ms'}"
     ]
 
 
@@ -121,4 +129,5 @@ def _games(count: int) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"

@@ -12,8 +12,13 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--noreproducible": (lambda c: not c.run.reproducible, ("slots_per_worker",)),
     "--noepisodic_life": (lambda c: not c.environment.episodic_life, ("fire_on_life_loss",)),
     "--interaction=asynchronous or sequential": (
-        lambda c: c.environment.interaction != "turns",
-        ("action_delay", "idle_action"),
+        lambda c: c.environment.interaction in ("asynchronous", "sequential"),
+        ("action_delay",),
+    ),
+    "another --interaction than turns": (lambda c: c.environment.interaction != "turns", ("idle_action",)),
+    "--interaction=realtime": (
+        lambda c: c.environment.in_real_time,
+        ("fps", "inference_processes", "stagger", "inference_latency"),
     ),
     "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
     "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),

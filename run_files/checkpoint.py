@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from machine.limits import limit_reached
-from option_flags import Config, EnvironmentOptions, NetworkOptions
+from option_flags import Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
 from options.rules import UsageError, declared
 from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
 from run_files.content_rules import ContentError, described
@@ -32,7 +32,7 @@ FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
 # What the policy is and what it observes.
-POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, NetworkOptions))
+POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, RealtimeOptions, NetworkOptions))
 # Flags that a resumed run does not inherit from its parent.
 OWN_FLAGS = ("op_mode", "load_model_url", "load_weights_only")
 

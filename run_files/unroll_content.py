@@ -68,6 +68,9 @@ def check_rows(rows: Rows, layout: UnrollLayout, place: str) -> None:
         ranges += [("valid", 0, 1), ("ended", 0, 1), ("ages", 0, None), ("played_frames", 0, None)]
         ranges += [("idle_frames", 0, None), ("durations", 0, None)]
         finite = (*FINITE, "durations", "seen_rewards")
+    if layout.real_time:
+        ranges += [("inference_times", 0, None), ("missed_frames", 0, None), ("dropped_unrolls", 0, None)]
+        finite = (*finite, "inference_times")
     for name, low, high in ranges:
         found = layout.array(rows, name)
         if found.size and (found.min() < low or (high is not None and found.max() > high)):

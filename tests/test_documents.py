@@ -24,6 +24,7 @@ from sweeps.plan import KEYS, plan_sweep, read_sweep
 from tests.catch import make_catch
 from tests.options.words import parse
 from training.action_timing import ActionTiming
+from training.clock_timing import ClockTiming
 from training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,8 +136,9 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     files = METRICS.split("| file | what is in it |")[1].split("\n\n")[0]
     assert set(re.findall(r"^\| `([^`]+)`", files, re.MULTILINE)) == {path.name for path in folder.iterdir()}
     written = set(read_metrics(folder / "metrics.jsonl")[-1])
-    timing = fields_of("| field of the timing | meaning |")
+    timing, clock = fields_of("| field of the timing | meaning |"), fields_of("| field of the clock | meaning |")
     assert timing == set(ActionTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4).figures())
+    assert timing | clock == set(ClockTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4, 60.0).figures())
     assert fields_of("| field | meaning |") == written - fields_of("| field of the energy | meaning |")
 
 

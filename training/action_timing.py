@@ -25,7 +25,7 @@ class ActionTiming:
 
     def begin(self) -> None:
         """Start a new interval between reports."""
-        self._frames = self._idle_frames = 0
+        self.frames = self._idle_frames = 0
         self._ages: Counter[int] = Counter()
         self._intervals: Counter[int] = Counter()
 
@@ -35,7 +35,7 @@ class ActionTiming:
             name: self._layout.array(row, name)
             for name in ("valid", "ages", "durations", "played_frames", "idle_frames")
         }
-        self._frames += int(fields["played_frames"])
+        self.frames += int(fields["played_frames"])
         self._idle_frames += int(fields["idle_frames"])
         valid = fields["valid"].astype(bool)
         self._ages.update(fields["ages"][valid].tolist())
@@ -45,7 +45,7 @@ class ActionTiming:
         """The figures of this interval, by their names in metrics.jsonl; None where nothing took effect."""
         ages, intervals = _values(self._ages), _values(self._intervals)
         return {
-            "idle_share": self._idle_frames / self._frames if self._frames else None,
+            "idle_share": self._idle_frames / self.frames if self.frames else None,
             "action_age_mean": float(ages.mean()) if ages.size else None,
             "action_age_95": float(np.quantile(ages, 0.95)) if ages.size else None,
             "action_age_max": float(ages[-1]) if ages.size else None,
@@ -56,14 +56,14 @@ class ActionTiming:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "frames": self._frames,
+            "frames": self.frames,
             "idle_frames": self._idle_frames,
             "ages": list(self._ages.items()),
             "intervals": list(self._intervals.items()),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._frames, self._idle_frames = state["frames"], state["idle_frames"]
+        self.frames, self._idle_frames = state["frames"], state["idle_frames"]
         self._ages, self._intervals = Counter(dict(state["ages"])), Counter(dict(state["intervals"]))
 
 

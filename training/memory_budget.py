@@ -1,6 +1,6 @@
 """The memory that a run will need, computed before it starts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -102,7 +102,8 @@ def played_at_random(config: Config, layout: UnrollLayout, make_environment: Mak
     """Unrolls `[n, nbytes]` with frames of random play; the other fields are noise, which does not compress."""
     rng = np.random.default_rng(0)
     rows: Rows = rng.integers(0, 256, (-(-SAMPLED_STEPS // layout.unroll_length), layout.nbytes), np.uint8)
-    environment = make_environment(config.environment, 0)
+    # In real time, the frames look the same, but they are not returned by steps.
+    environment = make_environment(replace(config.environment, interaction="turns"), 0)
     observation, _ = environment.reset()
     for frames in layout.array(rows, "frames"):
         frames[: layout.frame_stack] = observation

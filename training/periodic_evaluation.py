@@ -72,6 +72,7 @@ class PeriodicEvaluation(Evaluation):
         make_environment: MakeWatchedEnvironment,
         layout: UnrollLayout,
         compute_dtype: torch.dtype,
+        inference_processes: int,  # with --interaction=realtime
         saver: CheckpointSaver,
         folder: Path,
         stop: StopSignals,
@@ -81,6 +82,7 @@ class PeriodicEvaluation(Evaluation):
         self._make_environment = make_environment
         self._layout = layout
         self._compute_dtype = compute_dtype
+        self._inference_processes = inference_processes
         self._saver = saver
         self._learner, self._progress, self._best = saver.learner, saver.progress, saver.best
         self._stop = stop
@@ -190,6 +192,9 @@ class PeriodicEvaluation(Evaluation):
             greedy=self._config.test.test_policy == "greedy",
             logged=games if self._config.test.render else 0,
             low_priority=True,
+            realtime=self._config.realtime,
+            inference_processes=self._inference_processes,
+            timeout=self._config.workers.worker_timeout,
         )
         players = PlayerPool(player, 1, range(games))
         return _GamesUnderWay(players, weights, agent_steps, self._progress.frames, updates)

@@ -35,7 +35,8 @@ class Progress:
     ) -> None:
         self._layout = layout
         self._environments_per_worker = environments_per_worker
-        self.frames_per_step = frames_per_step
+        self._frames_per_step = frames_per_step
+        self._played_frames = 0  # by this run, in real time
         self.max_steps = max_steps
         self._begun = time.monotonic()
         self.agent_steps = 0
@@ -106,9 +107,15 @@ class Progress:
         return bool(self.agent_steps > self.interval.begun_steps or self.interval.updates > 0)
 
     @property
+    def frames_per_step(self) -> float:
+        """Game frames from one decision to the next; in real time, the mean of this run."""
+        steps = self.agent_steps - self._parent_steps
+        return self._played_frames / steps if self._layout.real_time and steps else self._frames_per_step
+
+    @property
     def frames(self) -> int:
         """Game frames; a resumed run may skip another number of frames than its parent."""
-        return int(self._parent_frames + (self.agent_steps - self._parent_steps) * self.frames_per_step)
+        return round(self._parent_frames + (self.agent_steps - self._parent_steps) * self.frames_per_step)
 
     @property
     def return_mean(self) -> float | None:
@@ -130,6 +137,8 @@ class Progress:
 
     @property
     def interval_frames_per_second(self) -> float:
+        if self._layout.real_time and self.action_timing is not None:
+            return self.action_timing.frames / self.interval_seconds
         return self.steps_since_report * self.frames_per_step / self.interval_seconds
 
     def stage(self, name: str) -> AbstractContextManager[None]:
@@ -152,6 +161,8 @@ class Progress:
             self.goal_reached = reaches_return(self.recent_returns, self.return_window, self._stop_at_return)
         if self.action_timing is not None:
             self.action_timing.add(row)
+        if self._layout.real_time:
+            self._played_frames += int(self._layout.array(row, "played_frames"))
         self.episodes += len(episodes)
         self.agent_steps += self._layout.unroll_length
         return episodes

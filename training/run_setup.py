@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agents.network import ActorCritic, make_network
@@ -19,6 +19,7 @@ from training.check_parent import check_saved_games, check_saved_learner
 from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
 from training.resume import Resume
+from workers.realtime.requirements import check_realtime, open_unrolls
 from wrappers.environment_types import MakeEnvironment
 
 
@@ -55,7 +56,12 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     if parent is not None:
         check_saved_learner(parent, network, layout)
     environments = config.workers.envs_per_worker
+    processes = check_realtime(
+        config, layout, make_environment, machine.worker_count, environments, machine.worker_precision
+    )
+    machine = replace(machine, inference_processes=processes)
     unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
+    unrolls_in_slots += open_unrolls(processes, layout.unroll_length, machine.worker_count, environments)
     memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
     resume = Resume(parent, config, layout, machine.worker_count)
     if parent is not None:

@@ -17,8 +17,8 @@ from reports.sinks.make_sinks import make_sinks
 from reports.sinks.sink import SinkList
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS
-from training.action_timing import ActionTiming
 from training.checkpoint_saver import CheckpointSaver
+from training.clock_timing import make_timing
 from training.housekeeping import Housekeeping
 from training.loop import training_loop
 from training.machine_load import MachineLoad
@@ -60,7 +60,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
             config.run.environment_max_steps,
             config.report.avg_buff_size,
             config.run.stop_at_return,
-            ActionTiming(layout, config.environment.skipped_frames) if layout.delayed_actions else None,
+            make_timing(config, layout),
         )
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates
@@ -116,6 +116,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
                     make_environment,
                     layout,
                     machine.worker_precision,
+                    machine.inference_processes,
                     saver,
                     folder,
                     stop,
@@ -160,6 +161,7 @@ def describe_end(
         *load.cores_in_use(usable_cores()),
         gpu=saver.learner.device.type == "cuda",
         lockstep=config.run.reproducible,
+        real_time=config.environment.in_real_time,
     )
     end = RunEnd(
         folder=folder,

@@ -1,6 +1,7 @@
 """The acting side of a run, as the training loop uses it: it delivers unrolls and accepts new weights."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from agents.flat_weights import weight_count
 from agents.network import ActorCritic
@@ -10,6 +11,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer
+from workers.realtime.worker import RealtimeWorker
 from workers.shared_weights import SharedWeights
 from workers.slots import Slots
 from workers.weight_publisher import WeightPublisher, make_publisher
@@ -92,8 +94,12 @@ def make_pool(
         rows = InferenceRows(layout, machine.worker_count, workers.envs_per_worker)
         server = InferenceServer(config.network, machine.precision, machine.device, rows, weights, times, lockstep)
 
+    kind: Callable[..., Worker] = Worker
+    if config.environment.in_real_time:
+        kind = partial(RealtimeWorker, inference_processes=machine.inference_processes)
+
     def make_worker(index: int, restart_index: int) -> Worker:
-        return Worker(
+        return kind(
             config=config,
             make_environment=make_environment,
             seed=config.seed,

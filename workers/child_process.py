@@ -4,6 +4,7 @@ A child ends when its parent ends. This module imports nothing slow, so that a c
 torch.
 """
 
+import errno
 import multiprocessing
 import os
 import pickle
@@ -16,7 +17,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from multiprocessing import connection as connections
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess, SpawnProcess
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -32,6 +33,13 @@ class ChildProcess(SpawnProcess):  # CUDA and OpenCV both break under fork
     """A spawned process; `early_errors` is what it writes to stderr before its worker is loaded."""
 
     early_errors: EarlyErrors | None = None
+
+
+class ForkedProcess(ForkServerProcess):
+    """A process that is forked from a server of its parent's own, which has loaded torch and done nothing with it.
+
+    So it starts in a fiftieth of a second, and shares the memory of the libraries with its siblings.
+    """
 
 
 class Packed:
@@ -71,6 +79,30 @@ def start_process(worker: Any, name: str, *pipes: Connection) -> tuple[BaseProce
     return process, connection
 
 
+def fork_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
+    """As `start_process`, but much faster from the second time on. Only for workers that use neither CUDA nor OpenCV.
+
+    The caller may be a child process that has called `allow_children`.
+    """
+    multiprocessing.set_forkserver_preload([type(worker).__module__, "workers.fork_server"])
+    connection, child_end = multiprocessing.Pipe()
+    with child_end, ExitStack() as close_on_error:
+        close_on_error.enter_context(connection)
+        process = ForkedProcess(target=_child_main, args=(None, Packed(worker), child_end), name=name, daemon=True)
+        try:
+            with _signals_blocked():
+                process.start()
+        except EOFError as error:
+            raise OSError(errno.ECHILD, "its fork server was killed") from error
+        close_on_error.pop_all()
+    return process, connection
+
+
+def allow_children() -> None:
+    """Let this process, which a parent started, start processes itself. It must end them; if it is killed, they end."""
+    multiprocessing.current_process().daemon = False
+
+
 def end_process(process: BaseProcess, connection: Connection) -> int:
     """Kill the process if it is alive, and return its exit code."""
     connection.close()
@@ -106,11 +138,11 @@ def _signals_blocked() -> Iterator[None]:
         warnings.filterwarnings("ignore", "resource_tracker: process died", UserWarning)
         # Otherwise the first child's start would start it, which unblocks the signals.
         resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
         try:
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a worker, which starts processes too, keeps its block
 
 
 def _child_main(errors: EarlyErrors | None, packed_worker: Packed, connection: Connection, *pipes: Connection) -> None:

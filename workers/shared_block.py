@@ -20,10 +20,13 @@ class SharedBlock:
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
-        self._fd = _nameless_file()
-        self._close = weakref.finalize(self, os.close, self._fd)
+        self._keep(_nameless_file())
         os.ftruncate(self._fd, nbytes)
         self.bytes = self._map()
+
+    def _keep(self, fd: int) -> None:
+        self._fd = fd
+        self._close = weakref.finalize(self, os.close, fd)
 
     def _map(self) -> NDArray[np.uint8]:
         return np.frombuffer(mmap.mmap(self._fd, self.nbytes), dtype=np.uint8)
@@ -37,9 +40,8 @@ class SharedBlock:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.nbytes = state["nbytes"]
-        self._fd = state["fd"].detach()
+        self._keep(state["fd"].detach())  # a worker passes the block on to its inference processes
         self.bytes = self._map()
-        os.close(self._fd)
 
 
 def _nameless_file() -> int:

@@ -59,6 +59,10 @@ class WorkerClock:
         self._seconds[stage] += now - self._last
         self._last = now
 
+    def add_cpu(self, seconds: float) -> None:
+        """Add CPU time of child processes."""
+        self._shared[CPU] += seconds
+
     def share(self) -> None:
         """Add the counts to shared memory."""
         cpu = time.process_time()

@@ -11,13 +11,14 @@ from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.clip_reward import ClipReward
 from wrappers.delayed_actions import DelayedActions
-from wrappers.emulator import Emulator, Frame
+from wrappers.emulator import AtariWrapper, Emulator, Frame
 from wrappers.episodic_life import EpisodicLife
 from wrappers.fire_on_life_loss import FireOnLifeLoss
 from wrappers.fire_on_reset import FIRE, FireOnReset
 from wrappers.frame_skip import FrameSkip
 from wrappers.frame_stack import FrameStack
 from wrappers.noop_start import NoopStart
+from wrappers.realtime_game import RealtimeGame
 from wrappers.resize import Resize
 from wrappers.score_keeper import ScoreKeeper
 from wrappers.spectator import Spectator, Watch
@@ -29,10 +30,11 @@ WITHOUT_NOOP = {"backgammon", "video_checkers"}  # board games in which every ac
 gymnasium.register_envs(ale_py)
 
 
-def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> FrameStack:
+def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> AtariWrapper:
     """Make the game of `options.env` with all wrappers, in the order of the lines below, innermost first.
 
-    Observations are uint8 [frames_stacked, channels, height, width], with 1 channel, or 3 in colour.
+    Observations are uint8 [frames_stacked, channels, height, width], with 1 channel, or 3 in colour. A game in real
+    time has its own wrapper in place of those that step the game or its observations: see `RealtimeGame`.
     In addition to gymnasium's interface there are `snapshot` and `restore`, and `get_wrapper_attr` finds
     `action_meanings` and `take_finished_games`. `watch` is called with every raw frame, in colour.
     """
@@ -50,6 +52,8 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
         env = StickyActions(env, options.repeat_action_probability)
     if options.noop_threshold > 0:
         env = NoopStart(env, options.noop_threshold)
+    if options.interaction == "realtime":
+        return RealtimeGame(ScoreKeeper(env, options.skipped_frames), options)
     if options.interaction != "turns":
         env = DelayedActions(env, options)
     env = FrameSkip(env, options.frames_per_step)

@@ -26,13 +26,13 @@ class FrameStack(AtariWrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         frame, info = self.env.reset(seed=seed, options=options)
-        self._frames[:] = _channels_first(frame)
+        self._frames[:] = channels_first(frame)
         return self._frames.copy(), info
 
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         frame, reward, terminated, truncated, info = self.env.step(action)
         self._frames[:-1] = self._frames[1:]
-        self._frames[-1] = _channels_first(frame)
+        self._frames[-1] = channels_first(frame)
         return self._frames.copy(), float(reward), terminated, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
@@ -48,6 +48,6 @@ class FrameStack(AtariWrapper):
         self.env.get_wrapper_attr("restore")(state["inner"])
 
 
-def _channels_first(frame: Frame) -> Frame:
+def channels_first(frame: Frame) -> Frame:
     """A view [channels, height, width] of [height, width] or [height, width, channels]."""
     return frame[None] if frame.ndim == 2 else frame.transpose(2, 0, 1)

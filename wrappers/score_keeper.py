@@ -20,10 +20,13 @@ class ScoreKeeper(AtariWrapper):
     It is inside EpisodicLife and ClipReward, so it counts complete games and unclipped rewards. The no-op frames of a
     random start are before the first agent step and do not count: the agent has no influence on them. Published scores
     leave them out too (dqn_zoo, OpenAI Baselines). A game that is reset before its end is dropped.
+
+    In a game that is played frame by frame, `frames_per_step` frames count as one agent step.
     """
 
-    def __init__(self, env: gymnasium.Env[Frame, int]) -> None:
+    def __init__(self, env: gymnasium.Env[Frame, int], frames_per_step: int = 1) -> None:
         super().__init__(env)
+        self._frames_per_step = frames_per_step
         self._return = 0.0
         self._length = 0
         self._finished: list[FinishedGame] = []
@@ -43,7 +46,7 @@ class ScoreKeeper(AtariWrapper):
         self._return += reward
         self._length += 1
         if terminated or truncated:
-            self._finished.append(FinishedGame(self._return, self._length))
+            self._finished.append(FinishedGame(self._return, -(-self._length // self._frames_per_step)))
         return observation, reward, terminated, truncated, info
 
     def snapshot(self) -> dict[str, Any]:

@@ -35,6 +35,10 @@ OTHER_VALUES: dict[str, Any] = {
     "slots_per_worker": 8,
     "worker_timeout": 0.5,
     "worker_restart_budget": 0,
+    "fps": 30.0,
+    "inference_processes": 5,
+    "stagger": "max",
+    "inference_latency": "uniform:20:80",
     "batch_size": 6,
     "r_f_steps": 5,
     "replay_parameters": json.dumps(

@@ -112,3 +112,13 @@ def test_every_case_is_one_line() -> None:
         workers: dict[str, float | None] = {name: 0.9 if name == worker_top else 0.01 for name in WORKERS_BUSY}
         sentence = name_bottleneck(learner, workers, busy, 0.0, gpu=False, lockstep=False)
         assert sentence and "\n" not in sentence
+
+
+def test_games_in_real_time_set_the_pace_unless_the_learner_is_too_slow() -> None:
+    sentence = name_bottleneck(LEARNER_WAITS, WORKERS_WAIT, 0.5, 0.0, gpu=False, lockstep=False, real_time=True)
+    assert sentence == (
+        "the games are played by the clock: the learner waits 50% of its time for unrolls, and the workers wait 31% "
+        "of theirs"
+    )
+    sentence = name_bottleneck(LEARNER_BUSY, WORKERS_WAIT, 0.5, 0.0, gpu=False, lockstep=False, real_time=True)
+    assert sentence.startswith("the learner is the bottleneck")

@@ -102,7 +102,7 @@ def test_each_evaluation_has_games_of_its_own_and_none_comes_before_the_first_up
     config, nothing = Config.from_flags({**SMALL, "eval_period": 100}), cast(Any, None)
     announced: list[str] = []
     evaluation = PeriodicEvaluation(
-        config, make_catch, nothing, torch.float32, saver, tmp_path, StopSignals(), announced.append
+        config, make_catch, nothing, torch.float32, 0, saver, tmp_path, StopSignals(), announced.append
     )
     for steps, updates in ((100, 0), (200, 0), (220, 1), (240, 2), (300, 3), (520, 4), (580, 5)):
         progress.agent_steps, learner.updates, saver.saved_updates = steps, updates, updates

@@ -11,6 +11,12 @@ from wrappers.atari import atari_ids, make_atari
 from wrappers.frame_stack import FrameStack
 
 
+def make(options: EnvironmentOptions, seed: int) -> FrameStack:
+    env = make_atari(options, seed)
+    assert isinstance(env, FrameStack)
+    return env
+
+
 def play(env: FrameStack, actions: list[int]) -> list[object]:
     """Everything that an agent sees while it plays the actions, with a reset after each episode."""
     seen: list[object] = []
@@ -45,7 +51,7 @@ def assert_plain(value: object) -> None:
 
 def restored(options: EnvironmentOptions, state: dict[str, Any]) -> FrameStack:
     assert_plain(state)
-    env = make_atari(options, seed=123)
+    env = make(options, seed=123)
     env.restore(copy.deepcopy(state))
     return env
 
@@ -54,7 +60,7 @@ def restored(options: EnvironmentOptions, state: dict[str, Any]) -> FrameStack:
 @pytest.mark.parametrize("steps", [0, 137])
 def test_in_the_middle_of_a_life(game: str, steps: int) -> None:
     options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", repeat_action_probability=0.25)
-    env = make_atari(options, seed=1)
+    env = make(options, seed=1)
     count = len(env.get_wrapper_attr("action_meanings"))
     actions = np.random.default_rng(2).integers(0, count, steps + 300).tolist()
     env.reset()
@@ -67,7 +73,7 @@ def test_in_the_middle_of_a_life(game: str, steps: int) -> None:
 @pytest.mark.parametrize("game", ["Pong", "Breakout", "Qbert"])
 def test_between_an_episode_and_its_reset(game: str) -> None:
     options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", repeat_action_probability=0.25)
-    env = make_atari(options, seed=3)
+    env = make(options, seed=3)
     count = len(env.get_wrapper_attr("action_meanings"))
     env.reset()
     play_until_an_episode_ends(env, count)
@@ -79,7 +85,7 @@ def test_between_an_episode_and_its_reset(game: str) -> None:
 
 def test_unfinished_scores_and_scores_not_taken_yet_are_restored() -> None:
     options = EnvironmentOptions(env="BreakoutNoFrameskip-v4", max_game_frames=400)
-    env = make_atari(options, seed=1)
+    env = make(options, seed=1)
     env.reset()
     actions = np.random.default_rng(6).integers(0, 4, 300).tolist()
     for action in actions[:250]:
@@ -96,7 +102,7 @@ def test_unfinished_scores_and_scores_not_taken_yet_are_restored() -> None:
 
 def test_restoring_replaces_the_state_of_a_used_environment() -> None:
     options = EnvironmentOptions(env="SeaquestNoFrameskip-v4", repeat_action_probability=0.25)
-    env = make_atari(options, seed=1)
+    env = make(options, seed=1)
     actions = np.random.default_rng(7).integers(0, 18, 400).tolist()
     env.reset()
     play(env, actions[:50])
@@ -110,7 +116,7 @@ def test_restoring_replaces_the_state_of_a_used_environment() -> None:
 @pytest.mark.parametrize("name", atari_ids())
 def test_every_game_can_be_played_and_restored(name: str) -> None:
     options = EnvironmentOptions(env=name, repeat_action_probability=0.25)
-    env = make_atari(options, seed=1)
+    env = make(options, seed=1)
     meanings = env.get_wrapper_attr("action_meanings")
     assert meanings[0] == "NOOP"
     assert getattr(env.action_space, "n", None) == len(meanings)

@@ -1,0 +1,109 @@
+"""Test games in real time, as a player process plays them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from agents.categorical import most_likely
+from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
+from workers.child_process import allow_children
+from workers.messages import Kind, receive, send
+from workers.realtime.games import PlayedFrame
+from workers.realtime.player import Book
+from workers.realtime.session import RealtimeSession, RealtimeSetup
+from wrappers.environment_types import MakeEnvironment
+
+LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
+
+
+@dataclass
+class _Seat:
+    """A game that is being played, and its log."""
+
+    game: int
+    actions: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    ages: list[int] = field(default_factory=list)
+    cut_off: bool = False
+
+    def log(self) -> GameLog | None:
+        if not self.actions:
+            return None
+        return GameLog(
+            np.array(self.actions, np.uint8), np.array(self.values, np.float32), np.array(self.ages, np.int32)
+        )
+
+
+class TestBook(Book):
+    """Collects the results of test games. A game pauses when it has ended, and its seat is free again."""
+
+    __test__ = False  # otherwise pytest would collect the class as tests
+
+    def __init__(self, take_finished_games: Sequence[Callable[[], Sequence[tuple[float, int]]]], logged: int) -> None:
+        """Games whose number is below `logged` keep a log."""
+        self._take_finished_games = take_finished_games
+        self._logged = logged
+        self._seats: list[_Seat | None] = [None] * len(take_finished_games)
+        self._results: list[GameResult] = []
+
+    def begin(self, game: int) -> int:
+        """Take a free seat for a game; returns its index."""
+        index = self._seats.index(None)
+        self._seats[index] = _Seat(game)
+        return index
+
+    def take_results(self) -> list[GameResult]:
+        """The games that have ended since the last call."""
+        results, self._results = self._results, []
+        return results
+
+    def played(self, game: int, frame: PlayedFrame) -> None:
+        seat = self._seats[game]
+        assert seat is not None
+        seat.cut_off = frame.cut
+        if seat.game < self._logged:
+            seat.actions.append(frame.action)
+            seat.values.append(np.nan if frame.register is None else frame.register.value)
+            seat.ages.append(IDLE if frame.age is None else frame.age)
+
+    def episode_over(self, game: int) -> bool:
+        seat = self._seats[game]
+        assert seat is not None
+        game_return, length = self._take_finished_games[game]()[-1]
+        self._results.append(GameResult(seat.game, game_return, length, seat.cut_off, seat.log()))
+        self._seats[game] = None
+        return False
+
+
+def play_in_real_time(
+    setup: RealtimeSetup,
+    make_environment: MakeEnvironment,
+    seed: Sequence[int],
+    parent: Connection,
+    *,
+    slots: int,
+    greedy: bool,
+    logged: int,
+) -> None:
+    """Play each game whose number arrives, until the parent closes the connection."""
+    allow_children()
+    environments = [make_environment(setup.environment, 0) for _ in range(slots)]
+    book = TestBook([env.get_wrapper_attr("take_finished_games") for env in environments], logged)
+    uniforms = [np.random.default_rng() for _ in environments]  # each game brings its own
+    with RealtimeSession(
+        setup,
+        environments,
+        uniforms,
+        book,
+        parent,
+        choose=lambda decision: most_likely(decision.logits) if greedy else decision.actions,
+    ) as session:
+        while True:
+            if session.step(LONGEST_WAIT):
+                game = receive(parent).index
+                environment_seed, rng = game_streams(seed, game)
+                session.games.start(book.begin(game), environment_seed, rng)
+            for result in book.take_results():
+                send(parent, Kind.RESULT, payload=result)

@@ -1,0 +1,76 @@
+"""Test games in real time, with a clock and inference processes of the test."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from agents.spaces import make_unroll_layout
+from evaluation.film import Picture
+from evaluation.logged_game import LoggedGame
+from evaluation.parallel_games import IDLE, GameResult, game_streams
+from evaluation.realtime_games import TestBook
+from option_flags import Config, EnvironmentOptions
+from tests.workers.realtime.fake_inference import FakeSession
+from workers.realtime.games import RealtimeGames
+from wrappers.atari import make_atari
+from wrappers.spectator import Watch
+
+OPTIONS = {
+    "env": "BreakoutNoFrameskip-v4",
+    "interaction": "realtime",
+    "max_game_frames": 300,
+    "repeat_action_probability": 0.25,
+    "idle_action": "random",
+    "episodic_life": False,
+    "fire_on_life_loss": True,
+}
+SEED = (5,)
+
+
+@pytest.mark.parametrize("logged", [0, 9])
+def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: int) -> None:
+    config = Config.from_flags(OPTIONS)
+    played: list[Picture] = []
+    env = make_atari(config.environment, 0, lambda picture, score: played.append(picture.copy()))
+    book = TestBook([env.get_wrapper_attr("take_finished_games")], logged)
+    games = RealtimeGames([env], [np.random.default_rng()], config.environment)
+    times = np.random.default_rng(1)
+    layout = make_unroll_layout(config, make_atari)
+    session = FakeSession(games, layout, book, lambda process: float(times.uniform(0.2, 1.0)), processes=2)
+    results: list[GameResult] = []
+    for game in (0, 1):
+        played.clear()
+        environment_seed, rng = game_streams(SEED, game)
+        games.start(book.begin(game), environment_seed, rng)
+        while len(results) == game:
+            session.play_on()
+            results += book.take_results()
+    assert [result.game for result in results] == [0, 1]
+    assert all(result.cut_off or result.return_ >= 0 for result in results)
+    if not logged:
+        assert [result.log for result in results] == [None, None]
+        return
+    log = results[1].log
+    assert log is not None and log.ages is not None
+    assert {IDLE} < set(log.ages.tolist())
+    assert results[1].length == -(-len(log.actions) // 4)
+
+    filmed: list[Picture] = []
+
+    def make_watched(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+        def both(picture: Picture, score: float) -> None:
+            filmed.append(picture.copy())
+            if watch is not None:
+                watch(picture, score)
+
+        return make_atari(options, seed, both)
+
+    game_again = LoggedGame(
+        make_environment=make_watched, environment=config.environment, seed=SEED, result=results[1], policy="sampled"
+    )
+    shown: list[Picture] = []
+    game_again.play_back(shown.append)
+    assert len(shown) == len(filmed)
+    np.testing.assert_array_equal(np.stack(filmed), np.stack(played))

@@ -1,0 +1,77 @@
+"""Training and tests in real time, with real processes. Nothing here depends on how fast they are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from evaluation.score_checkpoint import score_checkpoint
+from option_flags import Config
+from run_files.checkpoint import find_checkpoint
+from run_files.metrics import read_metrics
+from tests.processes import spawned
+from training.train import train
+from wrappers.atari import make_atari
+
+SMALL: dict[str, Any] = {
+    "interaction": "realtime",
+    "fps": 60.0,
+    "inference_processes": 2,
+    "inference_latency": "uniform:5:25",
+    "worker_count": 1,
+    "envs_per_worker": 4,
+    "r_f_steps": 5,
+    "batch_size": 4,
+    "frame_scale_resolution": "36,36",
+    "environment_max_steps": 200,
+    "report_period": 40,
+    "max_game_frames": 60,
+    "seed": 1,
+    "eval_period": 100,
+    "eval_episode_count": 2,
+    "console": "off",
+    "curves": False,
+}
+
+
+@pytest.mark.slow
+def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
+    small = {**SMALL, "results_dir": str(tmp_path)}
+    folder = train(Config.from_flags(small), make_atari)
+    reports: list[Any] = read_metrics(folder / "metrics.jsonl")
+    last = reports[-1]
+    assert last["agent_steps"] == 200
+    assert last["updates"] == 200 // 20
+    assert last["episodes"] > 0, "the time limit cuts games off"
+    for report in reports:
+        assert 5 <= report["inference_ms_mean"] <= report["inference_ms_max"]
+        assert 1 <= report["needed_processes_mean"] <= report["needed_processes_max"]
+        assert 0 <= report["idle_share"] <= 1 and 0 <= report["missed_share"] <= 1
+        assert report["dropped_unrolls"] >= 0
+        if report["action_age_mean"] is not None:  # on a busy machine, games may end before an action takes effect
+            assert 0 <= report["action_age_mean"] <= report["action_age_max"]
+    assert 0 < last["frames"] != 200 * 4
+    evaluations: list[Any] = read_metrics(folder / "evaluations.jsonl")
+    assert evaluations[0]["eval_episodes"] == 2
+    config = json.loads((folder / "config.json").read_text())
+    assert config["machine"]["inference_processes"] == 2
+
+    checkpoint = find_checkpoint(str(folder))
+    resumed = train(Config.from_flags({**checkpoint.options, "environment_max_steps": 240}), make_atari, checkpoint)
+    after: Any = read_metrics(resumed / "metrics.jsonl")[-1]
+    assert (after["agent_steps"], after["updates"]) == (240, 12)
+    assert after["frames"] > last["frames"]
+
+    options = {**checkpoint.played_options, "op_mode": "test", "load_model_url": str(folder), "console": "off"}
+    test = Config.from_flags({**options, "test_episode_count": 3, "worker_count": 1, "max_game_frames": 60})
+    path = score_checkpoint(test, make_atari, checkpoint)
+    assert path is not None
+    results = json.loads(path.read_text())
+    assert results["games"] == 3
+    assert (results["interaction"], results["fps"], results["inference_processes"]) == ("realtime", 60, 2)
+    assert results["cut_off_games"] == [0, 1, 2]
+    assert results["lengths"] == [length for length in results["lengths"] if 0 < length <= 15]
+    assert not spawned()
+    assert not [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]

@@ -1,0 +1,95 @@
+"""Scripted inference processes and a clock that jumps from event to event, to drive a `RealtimePlayer`."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from agents.acting import Decision
+from realtime.staggering import RULES, new_state
+from replay.unroll_layout import UnrollLayout
+from workers.realtime.frame_clock import FrameClock
+from workers.realtime.games import RealtimeGames
+from workers.realtime.inference_schedule import InferenceSchedule
+from workers.realtime.player import Book, RealtimePlayer, Seen
+from wrappers.clip_reward import reward_clipping
+
+FPS = 10.0
+
+
+class FakeInference:
+    """Decision n chooses action n % `actions` in all games, has the value n and the weight version 100 − n % 7."""
+
+    def __init__(self, seconds: Callable[[int], float], games: int, layout: UnrollLayout) -> None:
+        self._seconds = seconds
+        self._games = games
+        self._layout = layout
+        self._numbers: dict[int, int] = {}  # by process
+        self.requests = 0
+        self.now = 0.0
+        self.finished_at: dict[int, float] = {}  # by process
+        self.stacks: list[np.ndarray] = []  # that each decision has seen
+
+    def request(self, process: int, seen: Seen, uniforms: list[float]) -> None:
+        self.stacks.append(seen.stacks.copy())
+        self._numbers[process] = self.requests
+        self.finished_at[process] = self.now + self._seconds(process)
+        self.requests += 1
+
+    def result(self, process: int) -> tuple[Decision, int]:
+        number, layout, games = self._numbers[process], self._layout, self._games
+        decision = Decision(
+            torch.full((games,), number % layout.action_count),
+            torch.full((games, layout.action_count), float(number)),
+            torch.full((games,), float(number)),
+            torch.zeros((games, layout.feature_size), dtype=torch.float16),
+            torch.zeros((games, 2, layout.lstm_size)),
+        )
+        return decision, 100 - number % 7
+
+
+class FakeSession:
+    """Plays with N scripted processes; `kill` ends one."""
+
+    def __init__(
+        self,
+        games: RealtimeGames,
+        layout: UnrollLayout,
+        book: Book,
+        seconds: Callable[[int], float],
+        processes: int,
+        rule: str = "none",
+        frame: float = 0.0,
+    ) -> None:
+        self.inference = FakeInference(seconds, len(games), layout)
+        self.clock = FrameClock(0.0, FPS)
+        schedule = InferenceSchedule(RULES[rule](new_state(processes), frame))
+        clip = reward_clipping("abs_one_sign")
+        self.player = RealtimePlayer(games, layout, book, self.inference, schedule, self.clock, clip=clip)
+        for process in range(processes):
+            self.player.joined(process, 0.0)
+
+    def play(self, until: Callable[[], bool]) -> None:
+        """Play until the condition holds."""
+        while not until():
+            self.play_on()
+
+    def play_on(self) -> None:
+        """Let the next thing happen."""
+        inference = self.inference
+        answers = {at: process for process, at in inference.finished_at.items()}
+        first = min(answers, default=math.inf)
+        inference.now = min(first, self.player.next_time)
+        if first <= self.player.next_time:
+            process = answers[first]
+            del inference.finished_at[process]
+            self.player.answered(process, inference.now)
+        else:
+            self.player.happen(inference.now)
+
+    def kill(self, process: int) -> None:
+        """The process dies now, and is replaced at once."""
+        self.inference.finished_at.pop(process, None)
+        self.player.lost(process)
+        self.player.joined(process, self.inference.now)

@@ -1,0 +1,79 @@
+"""The learner sees what the policy saw: recomputed from stored unrolls, the network's outputs are those of the play."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from agents.acting import Actor, Decision
+from agents.network import ActorCritic
+from agents.training_batch import make_training_batch
+from replay.mix import Batch
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
+from tests.workers.realtime.fake_inference import FakeSession
+from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbered
+from workers.realtime.games import RealtimeGames
+from workers.realtime.player import Seen
+from workers.realtime.unrolls import RealtimeUnrolls
+
+GAMES = ([Ending(23), Ending(9, cut=True)], [Ending(40)])
+
+
+def make_layout(lstm_size: int) -> UnrollLayout:
+    return UnrollLayout(5, 3, (1, 36, 36), 3, lstm_size, delayed_actions=True, real_time=True)
+
+
+class Playing(FakeSession):
+    """A session whose decisions are made by a network."""
+
+    def use(self, actor: Actor) -> None:
+        decisions: dict[int, Decision] = {}
+        wait_for_answer = self.inference.request
+
+        def request(process: int, seen: Seen, uniforms: list[float]) -> None:
+            stacks = torch.from_numpy(seen.stacks.copy()).flatten(1, 2)
+            decision = actor.act(stacks, seen.state, torch.tensor(uniforms, dtype=torch.float64))
+            decisions[process] = Decision(*(part.clone() for part in decision))
+            wait_for_answer(process, seen, uniforms)
+
+        self.inference.request = request  # type: ignore[method-assign]
+        self.inference.result = lambda process: (decisions[process], 0)  # type: ignore[method-assign]
+
+
+def play(layout: UnrollLayout, actor: Actor, processes: int) -> list[Rows]:
+    options = dataclasses.replace(OPTIONS, frame_scale_resolution="36,36")
+    environments = [make_numbered(*endings, options=options) for endings in GAMES]
+    games = RealtimeGames(environments, [np.random.default_rng(e) for e in range(2)], options)
+    for game in range(2):
+        games.start(game)
+    take_finished_games = [env.get_wrapper_attr("take_finished_games") for env in environments]
+    unrolls = RealtimeUnrolls(layout, options, range(2), take_finished_games)
+    times = np.random.default_rng(3)
+    session = Playing(games, layout, unrolls, lambda process: float(times.uniform(0.2, 0.9)), processes, "mean", 0.4)
+    session.use(actor)
+    delivered: list[Rows] = []
+    while len(delivered) < 6:
+        session.play_on()
+        if (rows := unrolls.take()) is not None:
+            delivered.append(rows)
+    return delivered
+
+
+@pytest.mark.parametrize(("lstm_size", "processes"), [(0, 3), (8, 1)])
+def test_the_network_computes_the_same_from_the_stored_unrolls(lstm_size: int, processes: int) -> None:
+    torch.manual_seed(0)
+    layout = make_layout(lstm_size)
+    network = ActorCritic("nature", (3, 36, 36), 3, lstm_size)
+    torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy that depends on what it sees
+    delivered = play(layout, Actor(network), processes)
+    rewards = np.concatenate([layout.array(rows, "seen_rewards") for rows in delivered])
+    dones = np.concatenate([layout.array(rows, "dones") for rows in delivered])
+    assert rewards.any() and dones.any()
+    for rows in delivered:
+        batch = Batch(torch.from_numpy(rows), np.ones(2, bool))
+        unrolls = make_training_batch(batch, layout, 0.99, torch.device("cpu"))
+        with torch.no_grad():
+            logits = network(unrolls.inputs).logits[:-1]
+        torch.testing.assert_close(logits, unrolls.behaviour_logits, atol=1e-5, rtol=1e-4)

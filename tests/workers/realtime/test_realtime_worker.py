@@ -1,0 +1,197 @@
+"""Real worker and inference processes. Nothing here depends on how fast they are."""
+
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from agents.flat_weights import flat_weights, weight_count
+from agents.network import make_network
+from agents.spaces import make_unroll_layout
+from option_flags import Config
+from replay.unroll_layout import UnrollLayout
+from workers.child_process import end_process, start_process
+from workers.messages import Kind, receive, send
+from workers.realtime.worker import RealtimeWorker
+from workers.shared_weights import SharedWeights
+from workers.slots import Slots
+from workers.worker_clock import CPU, WorkerTimes
+from wrappers.atari import make_atari
+
+pytestmark = pytest.mark.slow
+
+GAMES, STEPS, LATENCY_FRAMES = 2, 5, 12
+OPTIONS = {
+    "interaction": "realtime",
+    "envs_per_worker": GAMES,
+    "r_f_steps": STEPS,
+    "frame_scale_resolution": "36,36",
+    "fps": 60.0,
+    "inference_latency": f"fixed:{1000 * LATENCY_FRAMES / 60}",
+    "seed": 1,
+}
+
+
+class Learner:
+    """One worker with its memory, and the learner's end of the pipe."""
+
+    def __init__(self, processes: int, **options: Any) -> None:
+        config = Config.from_flags({**OPTIONS, **options})
+        self.layout: UnrollLayout = make_unroll_layout(config, make_atari)
+        network = make_network(config.network, self.layout, torch.float32)
+        self.weights = SharedWeights(weight_count(network))
+        self.weights.publish(3, flat_weights(network))
+        self.slots = Slots(1, 2, GAMES, self.layout.nbytes)
+        self.times = WorkerTimes(1)
+        worker = RealtimeWorker(
+            config=config,
+            make_environment=make_atari,
+            seed=1,
+            index=0,
+            resume_count=0,
+            restart_index=0,
+            layout=self.layout,
+            compute_dtype=torch.float32,
+            slots=self.slots,
+            weights=self.weights,
+            times=self.times,
+            inference_processes=processes,
+        )
+        self.process, self.connection = start_process(worker, "worker-0")
+        self.alive = True
+
+    def descendants(self) -> list[psutil.Process]:
+        """The fork server and the inference processes."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def inference_ids(self) -> set[int]:
+        """The processes whose parent is the fork server."""
+        servers = {child.pid for child in psutil.Process(self.process.pid).children()}
+        return {child.pid for child in self.descendants() if child.pid not in servers}
+
+    def free(self, slot: int = 0) -> None:
+        send(self.connection, Kind.SLOT_FREE, slot)
+
+    def unrolls(self) -> dict[str, NDArray[Any]]:
+        """The next unrolls that are delivered, copied."""
+        slot = next_filled(self.connection)
+        fields = self.layout.arrays(self.slots.rows[0, slot].copy())
+        self.free(slot)
+        return fields
+
+    def close(self) -> None:
+        if self.alive:
+            end_process(self.process, self.connection)
+        for block in (self.weights, self.slots, self.times):
+            block.close()
+
+
+def next_filled(connection: Connection) -> int:
+    while (message := receive(connection)).kind != Kind.SLOT_FILLED:
+        assert message.kind == Kind.HEARTBEAT
+    return message.index
+
+
+@pytest.fixture
+def make_learner() -> Iterator[Callable[..., Learner]]:
+    learners = []
+
+    def make(processes: int, **options: Any) -> Learner:
+        learners.append(Learner(processes, **options))
+        return learners[-1]
+
+    yield make
+    for learner in learners:
+        learner.close()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():  # pytest's timeout ends it
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("rule", ["none", "max", "mean"])
+def test_processes_take_turns(make_learner: Callable[..., Learner], rule: str) -> None:
+    """A single process would act once in the time of an inference."""
+    learner = make_learner(3, stagger=rule)
+    learner.free()
+    played = [learner.unrolls() for _ in range(6)]
+    assert len(learner.inference_ids()) == 3
+    found = {name: np.concatenate([unrolls[name] for unrolls in played], -1) for name in ("valid", "ages", "durations")}
+    valid = found["valid"].astype(bool)
+    assert valid.sum() > valid.size / 2
+    assert found["ages"][valid].min() >= LATENCY_FRAMES - 1
+    assert (4 * found["durations"][valid]).min() < LATENCY_FRAMES - 1
+    for unrolls in played:
+        assert unrolls["inference_times"].min() >= 1000 * LATENCY_FRAMES / 60
+        assert unrolls["environment_id"].tolist() == [0, 1]
+        assert (unrolls["weight_version"] == 3).all()
+        assert (unrolls["idle_frames"] <= unrolls["played_frames"]).all()
+    assert learner.times.seconds[0, CPU] > 0
+
+
+def test_new_weights_are_used_at_once(make_learner: Callable[..., Learner]) -> None:
+    learner = make_learner(2)
+    learner.free()
+    learner.unrolls()
+    learner.weights.publish(4, torch.zeros(learner.weights.weight_count))
+    while (unrolls := learner.unrolls())["weight_version"][0] != 4:
+        pass
+    np.testing.assert_array_equal(unrolls["behaviour_logits"], 0)
+
+
+def test_a_killed_inference_process_is_replaced(make_learner: Callable[..., Learner]) -> None:
+    learner = make_learner(3)
+    learner.free()
+    learner.unrolls()
+    before = learner.inference_ids()
+    killed = min(before)
+    psutil.Process(killed).kill()
+    wait_until(lambda: len(learner.inference_ids() - {killed}) == 3)
+    assert before - {killed} < learner.inference_ids(), "the others go on"
+    assert learner.process.is_alive()
+    for _ in range(3):
+        learner.unrolls()
+
+
+def test_a_stopped_inference_process_is_replaced(make_learner: Callable[..., Learner]) -> None:
+    learner = make_learner(2, worker_timeout=1.0)
+    learner.free()
+    learner.unrolls()
+    stopped = min(learner.inference_ids())
+    psutil.Process(stopped).suspend()
+    wait_until(lambda: stopped not in learner.inference_ids() and len(learner.inference_ids()) == 2)
+    learner.unrolls()
+
+
+def test_nothing_stays_of_a_killed_worker(make_learner: Callable[..., Learner]) -> None:
+    learner = make_learner(2)
+    learner.free()
+    learner.unrolls()
+    processes = learner.descendants()
+    assert len(processes) == 3
+    end_process(learner.process, learner.connection)
+    learner.alive = False
+    wait_until(lambda: not any(process.is_running() and process.status() != "zombie" for process in processes))
+
+
+def test_unrolls_without_a_slot_are_dropped_and_counted(make_learner: Callable[..., Learner]) -> None:
+    """The newest round waits, so what is delivered follows at most one round that waited."""
+    learner = make_learner(1, inference_latency="fixed:1", fps=480.0)
+    learner.free()
+    assert learner.unrolls()["dropped_unrolls"].tolist() == [0, 0]
+    slot = next_filled(learner.connection)
+    dropped = 0
+    while not dropped:
+        time.sleep(0.2)  # longer than some rounds, on a machine that is not very busy
+        learner.free(slot)
+        slot = next_filled(learner.connection)
+        counted = learner.layout.array(learner.slots.rows[0, slot], "dropped_unrolls")
+        dropped = int(counted[0])
+        assert counted.tolist() == [dropped] * GAMES

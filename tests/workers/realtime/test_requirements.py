@@ -1,0 +1,126 @@
+"""What is refused before a process starts, and how many inference processes are enough."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from agents.spaces import make_unroll_layout
+from machine.process_memory import PART_OF_FREE
+from option_flags import Config
+from options.rules import UsageError
+from workers.realtime import requirements
+from workers.realtime.requirements import check_frame_rate, check_memory, check_realtime, open_unrolls
+from wrappers.atari import make_atari
+
+SMALL = {"interaction": "realtime", "frame_scale_resolution": "36,36"}
+
+
+def checked(workers: int = 1, games: int = 1, **options: Any) -> int:
+    config = Config.from_flags({**SMALL, **options})
+    layout = make_unroll_layout(config, make_atari)
+    return check_realtime(config, layout, make_atari, workers, games, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"reproducible": True}, "--reproducible"),
+        ({"inference": "learner"}, "--inference=worker"),
+        ({"use_lstm": True}, "--inference_processes=0"),
+        ({"use_lstm": True, "inference_processes": 2}, "--inference_processes=2"),
+        ({"fps": 0.0}, "--fps"),
+        ({"fps": float("nan")}, "--fps"),
+        ({"inference_processes": -1}, "--inference_processes"),
+        ({"stagger": "all"}, "--stagger"),
+        ({"inference_latency": "50"}, "--inference_latency"),
+        ({"inference_latency": "fixed:"}, "--inference_latency"),
+    ],
+)
+def test_options_that_contradict_real_time_are_refused(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        Config.from_flags({"interaction": "realtime", **options})
+
+
+def test_options_of_real_time_contradict_nothing_in_turns() -> None:
+    Config.from_flags({"reproducible": True, "inference": "learner", "use_lstm": True, "stagger": "max"})
+    assert checked(interaction="turns", inference_latency="fixed:word", fps=99_999.0) == 0
+
+
+@pytest.mark.parametrize("latency", ["fixed:fast", "uniform:20", "measured:/no/such/file", "lognormal:50:0.3:1"])
+def test_latency_models_without_numbers_are_refused(latency: str) -> None:
+    with pytest.raises(UsageError, match="--inference_latency"):
+        checked(inference_latency=latency)
+
+
+def test_a_single_process_may_have_a_memory() -> None:
+    assert checked(use_lstm=True, lstm_size=8, inference_processes=1) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "processes"),
+    [
+        ({"inference_processes": 7, "inference_latency": "fixed:500"}, 7),
+        ({"inference_latency": "fixed:500"}, 8),  # an interval is 4/60 s
+        ({"inference_latency": "fixed:500", "fps": 30.0}, 4),
+        ({"inference_latency": "fixed:500", "skipped_frames": 1}, 30),
+        ({"inference_latency": "uniform:20:140"}, 3),
+        ({"inference_latency": "measured:20,70,30"}, 2),
+    ],
+)
+def test_as_many_processes_as_the_longest_inference_has_intervals(options: dict[str, Any], processes: int) -> None:
+    assert checked(**options) == processes
+
+
+def test_the_longest_time_of_a_model_without_a_bound_is_that_of_many_draws() -> None:
+    """The longest of 1,000 such times is about 2.5 times the mean."""
+    assert 8 * 2 < checked(inference_latency="lognormal:500:0.3") < 8 * 4
+
+
+def test_the_inference_time_of_the_network_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "check_frame_rate", lambda *arguments: None)
+    assert checked(games=8, fps=1.0) == 1
+    assert checked(games=8, fps=90_000.0, skipped_frames=1) > 3
+
+
+def test_a_frame_rate_that_the_machine_cannot_hold_is_refused_with_one_that_it_can() -> None:
+    with pytest.raises(UsageError, match=r"--fps=90000 .* cannot|--fps=90000 is more .* frames a second; .*--fps="):
+        checked(fps=90_000.0)
+
+
+@pytest.mark.parametrize(
+    ("fps", "workers", "games", "remedy"),
+    [
+        (60, 2, 150, None),  # 60 × 150 frames of 0.1 ms are nine tenths of a core
+        (60, 2, 151, "--envs_per_worker=150 or fewer, or --fps=59 "),
+        (60, 4, 76, "--envs_per_worker=75 or fewer, or --fps=59 "),  # two workers share a core
+        (60, 1, 151, "--envs_per_worker=150 or fewer, or --fps=59 "),  # a worker uses one core
+        (9001, 1, 1, "; --fps=9000 or less "),
+        (60, 2, 2000, "--fps=4.5 "),
+    ],
+)
+def test_what_the_machine_can_hold(
+    monkeypatch: pytest.MonkeyPatch, fps: float, workers: int, games: int, remedy: str | None
+) -> None:
+    monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
+    if remedy is None:
+        check_frame_rate(fps, 0.0001, workers, games)
+        return
+    with pytest.raises(UsageError, match=remedy):
+        check_frame_rate(fps, 0.0001, workers, games)
+
+
+def test_more_processes_than_fit_into_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = requirements.PROCESS_BYTES * 10 / PART_OF_FREE
+    monkeypatch.setattr(requirements, "usable_memory", lambda: int(room) + 1)
+    check_memory(5, workers=2)
+    with pytest.raises(UsageError, match="--inference_processes=5 or fewer"):
+        check_memory(6, workers=2)
+    with pytest.raises(UsageError, match="fewer workers"):
+        check_memory(1, workers=11)
+
+
+def test_more_processes_keep_more_unrolls_open() -> None:
+    assert open_unrolls(0, 20, 2, 8) == 0
+    assert open_unrolls(1, 20, 2, 8) == 48
+    assert open_unrolls(300, 20, 2, 8) == 33 * 16

@@ -1,0 +1,1 @@
+"""With --interaction=realtime: games that are played by the clock, and the processes that choose their actions."""

@@ -1,0 +1,179 @@
+"""Runs a player with the real clock and real inference processes."""
+
+import selectors
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Self
+
+import gymnasium
+import numpy as np
+import torch
+
+from agents.acting import Decision
+from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
+from realtime.latency import MOST as LONGEST_TIME
+from realtime.latency import LatencyModel
+from realtime.staggering import RULES, new_state
+from replay.unroll_layout import UnrollLayout
+from workers.inference.rows import InferenceRows
+from workers.realtime.frame_clock import FrameClock
+from workers.realtime.games import RealtimeGames
+from workers.realtime.inference_pool import Answered, InferencePool, Joined, Lost
+from workers.realtime.inference_process import InferenceProcess
+from workers.realtime.inference_schedule import InferenceSchedule
+from workers.realtime.player import Book, RealtimePlayer
+from workers.shared_weights import SharedWeights
+from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
+from wrappers.clip_reward import reward_clipping
+from wrappers.emulator import Frame
+
+CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealtimeSetup:
+    """What the games and the inference processes of one worker or player need."""
+
+    environment: EnvironmentOptions
+    realtime: RealtimeOptions
+    network: NetworkOptions
+    layout: UnrollLayout
+    compute_dtype: torch.dtype
+    weights: SharedWeights
+    latency: LatencyModel | None
+    processes: int
+    timeout: float  # seconds, beside the latency, after which an inference process that does not answer is replaced
+    seed: np.random.SeedSequence
+
+
+class RealtimeSession:
+    """The event loop of one process: frames, inferences and messages of the parent, in the order of their times.
+
+    The clock starts when all inference processes are ready.
+    """
+
+    def __init__(
+        self,
+        setup: RealtimeSetup,
+        environments: Sequence[gymnasium.Env[Frame, int]],
+        uniforms: Sequence[np.random.Generator],
+        book: Book,
+        parent: Connection,
+        *,
+        choose: Callable[[Decision], torch.Tensor] = lambda decision: decision.actions,
+        stopwatch: WorkerClock | None = None,
+    ) -> None:
+        self._stopwatch = stopwatch or WorkerClock(np.zeros(COLUMNS))
+        self._setup = setup
+        self._book = book
+        self._choose = choose
+        self.games = RealtimeGames(environments, uniforms, setup.environment)
+        with ExitStack() as undo:
+            self._selector = undo.enter_context(selectors.DefaultSelector())
+            self._selector.register(parent, selectors.EVENT_READ, parent)
+            rows = undo.enter_context(closing(InferenceRows(setup.layout, setup.processes, len(environments))))
+            seeds = setup.seed.spawn(setup.processes)
+
+            def make(index: int) -> InferenceProcess:
+                return InferenceProcess(
+                    index=index,
+                    network=setup.network,
+                    compute_dtype=setup.compute_dtype,
+                    rows=rows,
+                    weights=setup.weights,
+                    latency=setup.latency,
+                    seed=seeds[index].spawn(1)[0],
+                )
+
+            self.inference = undo.enter_context(closing(InferencePool(make, rows, self._selector)))
+            self._resources = undo.pop_all()
+        latency = setup.latency
+        slowest = 0.0 if latency is None else min(latency.longest, LONGEST_TIME) / 1000
+        self._timeout = setup.timeout + slowest
+        self._check_at = 0.0
+        self._ready: set[int] = set()  # processes, before the clock starts
+        self._player: RealtimePlayer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the clock runs."""
+        return self._player is not None
+
+    def step(self, longest_wait: float) -> bool:
+        """Wait for the next thing and let it happen. Returns whether the parent has sent a message."""
+        timeout = longest_wait
+        if self._player is not None:
+            timeout = min(max(0.0, self._player.next_time - time.monotonic()), timeout)
+        ready = self._selector.select(timeout)
+        self._stopwatch.lap(WAITING)
+        parent_calls = False
+        for key, _ in ready:
+            if isinstance(key.data, Connection):
+                parent_calls = True
+            else:
+                self._receive(None if key.data is self.inference else key.data)
+        now = time.monotonic()
+        if now >= self._check_at:
+            self._check_at = now + CHECK_SECONDS
+            self._replace_silent(now)
+        if self._player is None:
+            if len(self._ready) == len(self.inference):
+                self._begin(now)
+        elif self._player.next_time <= now:
+            self._player.happen(now)
+        self._stopwatch.lap(ENVIRONMENT)
+        return parent_calls
+
+    def _begin(self, now: float) -> None:
+        setup = self._setup
+        rule = RULES[setup.realtime.stagger](
+            new_state(setup.processes), setup.environment.skipped_frames / setup.realtime.fps
+        )
+        self._player = RealtimePlayer(
+            self.games,
+            setup.layout,
+            self._book,
+            self.inference,
+            InferenceSchedule(rule),
+            FrameClock(now, setup.realtime.fps),
+            clip=reward_clipping(setup.environment.reward_clipping_method),
+            choose=self._choose,
+        )
+        for process in range(setup.processes):
+            self._player.joined(process, now)
+
+    def _replace_silent(self, now: float) -> None:
+        """Replace the processes that do not answer."""
+        player = self._player
+        if player is None:
+            return
+        for process, seconds in player.running_since(now).items():
+            if seconds > self._timeout:
+                self.inference.replace(process)
+                player.lost(process)
+
+    def _receive(self, ready: int | None) -> None:
+        for event in self.inference.receive(ready):
+            if self._player is None:
+                if isinstance(event, Joined):
+                    self._ready.add(event.process)
+                else:
+                    self._ready.discard(event.process)
+            elif isinstance(event, Joined):
+                self._player.joined(event.process, time.monotonic())
+            elif isinstance(event, Answered):
+                self._player.answered(event.process, time.monotonic())
+            elif isinstance(event, Lost):
+                self._player.lost(event.process)
