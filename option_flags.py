@@ -145,6 +145,10 @@ class EnvironmentOptions(Options):
     def in_real_time(self) -> bool:
         return self.interaction == "realtime"
 
+    def without_clock(self) -> "EnvironmentOptions":
+        """The same game, but it waits for the agent if these options would play it in real time."""
+        return dataclasses.replace(self, interaction="turns") if self.in_real_time else self
+
     @property
     def frames_per_step(self) -> int:
         """Game frames from one decision to the next; in real time at least as many."""

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ class GamePlayer:
 
     @property
     def seconds_per_step(self) -> float:
-        return self._options.skipped_frames / FRAMES_PER_SECOND
+        return self._options.frames_per_step / FRAMES_PER_SECOND
 
     def _newest(self) -> Path | None:
         folder, chosen = self._game.folder / CHECKPOINTS, self._game.chosen
@@ -110,7 +110,8 @@ class GamePlayer:
         return next((path for path in candidates if path.resolve().is_relative_to(self._game.root)), None)
 
     def _make_network(self, config: Config) -> None:
-        self._options = evaluation_options(config.environment)
+        self._options = evaluation_options(config.environment.without_clock())
+        config = replace(config, environment=self._options)
         self._layout = make_unroll_layout(config, self._game.make_environment)
         self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
         self._actor = Actor(deepcopy(self._network))  # which may round its weights

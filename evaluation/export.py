@@ -114,7 +114,7 @@ def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
 
 def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
     """Inputs for the comparison: observations of a real game and random ones; for an LSTM also the other inputs."""
-    environment = make_atari(config.environment, seed=0)
+    environment = make_atari(config.environment.without_clock(), seed=0)
     rng = np.random.default_rng(0)
     frames = [environment.reset()[0]]
     while len(frames) < REAL_FRAMES:

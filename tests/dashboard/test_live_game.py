@@ -87,8 +87,14 @@ def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None
     assert len(set(scores)) == 2, "the games must differ"
 
 
-def test_a_picture_shows_the_game_and_the_network(tmp_path: Path) -> None:
-    write_policy(tmp_path, make_atari, 7, **PONG)
+@pytest.mark.parametrize(
+    "interaction",
+    [{}, {"interaction": "realtime"}, {"interaction": "asynchronous", "action_delay": 6}],
+    ids=["turns", "realtime", "asynchronous"],
+)
+def test_a_picture_shows_the_game_and_the_network(tmp_path: Path, interaction: dict[str, Any]) -> None:
+    """A policy that was trained in real time is shown in a game that waits for it."""
+    write_policy(tmp_path, make_atari, 7, **PONG, **interaction)
     player = GamePlayer(live_game(tmp_path, make_environment=make_atari))
     for _ in range(30):
         player.step()

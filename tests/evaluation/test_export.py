@@ -40,10 +40,11 @@ def write_agent(folder: Path, **options: Any) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("interaction", ["turns", "realtime"])
 def test_the_example_of_the_docs_plays_a_game(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], interaction: str
 ) -> None:
-    export.main([str(write_agent(tmp_path / "run"))])
+    export.main([str(write_agent(tmp_path / "run", interaction=interaction))])
     lines = capsys.readouterr().out.splitlines()
     assert [re.sub(r".*/export/(\S+): .*", r"\1", line) for line in lines] == ["policy.onnx", "policy.pt"]
     assert all("differs from the network by" in line for line in lines)
