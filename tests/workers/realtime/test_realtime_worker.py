@@ -125,7 +125,8 @@ def test_processes_take_turns(make_learner: Callable[..., Learner], rule: str) -
     assert len(learner.inference_ids()) == 3
     found = {name: np.concatenate([unrolls[name] for unrolls in played], -1) for name in ("valid", "ages", "durations")}
     valid = found["valid"].astype(bool)
-    assert valid.sum() > valid.size / 2
+    # Without a rule, the three processes may act at the same time, and two of three actions are overwritten.
+    assert valid.sum() >= valid.size / 3 - 3 if rule == "none" else valid.sum() > valid.size / 2
     assert found["ages"][valid].min() >= LATENCY_FRAMES - 1
     assert (4 * found["durations"][valid]).min() < LATENCY_FRAMES - 1
     for unrolls in played:
