@@ -15,7 +15,7 @@ from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData
 from option_flags import OPTIONS, TOPICS
 from options.help_text import default_in_words
-from run_files.run_folder import CHECKPOINTS, VIDEOS
+from run_files.run_folder import CHECKPOINTS, MESSAGES, VIDEOS
 
 LOG = "log.txt"  # of a run that a sweep started, in the folder above
 LOG_LINES = 400
@@ -52,11 +52,12 @@ def _group(title: str, values: Mapping[str, Any], are_options: bool = True) -> N
 
 
 class ConsoleTab:
-    """The last lines that the run wrote to its log, if a sweep started it, and how it goes on."""
+    """The messages of the run, or all that it wrote if a sweep started it, and how it goes on."""
 
     def __init__(self, results: ResultsFolder, folder: Path) -> None:
         self._folder = folder
-        self._log = folder.parent / LOG
+        log = folder.parent / LOG
+        self._log = log if results.inside(log) and log.exists() else folder / MESSAGES
         self._readable = results.inside(self._log)
         self._stamp: object = None
         self._place = ui.column().classes("w-full gap-3")
@@ -73,13 +74,13 @@ class ConsoleTab:
             try:
                 lines = last_lines(self._log, LOG_LINES) if self._readable else []
             except FileNotFoundError:
-                notice("This run wrote its console messages to a terminal. Runs of a sweep have them in a file.")
+                notice(f"This run of an older version has no {MESSAGES}.")
                 return
             except OSError as error:
-                notice(f"{LOG} cannot be read ({error.strerror}).")
+                notice(f"{self._log.name} cannot be read ({error.strerror}).")
                 return
             with ui.element("div").classes("card w-full newest-last"):
-                ui.label("\n".join(lines) or "The log is empty.").classes("console mono")
+                ui.label("\n".join(lines) or "There are no messages.").classes("console mono")
 
     def _show_summary(self) -> None:
         try:

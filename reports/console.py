@@ -4,7 +4,9 @@ import contextlib
 import io
 import math
 import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Protocol, TextIO, cast
 
 import rich.console
@@ -77,6 +79,41 @@ def make_console(mode: str, period: float, stream: TextIO) -> Console:
             return Console()
         case _:
             raise ValueError(f"the console is auto, live, plain or off, not {mode!r}")
+
+
+class RecordedConsole(Console):
+    """Another console, whose messages are appended to a file too, each line with its time.
+
+    A file that cannot be written does not end the run; its messages are on the other console.
+    """
+
+    def __init__(self, console: Console, path: Path) -> None:
+        self._console = console
+        self._path = path
+
+    def start(self, header: Sequence[str]) -> None:
+        self._console.start(header)
+        self._record(header)
+
+    def due(self, now: float) -> bool:
+        return self._console.due(now)
+
+    def show(self, status: Display, now: float) -> None:
+        self._console.show(status, now)
+
+    def message(self, text: str) -> None:
+        self._console.message(text)
+        self._record([text])
+
+    def close(self, final_lines: Sequence[str]) -> None:
+        self._console.close(final_lines)
+        self._record(final_lines)
+
+    def _record(self, texts: Sequence[str]) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        lines = [f"{stamp}  {line}" for text in texts for line in text.splitlines()]
+        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+            file.write(_lines(lines))
 
 
 class PlainConsole(Console):

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 CHECKPOINTS = "checkpoints"  # folders in a run's folder
 VIDEOS = "videos"
+MESSAGES = "messages.txt"  # of the console
 RANDOM_BYTES = 6  # in the name of a temporary file
 
 

@@ -11,12 +11,12 @@ from machine.gpu_gauge import GpuGauge
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.bottleneck import name_bottleneck
-from reports.console import make_console
+from reports.console import RecordedConsole, make_console
 from reports.run_summary import RunEnd, run_ending, run_header
 from reports.sinks.make_sinks import make_sinks
 from reports.sinks.sink import SinkList
 from run_files.checkpoint import Checkpoint
-from run_files.run_folder import CHECKPOINTS
+from run_files.run_folder import CHECKPOINTS, MESSAGES
 from training.checkpoint_saver import CheckpointSaver
 from training.clock_timing import make_timing
 from training.housekeeping import Housekeeping
@@ -44,6 +44,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         stop = resources.enter_context(StopSignals())
         folder = make_run_folder(config, machine, setup.weights, resume)
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
+        console = RecordedConsole(console, folder / MESSAGES)
         sink = resources.enter_context(closing(make_sinks(config, folder, console.message)))
         last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)

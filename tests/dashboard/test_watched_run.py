@@ -67,6 +67,8 @@ def test_a_run_is_watched_while_it_trains(visitor: Visitor, training: "subproces
     assert page.locator(".bars .fill").count() == 6
     assert len(live_games()) == 1
     assert training.poll() is None
+    page.get_by_role("tab", name="Console").click()
+    page.get_by_text("updates planned").wait_for()
     training.terminate()
     page.get_by_text("stopped", exact=True).wait_for()
     page.get_by_text("saliency").click()

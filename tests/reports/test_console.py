@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.console import LIVE_PERIOD, Console, LiveConsole, PlainConsole, make_console
+from reports.console import LIVE_PERIOD, Console, LiveConsole, PlainConsole, RecordedConsole, make_console
 from reports.run_display import Status, plain_line
 from tests.reports.rendering import as_lines, drawings, without_codes
 from tests.reports.statuses import STARTING, STATUS, WARMING_UP
@@ -305,3 +305,25 @@ def test_the_mode_and_the_stream_decide_which_console(
 def test_an_unknown_mode_is_rejected() -> None:
     with pytest.raises(ValueError, match="auto, live, plain or off"):
         make_console("loud", 1.0, io.StringIO())
+
+
+def test_messages_are_in_a_file_too_with_their_times(tmp_path: Path) -> None:
+    stream, path = io.StringIO(), tmp_path / "messages.txt"
+    console = RecordedConsole(PlainConsole(stream, 10.0), path)
+    console.start(["Pong", "2 workers"])
+    assert console.due(0.0)
+    console.show(STATUS, 0.0)
+    console.message("worker 1 died\nand was replaced")
+    console.close(["finished"])
+    lines = path.read_text().splitlines()
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  .+", line) for line in lines)
+    assert [line[21:] for line in lines] == ["Pong", "2 workers", "worker 1 died", "and was replaced", "finished"]
+    shown = stream.getvalue().splitlines()
+    assert [shown[0], shown[1], *shown[3:]] == [line[21:] for line in lines] and shown[2] == STATUS.line()
+
+
+def test_a_file_of_messages_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    console = RecordedConsole(PlainConsole(stream, 10.0), tmp_path / "missing" / "messages.txt")
+    console.message("still shown")
+    assert stream.getvalue() == "still shown\n"
