@@ -67,11 +67,11 @@ def test_a_run_is_watched_while_it_trains(visitor: Visitor, training: "subproces
     assert page.locator(".bars .fill").count() == 6
     assert len(live_games()) == 1
     assert training.poll() is None
-    page.get_by_role("tab", name="Console").click()
-    page.get_by_text("updates planned").wait_for()
     training.terminate()
     page.get_by_text("stopped", exact=True).wait_for()
     page.get_by_text("saliency").click()
     page.wait_for_selector("img[alt=saliency][src^=data]")
+    page.get_by_role("tab", name="Console").click()
+    page.get_by_text("updates planned").wait_for()
     page.goto("about:blank")
     visitor.wait_until(lambda: not live_games())
