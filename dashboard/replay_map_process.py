@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.spaces import unroll_layout
 from dashboard.replay_map import MappedUnroll, NoMapError, ReplayMap
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
@@ -60,14 +61,9 @@ def map_replays(path: Path) -> ReplayMap:
 
 
 def _layout(config: Config, action_count: int) -> UnrollLayout:
-    return UnrollLayout(
-        unroll_length=config.replay.r_f_steps,
-        frame_stack=config.environment.frames_stacked,
-        frame_shape=(GRAY if config.environment.grayscaling_frames else COLOUR, *config.environment.resolution),
-        action_count=action_count,
-        lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
-        feature_size=config.network.feature_out_layer_size if config.replay.ranks_by_features else 0,
-    )
+    environment = config.environment
+    frame_shape = (GRAY if environment.grayscaling_frames else COLOUR, *environment.resolution)
+    return unroll_layout(config, environment.frames_stacked, frame_shape, action_count)
 
 
 def _mapped(saved: list[Mapping[str, Any]], config: Config, layout: UnrollLayout, updates: int) -> ReplayMap:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import NoReturn
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def play_in_real_time(
     slots: int,
     greedy: bool,
     logged: int,
-) -> None:
+) -> NoReturn:
     """Play each game whose number arrives, until the parent closes the connection."""
     allow_children()
     environments = [make_environment(setup.environment, 0) for _ in range(slots)]

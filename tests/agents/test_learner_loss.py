@@ -48,6 +48,16 @@ TERMS = (
 )
 
 
+NO_LOSS = LossOptions(
+    policy_gradient_loss_weight=0,
+    value_loss_weight=0,
+    entropy_loss_weight=0,
+    proximal_loss_weight=0,
+    use_policy_cloning_loss=False,
+    use_value_cloning_loss=False,
+)
+
+
 def slow_input(layout: UnrollLayout, batch: Batch) -> NetworkInput:
     """The inputs, state by state, as an environment with a frame stack returns them."""
     fields = layout.arrays(batch.rows.numpy())
@@ -215,18 +225,10 @@ def test_a_sum_is_a_mean_times_the_number_of_states() -> None:
 
 def test_entropy_and_cloning_losses_have_a_gradient_in_their_samples_only() -> None:
     """With one term only, a mixed batch has half the gradient of its fresh, or of its replayed half."""
-    nothing = LossOptions(
-        policy_gradient_loss_weight=0,
-        value_loss_weight=0,
-        entropy_loss_weight=0,
-        proximal_loss_weight=0,
-        use_policy_cloning_loss=False,
-        use_value_cloning_loss=False,
-    )
-    entropy_only = dataclasses.replace(nothing, entropy_loss_weight=1.0)
-    proximal_only = dataclasses.replace(nothing, proximal_loss_weight=1.0)
-    cloning_only = dataclasses.replace(nothing, use_policy_cloning_loss=True, policy_cloning_loss_weight=1.0)
-    value_cloning_only = dataclasses.replace(nothing, use_value_cloning_loss=True, value_cloning_loss_weight=1.0)
+    entropy_only = dataclasses.replace(NO_LOSS, entropy_loss_weight=1.0)
+    proximal_only = dataclasses.replace(NO_LOSS, proximal_loss_weight=1.0)
+    cloning_only = dataclasses.replace(NO_LOSS, use_policy_cloning_loss=True, policy_cloning_loss_weight=1.0)
+    value_cloning_only = dataclasses.replace(NO_LOSS, use_value_cloning_loss=True, value_cloning_loss_weight=1.0)
     both = make_batch([True, True, False, False])
     first, second = Batch(both.rows[:2], both.fresh[:2]), Batch(both.rows[2:], both.fresh[2:])
     belongs = ((entropy_only, first), (proximal_only, first), (cloning_only, second), (value_cloning_only, second))
@@ -240,14 +242,6 @@ def test_entropy_and_cloning_losses_have_a_gradient_in_their_samples_only() -> N
         assert length_of(expected) > 1e-3
 
 
-NO_LOSS = LossOptions(
-    policy_gradient_loss_weight=0,
-    value_loss_weight=0,
-    entropy_loss_weight=0,
-    proximal_loss_weight=0,
-    use_policy_cloning_loss=False,
-    use_value_cloning_loss=False,
-)
 NOTHING_TRUSTED = dataclasses.replace(ALL_TERMS, rho_const=1.0, c_const=1.0, kl_div_threshold=1e-9)
 
 

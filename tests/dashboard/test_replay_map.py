@@ -40,12 +40,19 @@ def test_few_unrolls_have_a_map_too(count: int) -> None:
     assert explained == ((0, 0) if count == 1 else (pytest.approx(1), pytest.approx(0)))
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["raw", "compressed"])
+DELAYED = {"interaction": "asynchronous", "action_delay": 1, "skipped_frames": 1}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[{}, {"use_replay_compression": True}, DELAYED],
+    ids=["raw", "compressed", "delayed"],
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoints of a run that saved its replays."""
     folder = catch_run(
         tmp_path_factory.mktemp("results"), replay_parameters=REPLAYS, environment_max_steps=3000, save_replay=True,
-        use_replay_compression=request.param, frame_scale_resolution="36,36",
+        frame_scale_resolution="36,36", **request.param,
     )  # fmt: skip
     return folder / CHECKPOINTS
 
