@@ -2,34 +2,55 @@
 
 Shared-memory slots, replay storage and batches are all arrays of such rows, so moving an unroll is one copy of bytes.
 State t of an unroll (t = 0..T) is the stack of frames t..t+S-1. The first S frames are the stack of state 0 as the
-worker saw it; each step adds one frame.
+worker saw it; each step adds one frame. The part of an observation that is no picture is a vector, one for each state.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from replay.row_layout import Declared, RowLayout
+
+# One of n actions; one choice for each of several factors; real numbers from a normal distribution for each dimension.
+ActionKind = Literal["discrete", "product", "gaussian"]
 
 
 @dataclass(frozen=True)
 class UnrollLayout(RowLayout):
-    """The layout of one unroll of T steps in an environment of the given frame shape and number of actions."""
+    """The layout of one unroll of T steps in an environment with such observations and actions."""
 
     unroll_length: int
-    frame_stack: int
-    frame_shape: tuple[int, ...]
-    action_count: int
+    frame_stack: int  # 0: observations without a picture
+    frame_shape: tuple[int, ...]  # [C, H, W]
+    action_count: int  # numbers that describe a policy in one state: with discrete actions, one for each action
     lstm_size: int = 0  # 0: a network without memory
     feature_size: int = 0  # 0: no replay ranks by stored features
     delayed_actions: bool = False  # the game does not wait: an action takes effect some frames after its decision
     real_time: bool = False  # frames are played by the clock, and decisions made by inference processes
+    vector_size: int = 0  # numbers of an observation besides the picture
+    one_hot_size: int = 0  # how many of them, the last ones, are 0 or 1 and need no normalisation
+    action_kind: ActionKind = "discrete"
+    action_sizes: tuple[int, ...] = ()  # product: the number of actions in each factor; gaussian: one 1 per dimension
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of one action: `()` for a discrete one, else one number for each factor or dimension."""
+        return () if self.action_kind == "discrete" else (len(self.action_sizes),)
+
+    @property
+    def action_dtype(self) -> str:
+        return "float32" if self.action_kind == "gaussian" else "int32"
+
+    @property
+    def has_pictures(self) -> bool:
+        return self.frame_stack > 0
 
     @property
     def declared(self) -> Sequence[Declared]:
         steps = self.unroll_length
         fields: list[Declared] = [
             ("frames", (steps + self.frame_stack, *self.frame_shape), "uint8"),
-            ("actions", (steps,), "int32"),
+            ("actions", (steps, *self.action_shape), self.action_dtype),
             ("rewards", (steps,), "float32"),  # clipped; with delayed actions, while the action was in effect
             ("dones", (steps,), "uint8"),  # state t+1 starts an episode: game over, time limit or a lost life
             ("bootstraps", (steps,), "float32"),  # value of the final state at a time limit, 0 elsewhere
@@ -39,11 +60,17 @@ class UnrollLayout(RowLayout):
             ("game_returns", (steps,), "float32"),  # of the full game that ended here, unclipped
             ("game_lengths", (steps,), "int32"),  # in agent steps; 0 where no game ended
             ("first_lstm_state", (2, self.lstm_size), "float32"),  # h and c before state 0
-            ("first_action", (), "int32"),  # the action before state 0, -1 at an episode start
+            (
+                "first_action",
+                self.action_shape,
+                self.action_dtype,
+            ),  # before state 0; at an episode start -1, gaussian: 0
             ("first_reward", (), "float32"),  # the reward before state 0
             ("weight_version", (), "int64"),
             ("environment_id", (), "int32"),
         ]
+        if self.vector_size:
+            fields.append(("vectors", (steps + 1, self.vector_size), "float32"))
         if self.delayed_actions:
             fields += [
                 ("valid", (steps,), "uint8"),  # the action took effect; the fields of other steps mean nothing
