@@ -1,0 +1,23 @@
+"""What the agent sees of an environment and what it may do there: the sizes that unrolls and networks are made for."""
+
+from dataclasses import dataclass
+
+from replay.unroll_layout import ActionKind
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """The observations and actions of an environment, as `UnrollLayout` declares them."""
+
+    frame_stack: int  # 0 without a picture
+    frame_shape: tuple[int, ...]  # [C, H, W]; (0, 0, 0) without a picture
+    vector_size: int
+    one_hot_size: int
+    action_kind: ActionKind
+    action_sizes: tuple[int, ...]
+    can_snapshot: bool  # its state can be saved, so a resumed run can continue its episodes
+
+    @property
+    def action_count(self) -> int:
+        """The numbers that describe a policy in one state: a logit for each choice, or means and deviations."""
+        return 2 * len(self.action_sizes) if self.action_kind == "gaussian" else sum(self.action_sizes)
