@@ -116,7 +116,7 @@ class GamePlayer:
         self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
         self._actor = Actor(deepcopy(self._network))  # which may round its weights
         make = self._game.make_environment
-        self._environment: gymnasium.Env[NDArray[np.uint8], Any] = make(self._options, 0, self._watch)
+        self._environment: gymnasium.Env[Any, Any] = make(self._options, 0, self._watch)
         self._names = tuple(action_names(self._environment))
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
