@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
-from agents.categorical import probabilities
 from agents.flat_weights import flat_weights
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
@@ -156,7 +155,7 @@ class GamePlayer:
     def _decide(self) -> None:
         uniform = torch.tensor([self._rng.random()], dtype=torch.float64)
         decision = self._actor.act(as_batch(torch.from_numpy(self._observation)), self._state, uniform)
-        self._probabilities = tuple(probabilities(decision.logits[0]).tolist())
+        self._probabilities = tuple(self._actor.distribution.as_bars(decision.logits[0]).tolist())
         self._action = int(decision.actions[0])
         self._lstm_state = decision.lstm_state
         self._values.append((self._played * self.seconds_per_step, float(decision.values[0])))
@@ -205,7 +204,7 @@ class GamePlayer:
 
     def _salient(self) -> bytes:
         height, width = self._observation.shape[1:3]
-        return _png(overlay(saliency(self._observation[0], self._evaluate), height, width))
+        return _png(overlay(saliency(self._actor.distribution, self._observation[0], self._evaluate), height, width))
 
     @torch.inference_mode()
     def _evaluate(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor, ActorState
-from agents.categorical import most_likely
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
 from workers.observations import as_batch, observation_shape, put_stack
@@ -125,7 +124,7 @@ class ParallelGames:
         """Make one agent step in every running game. Returns the games that ended."""
         uniforms = [running.rng.random() if running else 0.0 for running in self._slots]
         decision = self._actor.act(self._observation_batch, self._state, torch.tensor(uniforms, dtype=torch.float64))
-        actions = most_likely(decision.logits) if self._greedy else decision.actions
+        actions = self._actor.distribution.most_likely(decision.logits) if self._greedy else decision.actions
         self._state.lstm_state = decision.lstm_state
         choices = zip(self._slots, actions.tolist(), decision.values.tolist(), strict=True)
         results = []
