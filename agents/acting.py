@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import torch
 
-from agents.categorical import sample
 from agents.flat_weights import load_flat_weights
 from agents.network import ActorCritic, NetworkInput
 
@@ -53,6 +52,7 @@ class Actor:
     """A copy of the policy that acts and does not learn, on the device of the network."""
 
     def __init__(self, network: ActorCritic) -> None:
+        self.distribution = network.distribution
         self._network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if network.compute_dtype == torch.bfloat16:
             self._network.torso.bfloat16()  # once, instead of at every step by autocast; the result is the same
@@ -89,4 +89,5 @@ class Actor:
         )
         logits = output.logits[0]
         features = self._network.project(output.features[0])
-        return Decision(sample(logits.cpu(), uniforms), logits, output.values[0], features, output.lstm_state)
+        actions = self.distribution.sample(logits.cpu(), uniforms)
+        return Decision(actions, logits, output.values[0], features, output.lstm_state)

@@ -20,7 +20,7 @@ from agents.acting import Actor, ActorState
 from agents.flat_weights import flat_weights
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from dashboard.action_bars import action_bars
+from dashboard.action_bars import bar_names, chosen_bars
 from dashboard.live_picture import LivePicture
 from dashboard.saliency import overlay, saliency
 from evaluation.film import FRAMES_PER_SECOND
@@ -120,7 +120,7 @@ class GamePlayer:
         self._actor = Actor(deepcopy(self._network))  # which may round its weights
         make = self._game.make_environment
         self._environment: gymnasium.Env[Any, Any] = make(self._options, 0, self._watch)
-        self._describe = action_bars(self._layout, action_names(self._environment))
+        self._names = bar_names(self._layout, action_names(self._environment))
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
         """Act with the weights of this checkpoint from now on. The game goes on."""
@@ -164,7 +164,8 @@ class GamePlayer:
         inputs.uniforms[0] = torch.from_numpy(np.asarray(self._rng.random(self._layout.action_shape)))
         pictures = as_batch(torch.from_numpy(inputs.observations))
         decision = self._actor.act(pictures, self._state, inputs.uniforms, inputs.vectors)
-        self._bars = self._describe(decision.logits[0], decision.actions[0])
+        self._probabilities = tuple(self._actor.distribution.as_bars(decision.logits[0]).tolist())
+        self._chosen = chosen_bars(self._layout, decision.actions[0])
         self._action = each_action(decision.actions)[0]
         self._lstm_state = decision.lstm_state
         self._values.append((self._played * self.seconds_per_step, float(decision.values[0])))
@@ -193,9 +194,9 @@ class GamePlayer:
             seen=_png(frames[-1]),
             stack=_png(np.concatenate(frames, axis=1)),
             salient=self._salient() if with_saliency and self._layout.has_pictures else None,
-            actions=self._bars.names,
-            probabilities=self._bars.lengths,
-            chosen=self._bars.chosen,
+            actions=self._names,
+            probabilities=self._probabilities,
+            chosen=self._chosen,
             values=values,
             score=self._score,
             steps=self._steps,
@@ -216,7 +217,7 @@ class GamePlayer:
     def _salient(self) -> bytes:
         pictures = self._inputs.observations
         height, width = pictures.shape[1:3]
-        return _png(overlay(saliency(pictures[0], self._evaluate), height, width))
+        return _png(overlay(saliency(self._actor.distribution, pictures[0], self._evaluate), height, width))
 
     @torch.inference_mode()
     def _evaluate(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor
-from agents.categorical import most_likely
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
 from workers.local_policy import PolicyInputs
@@ -132,7 +131,7 @@ class ParallelGames:
             self._uniforms[e] = running.rng.random(self._uniforms.shape[1:]) if running else 0.0
         inputs = self._inputs
         decision = self._actor.act(self._observation_batch, self._state, inputs.uniforms, inputs.vectors)
-        actions = most_likely(decision.logits) if self._greedy else decision.actions
+        actions = self._actor.distribution.most_likely(decision.logits) if self._greedy else decision.actions
         self._state.lstm_state = decision.lstm_state
         choices = zip(self._slots, each_action(actions), decision.values.tolist(), strict=True)
         results = []
