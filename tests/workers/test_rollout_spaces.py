@@ -1,5 +1,6 @@
 """Unrolls of environments with pictures, vectors and every kind of action, compared with a second environment."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ class RandomPolicy:
     """Chooses random actions and remembers which observations it saw."""
 
     def __init__(self, layout: UnrollLayout) -> None:
-        self.groups = (slice(0, ENVIRONMENTS),)
+        self.groups: Sequence[slice] = (slice(0, ENVIRONMENTS),)
         self.inputs = PolicyInputs.at_start(ENVIRONMENTS, layout)
         self.uniforms: list[NDArray[np.float64]] = []
         self._layout = layout
