@@ -2,12 +2,13 @@
 
 import torch
 
-from agents.categorical import entropy, kl_divergence, probabilities
+from agents.distributions.protocol import PolicyDistribution
 from agents.vtrace import VTrace
 
 
 @torch.no_grad()
 def diagnose(
+    distribution: PolicyDistribution,
     logits: torch.Tensor,
     behaviour_logits: torch.Tensor,
     values: torch.Tensor,
@@ -19,12 +20,11 @@ def diagnose(
 
     Figures of fresh unrolls are NaN if the batch has none; the same for replayed unrolls.
     """
-    divergence = kl_divergence(behaviour_logits, logits)
+    divergence = distribution.kl_divergence(behaviour_logits, logits)
     fresh = fresh.expand_as(values)
     return {
-        "entropy": entropy(logits).mean(),
-        # How much the policy differs between states; near 0, it does not depend on the observations.
-        "policy_spread": probabilities(logits).flatten(0, 1).std(0, correction=0).mean(),
+        "entropy": distribution.entropy(logits).mean(),
+        "policy_spread": distribution.spread(logits),
         "value_mean": values.mean(),
         "dropped_fresh": mean_where(fresh, (~trusted).float()),
         "dropped_replayed": mean_where(~fresh, (~trusted).float()),

@@ -1,4 +1,4 @@
-"""Distances between features; smaller is nearer. The distance between policies, KL, is in `categorical.py`."""
+"""Distances between features; smaller is nearer. The distance between policies, KL, is in `distributions/`."""
 
 import math
 

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from agents import losses
-from agents.categorical import log_prob
 from agents.diagnostics import diagnose
 from agents.network import ActorCritic, NetworkOutput
 from agents.training_batch import TrainingBatch, make_training_batch
@@ -122,16 +121,18 @@ class Learner:
 
     def _losses(self, unrolls: TrainingBatch) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """The figures to report, without gradient, and the total loss with its gradient."""
-        options = self._loss
+        options, policy = self._loss, self.network.distribution
         output = self.network(unrolls.inputs, last_is_bootstrap=True)
         logits, values = output.logits[:-1], output.values[:-1]
         behaviour_logits, actions = unrolls.behaviour_logits, unrolls.actions
 
-        log_ratios = (log_prob(logits, actions) - log_prob(behaviour_logits, actions)).detach()
+        log_ratios = (policy.log_prob(logits, actions) - policy.log_prob(behaviour_logits, actions)).detach()
         # Steps without effect are no experience: like states that LASER leaves out, nothing is learned from them.
         trusted = torch.ones_like(values, dtype=torch.bool) if unrolls.valid is None else unrolls.valid
         if options.use_kl_mask:
-            trusted = trusted & trusted_states(logits, behaviour_logits, options.rho_const, options.kl_div_threshold)
+            trusted = trusted & trusted_states(
+                policy, logits, behaviour_logits, options.rho_const, options.kl_div_threshold
+            )
         trace = vtrace(
             log_ratios=log_ratios,
             discounts=unrolls.discounts,
@@ -147,33 +148,33 @@ class Learner:
         terms = self._terms(output, unrolls, trace, trusted)
         total = torch.stack(list(terms.values())).sum()
         report = {name: term.detach() for name, term in terms.items()} | {"total_loss": total.detach()}
-        report |= diagnose(logits.detach(), behaviour_logits, values.detach(), trace, trusted, unrolls.fresh)
+        report |= diagnose(policy, logits.detach(), behaviour_logits, values.detach(), trace, trusted, unrolls.fresh)
         return report, total
 
     def _terms(
         self, output: NetworkOutput, unrolls: TrainingBatch, trace: VTrace, trusted: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """Each term of the loss, weighted and reduced; 0 for a term that is disabled or has no states."""
-        options = self._loss
+        options, distribution = self._loss, self.network.distribution
         logits, values = output.logits[:-1], output.values[:-1]
         # Every term leaves out the states that are not trusted.
         fresh, replayed = unrolls.fresh & trusted, ~unrolls.fresh & trusted
         entropy_on = unrolls.entropy_on & trusted
         zero = values.new_zeros(())
-        policy = losses.policy_gradient_loss(logits, unrolls.actions, trace.advantages, trusted)
+        policy = losses.policy_gradient_loss(distribution, logits, unrolls.actions, trace.advantages, trusted)
         terms = {
             "policy_loss": options.policy_gradient_loss_weight * policy,
             "value_loss": options.value_loss_weight * losses.value_loss(values, trace.targets, trusted),
-            "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(logits, entropy_on),
+            "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(distribution, logits, entropy_on),
             "proximal_loss": zero,
             "policy_cloning_loss": zero,
             "value_cloning_loss": zero,
         }
         if options.proximal_loss_weight and unrolls.any_fresh:
-            proximal = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, fresh)
+            proximal = losses.policy_cloning_loss(distribution, logits, unrolls.behaviour_logits, fresh)
             terms["proximal_loss"] = options.proximal_loss_weight * proximal
         if options.use_policy_cloning_loss and unrolls.any_replayed:
-            cloning = losses.policy_cloning_loss(logits, unrolls.behaviour_logits, replayed)
+            cloning = losses.policy_cloning_loss(distribution, logits, unrolls.behaviour_logits, replayed)
             terms["policy_cloning_loss"] = options.policy_cloning_loss_weight * cloning
         if options.use_value_cloning_loss and unrolls.any_replayed:
             cloning = losses.value_cloning_loss(values, unrolls.stored_values, replayed)

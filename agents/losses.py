@@ -5,14 +5,20 @@ Nothing outside the mask counts: a stored number that is not finite there change
 
 import torch
 
-from agents.categorical import entropy, kl_divergence, log_prob
+from agents.distributions.protocol import PolicyDistribution
 
 
 def policy_gradient_loss(
-    logits: torch.Tensor, actions: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor
+    distribution: PolicyDistribution,
+    logits: torch.Tensor,
+    actions: torch.Tensor,
+    advantages: torch.Tensor,
+    mask: torch.Tensor,
 ) -> torch.Tensor:
-    """−Σ A_t log π(a_t): `[T, B, A]`, `[T, B]`, `[T, B]` → scalar."""
-    return -(log_prob(logits, actions) * torch.where(mask, advantages.detach(), 0.0)).sum()
+    """−Σ A_t log π(a_t): `[T, B, P]`, `[T, B, ...]`, `[T, B]` → scalar."""
+    # Real-valued actions outside the mask need not be finite, and 0 · NaN would be NaN.
+    counted = torch.where(mask.view(*mask.shape, *(1,) * (actions.dim() - mask.dim())), actions, 0)
+    return -(distribution.log_prob(logits, counted) * torch.where(mask, advantages.detach(), 0.0)).sum()
 
 
 def value_loss(values: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -20,20 +26,22 @@ def value_loss(values: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor) 
     return 0.5 * torch.where(mask, targets.detach() - values, 0.0).square().sum()
 
 
-def entropy_loss(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """−Σ H(π): `[T, B, A]` → scalar; smaller for a more uniform policy."""
-    return -(entropy(logits) * mask).sum()
+def entropy_loss(distribution: PolicyDistribution, logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """−Σ H(π): `[T, B, P]` → scalar; smaller for a more random policy."""
+    return -(distribution.entropy(logits) * mask).sum()
 
 
-def policy_cloning_loss(logits: torch.Tensor, behaviour_logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Σ KL(μ ‖ π): `[T, B, A]`, `[T, B, A]` → scalar.
+def policy_cloning_loss(
+    distribution: PolicyDistribution, logits: torch.Tensor, behaviour_logits: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Σ KL(μ ‖ π): `[T, B, P]`, `[T, B, P]` → scalar.
 
     On replayed states it is the policy cloning of CLEAR (Rolnick et al. 2018, arXiv 1811.11682), on fresh ones the KL
     penalty of PPO (Schulman et al. 2017, arXiv 1707.06347, section 4).
     """
     # The gradient of KL would turn 0 · NaN into NaN, so stored logits outside the mask are left out before.
     stored = torch.where(mask.unsqueeze(-1), behaviour_logits.detach(), 0.0)
-    return (kl_divergence(stored, logits) * mask).sum()
+    return (distribution.kl_divergence(stored, logits) * mask).sum()
 
 
 def value_cloning_loss(values: torch.Tensor, stored_values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

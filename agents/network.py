@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from agents.distributions.of_layout import distribution_of
+from agents.distributions.protocol import PolicyDistribution
 from agents.torsos import initialise_torso, make_torso, orthogonal_
 from option_flags import NetworkOptions
 from replay.unroll_layout import UnrollLayout
@@ -21,6 +23,7 @@ class NetworkInput(NamedTuple):
     previous_rewards: torch.Tensor  # [T, B], clipped, 0 at an episode start
     starts: torch.Tensor  # [T, B] bool, True where an episode starts
     lstm_state: torch.Tensor  # [B, 2, L], h and c before step 0
+    vectors: torch.Tensor | None = None  # [T, B, D]; None for observations that are pictures alone
 
 
 class NetworkOutput(NamedTuple):
@@ -44,13 +47,14 @@ class ActorCritic(nn.Module):
         self,
         torso_name: str,
         observation_shape: tuple[int, int, int],
-        action_count: int,
+        distribution: PolicyDistribution,
         lstm_size: int = 0,
         compute_dtype: torch.dtype = torch.float32,
         projected_size: int = 0,
     ) -> None:
         super().__init__()
-        self.action_count = action_count
+        self.distribution = distribution
+        self.action_count = distribution.parameter_count
         self.lstm_size = lstm_size
         self.compute_dtype = compute_dtype
         self.torso, feature_size = make_torso(torso_name, observation_shape)
@@ -61,9 +65,9 @@ class ActorCritic(nn.Module):
         self.register_buffer("projection", torch.randn(feature_size, projected_size) / max(1, projected_size) ** 0.5)
         self.lstm: nn.LSTM | None = None
         if lstm_size:
-            self.lstm = nn.LSTM(feature_size + action_count + 1, lstm_size)
+            self.lstm = nn.LSTM(feature_size + distribution.encoded_size + 1, lstm_size)
             feature_size = lstm_size
-        self.policy_head = nn.Linear(feature_size, action_count)
+        self.policy_head = nn.Linear(feature_size, self.action_count)
         self.value_head = nn.Linear(feature_size, 1)
         self._initialise()
 
@@ -122,7 +126,7 @@ class ActorCritic(nn.Module):
         adapted = {**state, **{name: own[name] for name in head}}
         if self.lstm is not None:
             inputs, saved = own["lstm.weight_ih_l0"].clone(), state["lstm.weight_ih_l0"]
-            features = inputs.shape[1] - self.action_count - 1  # then the previous action and reward
+            features = inputs.shape[1] - self.distribution.encoded_size - 1  # then the previous action and reward
             inputs[:, :features], inputs[:, -1] = saved[:, :features], saved[:, -1]
             adapted["lstm.weight_ih_l0"] = inputs
         return adapted
@@ -153,8 +157,8 @@ class ActorCritic(nn.Module):
         """Inputs of the heads `[T, B, F or L]` and the new LSTM state; the state is reset at each episode start."""
         if self.lstm is None:
             return features, inputs.lstm_state
-        actions = torch.arange(self.action_count, device=features.device) == inputs.previous_actions.unsqueeze(-1)
-        lstm_inputs = torch.cat([features, actions.float(), inputs.previous_rewards.unsqueeze(-1)], dim=-1)
+        actions = self.distribution.encode(inputs.previous_actions)
+        lstm_inputs = torch.cat([features, actions, inputs.previous_rewards.unsqueeze(-1)], dim=-1)
         keep = (~inputs.starts).float().unsqueeze(-1)  # [T, B, 1]
         h, c = (state.unsqueeze(0).contiguous() for state in inputs.lstm_state.unbind(1))  # [1, B, L] each
         outputs = []
@@ -168,6 +172,7 @@ def make_network(options: NetworkOptions, layout: UnrollLayout, compute_dtype: t
     """The network of `--network` for the observations and actions of `layout`."""
     channels, height, width = layout.frame_shape
     observation_shape = (layout.frame_stack * channels, height, width)
+    distribution = distribution_of(layout)
     return ActorCritic(
-        options.network, observation_shape, layout.action_count, layout.lstm_size, compute_dtype, layout.feature_size
+        options.network, observation_shape, distribution, layout.lstm_size, compute_dtype, layout.feature_size
     )

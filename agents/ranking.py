@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.categorical import kl_divergence
 from agents.distances import cosine_distance, ln_norm
+from agents.distributions.protocol import PolicyDistribution
 from agents.network import ActorCritic
 from machine.device import padded_size
 from options.replay_options import ReplaySpec
@@ -55,7 +55,7 @@ class NetworkRanking:
         self._network = network
         self._layout = layout
         self._by_policy = options.dist_function == "kl_div"
-        self._distance = distance_function(options.dist_function, options.p)
+        self._distance = distance_function(options.dist_function, options.p, network.distribution)
         self._states = evenly_spaced(options.ranked_states, layout.unroll_length)
 
     @torch.no_grad()
@@ -95,11 +95,11 @@ class NetworkRanking:
         return self._network.project(features).float()
 
 
-def distance_function(name: str, p: float) -> Distance:
+def distance_function(name: str, p: float, distribution: PolicyDistribution) -> Distance:
     """The distance that a replay's `dist_function` names; `p` is the exponent of `ln_norm`."""
     if name == "ln_norm":
         return lambda current, other: ln_norm(current, other, p)
-    return {"cos_dist": cosine_distance, "kl_div": kl_divergence}[name]
+    return {"cos_dist": cosine_distance, "kl_div": distribution.kl_divergence}[name]
 
 
 def evenly_spaced(count: int, steps: int) -> list[int]:

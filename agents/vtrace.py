@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from agents.categorical import clipped_policy_logits, kl_divergence
+from agents.distributions.protocol import PolicyDistribution
 
 
 class VTrace(NamedTuple):
@@ -70,8 +70,11 @@ def vtrace(
 
 @torch.no_grad()
 def trusted_states(
-    target_logits: torch.Tensor, behaviour_logits: torch.Tensor, rho_bar: float, threshold: float
+    distribution: PolicyDistribution,
+    target_logits: torch.Tensor,
+    behaviour_logits: torch.Tensor,
+    rho_bar: float,
+    threshold: float,
 ) -> torch.Tensor:
-    """The mask KL(π ‖ π̃) < threshold, π̃ as in `clipped_policy_logits`: `[T, B, A]`, `[T, B, A]` → `[T, B]`."""
-    implied = clipped_policy_logits(target_logits, behaviour_logits, rho_bar)
-    return kl_divergence(target_logits, implied) < threshold
+    """The mask KL(π ‖ π̃) < threshold, π̃ ∝ min(ρ̄·μ, π): `[T, B, P]`, `[T, B, P]` → `[T, B]`."""
+    return distribution.implied_divergence(target_logits, behaviour_logits, rho_bar) < threshold

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.categorical import kl_divergence
+from agents.distributions.protocol import PolicyDistribution
 
 Pixels = NDArray[np.uint8]  # [H, W, C]
 Maps = NDArray[np.float32]
-# Observations [N, H, W, C] uint8 → logits [N, A] and values [N].
+# Observations [N, H, W, C] uint8 → the policies' parameters [N, P], and values [N].
 Evaluate = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 CELLS = 14  # places in a row and in a column, for any size of the observation
@@ -30,14 +30,14 @@ class Saliency(NamedTuple):
     value: Maps  # absolute difference of the values
 
 
-def saliency(observation: Pixels, evaluate: Evaluate) -> Saliency:
+def saliency(distribution: PolicyDistribution, observation: Pixels, evaluate: Evaluate) -> Saliency:
     """Blur each place of the observation `[H, W, C]` in turn."""
     logits, values = evaluate(torch.from_numpy(observation[None]))
     policies, differences = [], []
     variants = _blurred_variants(observation)
     for start in range(0, len(variants), AT_ONCE):
         changed_logits, changed_values = evaluate(torch.from_numpy(variants[start : start + AT_ONCE]))
-        policies.append(kl_divergence(logits.expand_as(changed_logits), changed_logits))
+        policies.append(distribution.kl_divergence(logits.expand_as(changed_logits), changed_logits))
         differences.append((changed_values - values).abs())
     shape = CELLS, CELLS
     return Saliency(

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from agents.categorical import most_likely
+from agents.distributions.of_layout import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
 from workers.child_process import allow_children
 from workers.messages import Kind, receive, send
@@ -90,6 +90,7 @@ def play_in_real_time(
 ) -> NoReturn:
     """Play each game whose number arrives, until the parent closes the connection."""
     allow_children()
+    distribution = distribution_of(setup.layout)
     environments = [make_environment(setup.environment, 0) for _ in range(slots)]
     book = TestBook([env.get_wrapper_attr("take_finished_games") for env in environments], logged)
     uniforms = [np.random.default_rng() for _ in environments]  # each game brings its own
@@ -99,7 +100,7 @@ def play_in_real_time(
         uniforms,
         book,
         parent,
-        choose=lambda decision: most_likely(decision.logits) if greedy else decision.actions,
+        choose=lambda decision: distribution.most_likely(decision.logits) if greedy else decision.actions,
     ) as session:
         while True:
             if session.step(LONGEST_WAIT):

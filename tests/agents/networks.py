@@ -2,6 +2,7 @@
 
 import torch
 
+from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic, NetworkInput
 
 FEATURES = {"nature": 512, "impala_shallow": 256, "conv3": 512, "impala_deep": 256}
@@ -29,7 +30,9 @@ def random_input(
 
 def small_network(lstm_size: int = 0, compute_dtype: torch.dtype = torch.float32, seed: int = 0) -> ActorCritic:
     torch.manual_seed(seed)
-    network = ActorCritic("impala_shallow", (2, 20, 20), ACTIONS, lstm_size, compute_dtype, projected_size=3)
+    network = ActorCritic(
+        "impala_shallow", (2, 20, 20), Categorical(ACTIONS), lstm_size, compute_dtype, projected_size=3
+    )
     with torch.no_grad():  # a policy that depends on the state and on biases
         for parameter in (*network.policy_head.parameters(), *network.value_head.parameters()):
             parameter.normal_(0, 0.5)

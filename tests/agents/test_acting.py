@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.categorical import sample
+from agents.distributions.categorical import Categorical
 from agents.flat_weights import flat_weights
 from agents.learner import Learner
 from agents.network import ActorCritic
@@ -20,7 +20,7 @@ ENVIRONMENTS = 3
 def varied_network(lstm_size: int, seed: int = 0) -> ActorCritic:
     """A policy that differs between states; an initial one is almost uniform."""
     torch.manual_seed(seed)
-    network = ActorCritic("impala_shallow", (2, 20, 20), 4, lstm_size, projected_size=7)
+    network = ActorCritic("impala_shallow", (2, 20, 20), Categorical(4), lstm_size, projected_size=7)
     torch.nn.init.normal_(network.policy_head.weight, std=5 if lstm_size else 1)
     return network
 
@@ -125,7 +125,7 @@ def test_a_decision_has_actions_and_outputs_for_each_environment(lstm_size: int)
     assert decision.logits.shape == (3, 4) and decision.values.shape == (3,)
     assert decision.lstm_state.shape == (3, 2, lstm_size)
     assert decision.features.shape == (3, 7) and decision.features.dtype == torch.float16
-    assert torch.equal(decision.actions, sample(decision.logits, uniforms))
+    assert torch.equal(decision.actions, actor.distribution.sample(decision.logits, uniforms))
     assert not any(tensor.requires_grad for tensor in decision)
 
 

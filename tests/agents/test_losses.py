@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from agents import losses
+from agents.distributions.categorical import Categorical
 from tests.agents import slow_versions
 from tests.agents.slow_versions import Array, kl, probabilities
 
 T, B, A = 5, 3, 4
+POLICY = Categorical(A)
 
 
 class Given(NamedTuple):
@@ -67,14 +69,14 @@ SlowLoss = Callable[[Given, tuple[int, ...]], float]
 
 LOSSES: dict[str, tuple[Loss, SlowLoss, str]] = {  # loss, slow version, and the only input that gets a gradient
     "policy_gradient": (
-        lambda g: losses.policy_gradient_loss(g.logits, g.actions, g.advantages, g.mask),
+        lambda g: losses.policy_gradient_loss(POLICY, g.logits, g.actions, g.advantages, g.mask),
         slow_policy_gradient,
         "logits",
     ),
     "value": (lambda g: losses.value_loss(g.values, g.targets, g.mask), slow_value, "values"),
-    "entropy": (lambda g: losses.entropy_loss(g.logits, g.mask), slow_entropy, "logits"),
+    "entropy": (lambda g: losses.entropy_loss(POLICY, g.logits, g.mask), slow_entropy, "logits"),
     "policy_cloning": (
-        lambda g: losses.policy_cloning_loss(g.logits, g.behaviour_logits, g.mask),
+        lambda g: losses.policy_cloning_loss(POLICY, g.logits, g.behaviour_logits, g.mask),
         slow_policy_cloning,
         "logits",
     ),
@@ -151,5 +153,7 @@ def test_policy_cloning_penalises_actions_that_the_new_policy_dropped() -> None:
     """KL(μ ‖ π) is large if π never takes an action of μ, and small if π takes more actions than μ."""
     narrow, wide = torch.tensor([[[0.0, -30.0]]]), torch.zeros(1, 1, 2)
     mask = torch.ones(1, 1, dtype=torch.bool)
-    assert losses.policy_cloning_loss(narrow, wide, mask).item() == pytest.approx(15 - np.log(2), rel=1e-5)
-    assert losses.policy_cloning_loss(wide, narrow, mask).item() == pytest.approx(np.log(2), rel=1e-5)
+    assert losses.policy_cloning_loss(Categorical(2), narrow, wide, mask).item() == pytest.approx(
+        15 - np.log(2), rel=1e-5
+    )
+    assert losses.policy_cloning_loss(Categorical(2), wide, narrow, mask).item() == pytest.approx(np.log(2), rel=1e-5)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
 from agents.torsos import ResidualSection, make_torso
 from options.rules import UsageError
@@ -61,7 +62,7 @@ def assert_orthogonal(weight: torch.Tensor, gain: float) -> None:
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_initial_weights_are_orthogonal_and_biases_zero(name: str) -> None:
-    network = ActorCritic(name, (1, 36, 36), ACTIONS, lstm_size=6)
+    network = ActorCritic(name, (1, 36, 36), Categorical(ACTIONS), lstm_size=6)
     layers = [module for module in network.torso.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     sections = [module for module in network.torso.modules() if isinstance(module, ResidualSection)]
     small = {block.get_submodule("3") for section in sections for block in section.blocks}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
 from evaluation import export
 from evaluation.exported_policy import ExportedPolicy, exported
@@ -29,7 +30,7 @@ def write_agent(folder: Path, **options: Any) -> Path:
     torch.manual_seed(0)
     config = Config.from_flags({**SMALL, **options})
     lstm_size = config.network.lstm_size if config.network.use_lstm else 0
-    network = ActorCritic("impala_shallow", (4, 84, 84), 6, lstm_size)
+    network = ActorCritic("impala_shallow", (4, 84, 84), Categorical(6), lstm_size)
     torch.nn.init.normal_(network.policy_head.weight)
     torch.nn.init.uniform_(network.background, 0, 255)
     learner = some_learner(network.state_dict(), 1)
@@ -91,7 +92,7 @@ def test_the_largest_difference_is_relative_for_large_numbers_and_looks_at_singl
 @pytest.mark.parametrize("lstm_size", [0, 16])
 def test_the_exported_step_equals_the_networks_step(lstm_size: int) -> None:
     torch.manual_seed(1)
-    network = ActorCritic("impala_shallow", (4, 84, 84), 6, lstm_size)
+    network = ActorCritic("impala_shallow", (4, 84, 84), Categorical(6), lstm_size)
     torch.nn.init.uniform_(network.background, 0, 255)
     count = 5
     inputs: tuple[torch.Tensor, ...] = (torch.randint(0, 256, (count, 4, 84, 84), dtype=torch.uint8),)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor
+from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
 from option_flags import EnvironmentOptions
 from replay.frame_stacks import rebuild_stacks
@@ -35,7 +36,7 @@ def layout_of(options: EnvironmentOptions) -> UnrollLayout:
 def make_rollout(options: EnvironmentOptions, environments: int = 2) -> Rollout:
     torch.manual_seed(0)
     layout = layout_of(options)
-    network = ActorCritic("impala_shallow", (2, 36, 36), ACTIONS, 4, projected_size=4)
+    network = ActorCritic("impala_shallow", (2, 36, 36), Categorical(ACTIONS), 4, projected_size=4)
     policy = LocalPolicy(Actor(network), layout, environments, itertools.count().__next__)
     seeded = [SeededEnvironment(make_atari(options, e), e, np.random.default_rng(e)) for e in range(environments)]
     opened = OpenUnrolls(layout, options, [each.env for each in seeded]) if layout.delayed_actions else None

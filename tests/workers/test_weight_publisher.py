@@ -2,6 +2,7 @@
 
 import torch
 
+from agents.distributions.categorical import Categorical
 from agents.flat_weights import flat_weights, load_flat_weights, weight_count
 from agents.network import ActorCritic
 from workers.shared_weights import NOT_PUBLISHED, SharedWeights
@@ -24,7 +25,7 @@ class Copying:
 
 
 def make_network(value: float) -> ActorCritic:
-    network = ActorCritic("impala_shallow", (1, 36, 36), 3)
+    network = ActorCritic("impala_shallow", (1, 36, 36), Categorical(3))
     load_flat_weights(network, torch.full((weight_count(network),), value))
     return network
 

@@ -1,0 +1,26 @@
+"""Means over a policy by a fixed set of evenly spread points, for what has no closed form."""
+
+from functools import cache
+
+import torch
+from torch.quasirandom import SobolEngine
+
+POINTS = 64
+
+
+@cache
+def fixed_points(dimensions: int) -> torch.Tensor:
+    """The same points in (0, 1)^K each time, a scrambled Sobol sequence: float64 `[POINTS, K]`."""
+    points: torch.Tensor = SobolEngine(dimensions, scramble=True, seed=0).draw(POINTS, dtype=torch.float64)  # type: ignore[no-untyped-call]
+    return points.clamp(2**-32, 1 - 2**-32)
+
+
+def mean_divergence(log_ratios: torch.Tensor, rho_bar: float) -> torch.Tensor:
+    """KL(π ‖ π̃), π̃ ∝ min(ρ̄·μ, π), from log π(a) − log μ(a) at evenly weighted actions of π: `[..., N]` → `[...]`.
+
+    π̃ = min(1, ρ̄·μ/π)·π / Z with Z = E_π[min(1, ρ̄·μ/π)], so KL(π ‖ π̃) = E_π[max(0, log π/(ρ̄·μ))] + log Z. With
+    means over points in place of expectations, it is still never negative, and 0 where the ratio never exceeds ρ̄.
+    """
+    excess = (log_ratios - torch.tensor(rho_bar).log().item()).clamp(min=0)
+    log_z = torch.logsumexp(-excess, -1) - torch.tensor(float(excess.shape[-1])).log().item()
+    return excess.mean(-1) + log_z

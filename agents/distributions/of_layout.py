@@ -1,0 +1,16 @@
+"""The distribution of the actions that unrolls hold."""
+
+from agents.distributions.categorical import Categorical
+from agents.distributions.diagonal_gaussian import DiagonalGaussian
+from agents.distributions.independent_categoricals import IndependentCategoricals
+from agents.distributions.protocol import PolicyDistribution
+from replay.unroll_layout import UnrollLayout
+
+
+def distribution_of(layout: UnrollLayout) -> PolicyDistribution:
+    """The kind of policy that acts in the environment of `layout`."""
+    if layout.action_kind == "discrete":
+        return Categorical(layout.action_count)
+    if layout.action_kind == "product":
+        return IndependentCategoricals(layout.action_sizes)
+    return DiagonalGaussian(len(layout.action_sizes))
