@@ -115,7 +115,8 @@ class EnvironmentOptions(Options):
     env_wrapper: str | None = option(
         None,
         IMPORTED_NAME,
-        "module:function that takes the environment and returns the one to play; not for games with a NoFrameskip id.",
+        "Function, as module:function, that takes the environment and returns the one to play; not for games with a "
+        "NoFrameskip id.",
     )
     skipped_frames: int = option(4, whole(1, 100), "Game frames per agent step, all with the same action (frame skip).")
     frames_stacked: int = option(4, whole(1, 64), "Number of latest frames in one observation (frame stack).")

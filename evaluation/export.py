@@ -29,7 +29,7 @@ from options.rules import PATH, Options, UsageError, declared, option
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_atomically
-from wrappers.atari import make_atari
+from wrappers.make_environment import make_environment
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-5
@@ -108,7 +108,7 @@ def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
 
 def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
     """Inputs for the comparison: observations of a real game and random ones; for an LSTM also the other inputs."""
-    environment = make_atari(config.environment.without_clock(), seed=0)
+    environment = make_environment(config.environment.without_clock(), seed=0)
     rng = np.random.default_rng(0)
     frames = [environment.reset()[0]]
     while len(frames) < REAL_FRAMES:

@@ -3,7 +3,7 @@
 import gymnasium
 import pytest
 
-from option_flags import EnvironmentOptions
+from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from wrappers.atari import ID_ENDING, atari_ids, check_atari, make_atari
 from wrappers.emulator import Emulator
@@ -55,7 +55,7 @@ def test_the_screen_can_be_watched() -> None:
     ],
 )
 def test_an_unknown_game_is_rejected_with_the_closest_ones(name: str, suggestion: str) -> None:
-    options = EnvironmentOptions(env=name)
+    options = Config.from_flags({"env": name}).environment
     with pytest.raises(UsageError) as raised:
         check_atari(options)
     message = str(raised.value)
