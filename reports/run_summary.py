@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from machine.machine_setup import Machine
 from option_flags import Config
+from reports.protocol_words import protocol_in_words
 from reports.unused_options import unused_in_training
 
 HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
@@ -27,7 +28,8 @@ def run_header(
     warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
     goal, window = config.run.stop_at_return, _games(config.report.avg_buff_size)
     return [
-        f"{config.environment.env}, {action_count} actions, seed {config.run.seed}, results in {folder}",
+        f"{config.environment.env}, {action_count} actions, {protocol_in_words(config.environment)}, "
+        f"seed {config.run.seed}, results in {folder}",
         f"learner on {machine.device} in {precision} with {_counted(machine.learner_threads, 'thread')}; "
         f"{_counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
