@@ -15,7 +15,15 @@ from tests.wrappers.hand_written import Scripted, adapted
 from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.observation import Observation
 
+# Gymnasium accepts these, and its types do not.
+BITS = spaces.Box(0, 1, (3,), np.bool_)  # type: ignore[arg-type]
+BIT_PICTURE = spaces.Box(0, 1, (4, 6, 3), np.bool_)  # type: ignore[arg-type]
+COLUMN = spaces.MultiDiscrete([[2], [3]], start=[[1], [5]])  # type: ignore[list-item]
 BYTES = spaces.Box(0, 255, (4, 6, 3), np.uint8)
+
+
+def floats(values: list[float]) -> Any:
+    return np.array(values, np.float32)
 
 
 def seen(space: Space[Any], value: Any, **flags: Any) -> Observation:
@@ -39,7 +47,7 @@ def sent(space: Space[Any], action: Any) -> Any:
         (spaces.Box(-1, 1, (), np.float32), np.float32(0.5), [0.5], 0),
         (spaces.Box(0, 9, (2,), np.int64), np.array([3, 4]), [3, 4], 0),
         (spaces.Box(0, 255, (3,), np.uint8), np.array([0, 7, 255], np.uint8), [0, 7, 255], 0),
-        (spaces.Box(0, 1, (3,), np.bool_), np.array([True, False, True]), [1, 0, 1], 3),
+        (BITS, np.array([True, False, True]), [1, 0, 1], 3),
         (spaces.Box(-np.inf, np.inf, (1, 2, 2)), np.ones((1, 2, 2), np.float32), [1] * 4, 0),
         (spaces.Discrete(3), 2, [0, 0, 1], 3),
         (spaces.Discrete(3), np.int64(0), [1, 0, 0], 3),
@@ -47,10 +55,10 @@ def sent(space: Space[Any], action: Any) -> Any:
         (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1], 3),
         (spaces.MultiBinary([2, 2]), np.array([[1, 0], [0, 1]], np.int8), [1, 0, 0, 1], 4),
         (spaces.MultiDiscrete([2, 3]), np.array([1, 2]), [0, 1, 0, 0, 1], 5),
-        (spaces.MultiDiscrete([[2], [3]], start=[[1], [5]]), np.array([[1], [6]]), [1, 0, 0, 1, 0], 5),
+        (COLUMN, np.array([[1], [6]]), [1, 0, 0, 1, 0], 5),
         (
             spaces.Dict(z=spaces.Discrete(2), a=spaces.Box(-1, 1, (1,)), pair=spaces.Tuple([spaces.Box(0, 5, (2,))])),
-            {"z": 1, "a": np.float32([0.5]), "pair": (np.float32([3, 4]),)},
+            {"z": 1, "a": floats([0.5]), "pair": (floats([3, 4]),)},
             [0.5, 3, 4, 0, 1],  # numbers first, then one-hot, both in the space's order
             2,
         ),
@@ -75,7 +83,7 @@ def test_numbers_become_a_vector(space: Space[Any], value: Any, vector: list[flo
         (BYTES, np.full((4, 6, 3), 4, np.uint8), {"largest_pixel": 10}, 102),
         (BYTES, np.full((4, 6, 3), 200, np.uint8), {"largest_pixel": 10}, 255),
         (BYTES, np.full((4, 6, 3), 200, np.int64), {}, 200),
-        (spaces.Box(0, 1, (4, 6, 3), np.bool_), np.full((4, 6, 3), True), {}, 255),
+        (BIT_PICTURE, np.full((4, 6, 3), True), {}, 255),
         (spaces.Box(0, 1, (4, 6, 3)), np.full((4, 6, 3), 0.4, np.float32), {}, 102),
         (spaces.Box(-1, 1, (4, 6, 3), np.float64), np.full((4, 6, 3), -0.2), {}, 102),
         (spaces.Box(0, 2, (4, 6, 3), np.int32), np.full((4, 6, 3), 1, np.int32), {}, 128),
@@ -127,7 +135,7 @@ def test_pictures_of_one_size_are_joined_beside_a_vector() -> None:
     )
     value = {
         "left": np.full((4, 6, 3), 7, np.uint8),
-        "deep": (np.full((4, 6), 8, np.uint8), np.float32([3])),
+        "deep": (np.full((4, 6), 8, np.uint8), floats([3])),
         "key": 0,
     }
     observation = seen(space, value)
@@ -159,13 +167,14 @@ def test_what_is_not_supported_is_refused(space: Space[Any], flags: dict[str, An
 
 
 VECTOR = spaces.Box(-1, 1, (2,), np.float32)
+PAIR: Space[Any] = spaces.Tuple([VECTOR, BYTES])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("space", "value", "what"),
     [
-        (VECTOR, np.float32([0, np.nan]), r"the observation has nan at place 1; finite float32 numbers would be right"),
-        (VECTOR, np.float32([np.inf, 0]), "has inf at place 0"),
+        (VECTOR, floats([0, np.nan]), r"the observation has nan at place 1; finite float32 numbers would be right"),
+        (VECTOR, floats([np.inf, 0]), "has inf at place 0"),
         (VECTOR, np.array([1e300, -1e300]), r"has 1e\+300 at place 0"),
         (spaces.Box(-1, 1, (100,)), np.full(100, np.nan, np.float32), "has nan at place 0"),
         (VECTOR, np.zeros(3, np.float32), r"has the shape \[3\], and its space says \[2\]"),
@@ -183,7 +192,7 @@ VECTOR = spaces.Box(-1, 1, (2,), np.float32)
         (spaces.MultiBinary(2), np.array([0, 2], np.int8), "other numbers than 0 and 1"),
         (spaces.MultiDiscrete([2, 2]), np.array([0, 2]), "and its space says MultiDiscrete"),
         (spaces.Dict(a=VECTOR), {"b": np.zeros(2)}, r"the observation\['a'\] is missing \(KeyError\('a'\)\)"),
-        (spaces.Tuple([VECTOR, BYTES]), (np.zeros(2, np.float32),), r"the observation\[1\] is missing"),
+        (PAIR, (np.zeros(2, np.float32),), r"the observation\[1\] is missing"),
         (spaces.Dict(a=VECTOR), None, "is missing"),
     ],
 )
@@ -220,17 +229,17 @@ def test_numbers_of_all_types_are_rewards(reward: Any) -> None:
     [
         (spaces.Discrete(4), 3, 3),
         (spaces.Discrete(4, start=-2), np.int64(3), 1),
-        (spaces.MultiDiscrete([2, 3]), np.int32([1, 2]), [1, 2]),
-        (spaces.MultiDiscrete([[2], [3]], start=[[1], [5]]), np.int32([1, 2]), [[2], [7]]),
-        (spaces.MultiBinary(3), np.int32([1, 0, 1]), [1, 0, 1]),
-        (spaces.MultiBinary([2, 1]), np.int32([0, 1]), [[0], [1]]),
-        (spaces.Box(-2, 2, (3,)), np.float32([-0.5, 3, -7]), [-1, 2, -2]),
-        (spaces.Box(0, 10, (2, 1)), np.float32([0, 0.5]), [[5], [7.5]]),
-        (spaces.Box(-np.inf, np.inf, (2,)), np.float32([-7, 9]), [-7, 9]),
-        (spaces.Box(np.float32([0, -np.inf]), np.float32([np.inf, 3])), np.float32([-7, 9]), [0, 3]),
-        (spaces.Box(np.float32([0, -np.inf]), np.float32([4, np.inf])), np.float32([0.5, 9]), [3, 9]),
-        (spaces.Box(0, 4, (2,), np.int64), np.float32([0.4, 1]), [3, 4]),
-        (spaces.Box(-3e38, 3e38, (1,)), np.float32([0.5]), [np.float32(1.5e38)]),
+        (spaces.MultiDiscrete([2, 3]), np.array([1, 2], np.int32), [1, 2]),
+        (COLUMN, np.array([1, 2], np.int32), [[2], [7]]),
+        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int32), [1, 0, 1]),
+        (spaces.MultiBinary([2, 1]), np.array([0, 1], np.int32), [[0], [1]]),
+        (spaces.Box(-2, 2, (3,)), floats([-0.5, 3, -7]), [-1, 2, -2]),
+        (spaces.Box(0, 10, (2, 1)), floats([0, 0.5]), [[5], [7.5]]),
+        (spaces.Box(-np.inf, np.inf, (2,)), floats([-7, 9]), [-7, 9]),
+        (spaces.Box(floats([0, -np.inf]), floats([np.inf, 3])), floats([-7, 9]), [0, 3]),
+        (spaces.Box(floats([0, -np.inf]), floats([4, np.inf])), floats([0.5, 9]), [3, 9]),
+        (spaces.Box(0, 4, (2,), np.int64), floats([0.4, 1]), [3, 4]),
+        (spaces.Box(-3e38, 3e38, (1,)), floats([0.5]), [np.float32(1.5e38)]),
     ],
 )
 def test_actions_are_those_of_the_space(space: Space[Any], action: Any, expected: Any) -> None:
@@ -245,8 +254,8 @@ def test_actions_are_those_of_the_space(space: Space[Any], action: Any, expected
 )
 def test_a_bounded_action_never_leaves_its_bounds(low: float, width: float, action: float) -> None:
     high = float(np.float32(low + width))
-    space = spaces.Box(np.float32([low]), np.float32([max(low, high)]))
-    got = sent(space, np.float32([action]))
+    space = spaces.Box(floats([low]), floats([max(low, high)]))
+    got = sent(space, floats([action]))
     exact = low + (np.clip(action, -1, 1) + 1) / 2 * (max(low, high) - low)
     assert got[0] == pytest.approx(exact, rel=1e-5, abs=1e-5 * (abs(low) + width))
 

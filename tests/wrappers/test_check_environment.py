@@ -142,8 +142,8 @@ def test_a_wrapper_must_be_a_name(text: str) -> None:
 def test_each_family_has_its_defaults() -> None:
     assert Config.from_flags({}) == Config() == Config.from_flags({"env": "PongNoFrameskip-v4"})
     ale, other = options_of("ALE/Pong-v5"), options_of("my_module:Game-v0")
-    names = ("skipped_frames", "frames_stacked", "grayscaling_frames", "frame_scale_resolution", "noop_threshold")
-    names += ("episodic_life", "reward_clipping_method")
+    names = ["skipped_frames", "frames_stacked", "grayscaling_frames", "frame_scale_resolution", "noop_threshold"]
+    names += ["episodic_life", "reward_clipping_method"]
     assert [getattr(ale, name) for name in names] == [1, 4, True, "84,84", 0, False, "abs_one_sign"]
     assert [getattr(other, name) for name in names] == [1, 1, False, "native", 0, False, "none"]
     assert options_of("CartPole-v1", frames_stacked=3).frames_stacked == 3
