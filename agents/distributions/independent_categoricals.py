@@ -63,6 +63,7 @@ class IndependentCategoricals:
         combinations = math.prod(self.sizes)
         if combinations <= MOST_ENUMERATED:
             joint = torch.tensor(list(itertools.product(*map(range, self.sizes))), device=target.device)
+            joint = joint.expand(*target.shape[:-1], *joint.shape)
             pi, mu = (self.log_prob(logits.unsqueeze(-2), joint) for logits in (target, behaviour))
             return Categorical(combinations).implied_divergence(pi, mu, rho_bar)
         points = fixed_points(len(self.sizes)).to(target.device)
