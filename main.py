@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         from evaluation.score_checkpoint import score_checkpoint
         from run_files.checkpoint import find_checkpoint
         from training.train import train
-        from wrappers.atari import check_atari, make_atari
+        from wrappers.make_environment import check_environment, make_environment
 
         parent = None
         if config is None:
@@ -53,15 +53,16 @@ def main(arguments: Sequence[str]) -> int:
             else:
                 saved = parent.network_options if given.get("load_weights_only") else parent.options
             config = Config.from_flags({**saved, **given})
-        check_atari(config.environment)
+        check_environment(config.environment, films=config.test.render)
         if mode == "test":
             assert parent is not None  # a test without --load_model_url is refused by Config
-            score_checkpoint(config, make_atari, parent)
+            score_checkpoint(config, make_environment, parent)
         else:
-            train(config, make_atari, parent)
+            train(config, make_environment, parent)
     except HelpRequested:
         print(help_text(USAGE, (*TOPICS.values(), FlagFile)))
     except UsageError as error:
+        print(end=error.details, file=sys.stderr)
         print(f"main.py: {error}", file=sys.stderr)
         return 2
     except RunFailedError as error:

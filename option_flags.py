@@ -6,6 +6,7 @@ UsageError.
 """
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -13,9 +14,12 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self, get_type_hints
 
+from options.environment_families import NATIVE, check_family, defaults_in
 from options.replay_options import ReplaySpec, check_shares, parse_replays, split_by_ratio
 from options.rules import (
     FRACTION_BELOW_ONE,
+    IMPORTED_NAME,
+    JSON_OBJECT,
     ON_OFF,
     PATH,
     RESOLUTION,
@@ -101,13 +105,32 @@ class EnvironmentOptions(Options):
 
     env: str = option(
         "PongNoFrameskip-v4",
-        matching(r"\w[\w/:.-]*", "be an id such as PongNoFrameskip-v4"),
-        "Atari game: any game of ALE, under an id of this form.",
+        matching(r"\w[\w/:.-]*", "be an id such as PongNoFrameskip-v4 or CartPole-v1"),
+        "Environment: an Atari game under an id of this form, any id that Gymnasium can make, such as CartPole-v1, or "
+        "module:id, which imports the module first. Other ids have defaults of their own: docs/environments.md.",
+    )
+    env_kwargs: str = option(
+        "{}", JSON_OBJECT, "JSON object of arguments for the environment; not for games with a NoFrameskip id."
+    )
+    env_wrapper: str | None = option(
+        None,
+        IMPORTED_NAME,
+        "module:function that takes the environment and returns the one to play; not for games with a NoFrameskip id.",
     )
     skipped_frames: int = option(4, whole(1, 100), "Game frames per agent step, all with the same action (frame skip).")
     frames_stacked: int = option(4, whole(1, 64), "Number of latest frames in one observation (frame stack).")
     grayscaling_frames: bool = option(True, ON_OFF, "Observations in gray instead of colour.")
-    frame_scale_resolution: str = option("84,84", RESOLUTION, 'Size of an observation, as "height,width".')
+    frame_scale_resolution: str = option(
+        "84,84",
+        RESOLUTION,
+        'Size of the pictures that the agent sees, as "height,width"; native leaves them as they are, except in games '
+        "with a NoFrameskip id.",
+    )
+    largest_pixel: int = option(
+        0,
+        whole(0, 2**31 - 1),
+        "Largest value in the pictures of an environment; the agent sees it as 255. 0: as its observation space says.",
+    )
     noop_threshold: int = option(
         30, whole(0, 1000), "Maximum of the random number of no-op frames at the start of a game. 0: none."
     )
@@ -161,8 +184,19 @@ class EnvironmentOptions(Options):
         return 0 if self.interaction == "turns" else -(-self.action_delay // self.frames_per_step)
 
     @property
+    def make_arguments(self) -> dict[str, Any]:
+        """The arguments of the environment."""
+        arguments: dict[str, Any] = json.loads(self.env_kwargs)
+        return arguments
+
+    @property
+    def keeps_resolution(self) -> bool:
+        """Whether the agent sees pictures in their own size."""
+        return self.frame_scale_resolution == NATIVE
+
+    @property
     def resolution(self) -> tuple[int, int]:
-        """(height, width) of an observation."""
+        """(height, width) of the pictures that the agent sees, where they are scaled."""
         height, width = self.frame_scale_resolution.split(",")
         return int(height), int(width)
 
@@ -177,6 +211,7 @@ class EnvironmentOptions(Options):
                 f"--action_delay={self.action_delay} is not shorter than a game (--max_game_frames="
                 f"{self.max_game_frames}), so no action would take effect; at most 64 frames, a second, would be usual."
             )
+        check_family(self.__dict__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -507,10 +542,11 @@ class Config:
 
     @classmethod
     def from_flags(cls, values: Mapping[str, Any]) -> Self:
-        """Make a Config from values by flag name; names that are left out get their defaults."""
+        """Make a Config from values by flag name; names that are left out get the defaults of their environment."""
         for name in values:
             if name not in OPTIONS:
                 raise unknown_flag(name, OPTIONS)
+        values = {**defaults_in(values), **values}
         topics: dict[str, Any] = {
             topic: options(**{item.name: values[item.name] for item in fields(options) if item.name in values})
             for topic, options in TOPICS.items()

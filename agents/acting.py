@@ -1,5 +1,6 @@
 """Acting: a copy of the network chooses actions; `ActorState` holds its memory of each environment."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,28 +15,33 @@ class ActorState:
     """The inputs of the network besides the observations, for E environments."""
 
     lstm_state: torch.Tensor  # [E, 2, L]
-    previous_actions: torch.Tensor  # [E] int32, -1 at an episode start
+    previous_actions: torch.Tensor  # [E, ...] int32, -1 at an episode start; float32, 0 at an episode start
     previous_rewards: torch.Tensor  # [E] float32, 0 at an episode start
 
     @classmethod
-    def at_start(cls, environments: int, lstm_size: int) -> "ActorState":
-        return cls(
+    def at_start(
+        cls, environments: int, lstm_size: int, action_shape: Sequence[int] = (), action_dtype: str = "int32"
+    ) -> "ActorState":
+        state = cls(
             lstm_state=torch.zeros(environments, 2, lstm_size),
-            previous_actions=torch.full((environments,), -1, dtype=torch.int32),
+            previous_actions=torch.zeros(environments, *action_shape, dtype=getattr(torch, action_dtype)),
             previous_rewards=torch.zeros(environments),
         )
+        for environment in range(environments):
+            state.restart(environment)
+        return state
 
     def restart(self, environment: int) -> None:
         """Reset one environment after the end of an episode."""
         self.lstm_state[environment] = 0
-        self.previous_actions[environment] = -1
+        self.previous_actions[environment] = 0 if self.previous_actions.is_floating_point() else -1
         self.previous_rewards[environment] = 0
 
 
 class Decision(NamedTuple):
     """Actions for E environments, with the outputs of the network that unrolls store."""
 
-    actions: torch.Tensor  # [E] int64
+    actions: torch.Tensor  # [E, ...] int64, or float32 for real-valued actions
     logits: torch.Tensor  # [E, A]
     values: torch.Tensor  # [E]
     features: torch.Tensor  # [E, projected] float16
@@ -56,8 +62,16 @@ class Actor:
         load_flat_weights(self._network, flat)
 
     @torch.inference_mode()
-    def act(self, observations: torch.Tensor, state: ActorState, uniforms: torch.Tensor) -> Decision:
-        """One action for each of E environments: observations `[E, S*C, H, W]` uint8, uniforms `[E]` in [0, 1).
+    def act(
+        self,
+        observations: torch.Tensor,
+        state: ActorState,
+        uniforms: torch.Tensor,
+        vectors: torch.Tensor | None = None,
+    ) -> Decision:
+        """One action for each of E environments: observations `[E, S*C, H, W]` uint8, vectors `[E, D]`.
+
+        `uniforms [E, ...]` are in [0, 1), as many for each environment as an action needs.
 
         Actions are sampled on the CPU, where the uniforms are: cumulative sums on CUDA are not deterministic.
         """
@@ -70,6 +84,7 @@ class Actor:
                 # `restart` has reset the LSTM state already.
                 starts=torch.zeros(1, environments, dtype=torch.bool, device=observations.device),
                 lstm_state=state.lstm_state,
+                vectors=None if vectors is None else vectors.unsqueeze(0),
             )
         )
         logits = output.logits[0]

@@ -23,6 +23,7 @@ class NetworkInput(NamedTuple):
     previous_rewards: torch.Tensor  # [T, B], clipped, 0 at an episode start
     starts: torch.Tensor  # [T, B] bool, True where an episode starts
     lstm_state: torch.Tensor  # [B, 2, L], h and c before step 0
+    vectors: torch.Tensor | None = None  # [T, B, D]; None for observations that are pictures alone
 
 
 class NetworkOutput(NamedTuple):

@@ -1,30 +1,71 @@
-"""The layout of unrolls for the observation and action space of an environment."""
+"""The layout of unrolls for the observations and actions of an environment."""
 
-import gymnasium
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
+from wrappers.environment_spec import EnvironmentSpec, environment_spec
 from wrappers.environment_types import MakeEnvironment
 
 
 def make_unroll_layout(config: Config, make_environment: MakeEnvironment) -> UnrollLayout:
     """The layout of the unrolls of `config.environment`; makes one environment to read its spaces."""
+    return unroll_layout(config, read_spec(config, make_environment))
+
+
+def read_spec(config: Config, make_environment: MakeEnvironment) -> EnvironmentSpec:
+    """The observations and actions of `config.environment`; makes one environment to read them."""
     environment = make_environment(config.environment, 0)
-    observations, actions = environment.observation_space, environment.action_space
+    spec = environment_spec(environment)
     environment.close()
-    assert isinstance(observations, gymnasium.spaces.Box) and isinstance(actions, gymnasium.spaces.Discrete)
-    return unroll_layout(config, observations.shape[0], observations.shape[1:], int(actions.n))
+    return spec
 
 
-def unroll_layout(config: Config, frame_stack: int, frame_shape: tuple[int, ...], action_count: int) -> UnrollLayout:
-    """The layout of a run's unrolls, for observations of so many frames `[C, H, W]`."""
+def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
+    """The layout of a run's unrolls."""
     return UnrollLayout(
         unroll_length=config.replay.r_f_steps,
-        frame_stack=frame_stack,
-        frame_shape=frame_shape,
-        action_count=action_count,
+        frame_stack=spec.frame_stack,
+        frame_shape=spec.frame_shape,
+        action_count=spec.action_count,
         lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
         feature_size=config.network.feature_out_layer_size if config.replay.ranks_by_features else 0,
         delayed_actions=config.environment.interaction != "turns",
         real_time=config.environment.in_real_time,
+        vector_size=spec.vector_size,
+        one_hot_size=spec.one_hot_size,
+        action_kind=spec.action_kind,
+        action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
     )
+
+
+def described_spaces(layout: UnrollLayout) -> dict[str, Any]:
+    """The observations and actions of a run, as its checkpoints hold them."""
+    return {
+        "frame_stack": layout.frame_stack,
+        "frame_shape": list(layout.frame_shape),
+        "vector_size": layout.vector_size,
+        "one_hot_size": layout.one_hot_size,
+        "action_kind": layout.action_kind,
+        "action_sizes": list(layout.action_sizes),
+    }
+
+
+def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:
+    """The layout of the run that saved this checkpoint; no environment is made."""
+    spaces = content.get("spaces")
+    if spaces is None:  # older runs are of Atari games
+        environment = config.environment
+        spaces = {
+            "frame_stack": environment.frames_stacked,
+            "frame_shape": [1 if environment.grayscaling_frames else 3, *environment.resolution],
+            "vector_size": 0,
+            "one_hot_size": 0,
+            "action_kind": "discrete",
+            "action_sizes": [],
+        }
+    sizes: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spaces.items()}
+    spec = EnvironmentSpec(**sizes, can_snapshot=False)
+    return replace(unroll_layout(config, spec), action_count=content["action_count"])

@@ -14,7 +14,7 @@ class TrainingBatch(NamedTuple):
     """T steps of B unrolls."""
 
     inputs: NetworkInput  # of T+1 steps
-    actions: torch.Tensor  # [T, B] int32
+    actions: torch.Tensor  # [T, B, ...]: `layout.action_shape` for each step
     rewards: torch.Tensor  # [T, B], at a time limit plus γ times the value of the final state
     discounts: torch.Tensor  # [T, B], γ·(1 − done)
     behaviour_logits: torch.Tensor  # [T, B, A]
@@ -32,7 +32,7 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
     fields = layout.tensors(rows.to(device))
     dones = fields["dones"].bool()
     keep = (~dones).float()
-    previous_actions = torch.where(dones, -1, fields["actions"])
+    previous_actions = after_episodes(fields["actions"], dones)
     seen_rewards, ended, valid = fields["rewards"], dones, None
     step_discounts = torch.full_like(seen_rewards, gamma)
     if layout.delayed_actions:
@@ -43,14 +43,15 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
     fresh = torch.from_numpy(batch.fresh).to(device, non_blocking=True)
     return TrainingBatch(
         inputs=NetworkInput(
-            observations=rebuild_stacks(fields["frames"], dones),
-            previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).T,
+            observations=observed_pictures(fields, dones, layout),
+            previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).transpose(0, 1),
             previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), seen_rewards * keep], 1).T,
             # If state 0 starts an episode, the worker has stored reset inputs for it.
             starts=torch.cat([torch.zeros_like(dones[:, :1]), dones], 1).T,
             lstm_state=fields["first_lstm_state"],
+            vectors=fields["vectors"].transpose(0, 1) if layout.vector_size else None,
         ),
-        actions=fields["actions"].T,
+        actions=fields["actions"].transpose(0, 1),
         rewards=(fields["rewards"] + step_discounts * fields["bootstraps"]).T,
         discounts=(step_discounts * ~ended).T,
         behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
@@ -61,3 +62,17 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
         valid=valid,
         entropy_on=fresh if any_fresh else ~fresh,
     )
+
+
+def observed_pictures(fields: dict[str, torch.Tensor], dones: torch.Tensor, layout: UnrollLayout) -> torch.Tensor:
+    """The stacks of all states, `[T+1, B, S*C, H, W]`; without pictures, an empty tensor of T+1 steps."""
+    if layout.has_pictures:
+        return rebuild_stacks(fields["frames"], dones)
+    batch, steps = dones.shape
+    return fields["frames"].new_zeros(steps + 1, batch, 0, 0, 0)
+
+
+def after_episodes(actions: torch.Tensor, dones: torch.Tensor) -> torch.Tensor:
+    """The action before each of the states 1 to T: `[B, T, ...]`, `dones [B, T]`. After an episode's end, none."""
+    none = 0 if actions.is_floating_point() else -1
+    return torch.where(dones.view(*dones.shape, *(1,) * (actions.dim() - 2)), none, actions)

@@ -20,6 +20,7 @@ from agents.acting import Actor, ActorState
 from agents.flat_weights import flat_weights
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
+from dashboard.action_bars import bar_names, chosen_bars
 from dashboard.live_picture import LivePicture
 from dashboard.saliency import overlay, saliency
 from evaluation.film import FRAMES_PER_SECOND
@@ -33,9 +34,12 @@ from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, ne
 from run_files.checkpoint_content import check_weights
 from run_files.content_rules import ContentError
 from run_files.run_folder import CHECKPOINTS
+from workers.local_policy import PolicyInputs
 from workers.messages import Kind, receive, send
-from workers.observations import as_batch, observation_shape, put_stack
+from workers.observations import as_batch, put_observation
+from workers.rollout import each_action
 from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.observation import Observation, as_observation
 
 LOOK_SECONDS = 3.0  # between two looks for a newer checkpoint
 CPU = torch.device("cpu")
@@ -115,8 +119,8 @@ class GamePlayer:
         self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
         self._actor = Actor(deepcopy(self._network))  # which may round its weights
         make = self._game.make_environment
-        self._environment: gymnasium.Env[NDArray[np.uint8], Any] = make(self._options, 0, self._watch)
-        self._names = tuple(action_names(self._environment))
+        self._environment: gymnasium.Env[Any, Any] = make(self._options, 0, self._watch)
+        self._names = bar_names(self._layout, action_names(self._environment))
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
         """Act with the weights of this checkpoint from now on. The game goes on."""
@@ -146,17 +150,23 @@ class GamePlayer:
         seed, self._rng = game_streams((self._game.seed,), self._number)
         self._number += 1
         self._steps = 0
-        self._state = ActorState.at_start(1, self._layout.lstm_size)
-        self._observation = np.zeros((1, *observation_shape(self._layout)), np.uint8)
-        put_stack(self._observation[0], self._environment.reset(seed=seed)[0])
+        self._inputs = PolicyInputs.at_start(1, self._layout)
+        self._state = self._inputs.state
+        self._observe(self._environment.reset(seed=seed)[0])
         self._decide()
+
+    def _observe(self, seen: Observation | NDArray[np.uint8]) -> None:
+        put_observation(self._inputs.observations[0], self._inputs.vectors[0].numpy(), as_observation(seen))
 
     @torch.inference_mode()
     def _decide(self) -> None:
-        uniform = torch.tensor([self._rng.random()], dtype=torch.float64)
-        decision = self._actor.act(as_batch(torch.from_numpy(self._observation)), self._state, uniform)
+        inputs = self._inputs
+        inputs.uniforms[0] = torch.from_numpy(np.asarray(self._rng.random(self._layout.action_shape)))
+        pictures = as_batch(torch.from_numpy(inputs.observations))
+        decision = self._actor.act(pictures, self._state, inputs.uniforms, inputs.vectors)
         self._probabilities = tuple(self._actor.distribution.as_bars(decision.logits[0]).tolist())
-        self._action = int(decision.actions[0])
+        self._chosen = chosen_bars(self._layout, decision.actions[0])
+        self._action = each_action(decision.actions)[0]
         self._lstm_state = decision.lstm_state
         self._values.append((self._played * self.seconds_per_step, float(decision.values[0])))
         del self._values[:-1000]
@@ -170,9 +180,9 @@ class GamePlayer:
             self._scores.append(self._score)
             self._begin_game()
             return
-        put_stack(self._observation[0], observation)
-        self._state.lstm_state = self._lstm_state
-        self._state.previous_actions[0] = self._action
+        self._observe(observation)
+        self._state.lstm_state[:] = self._lstm_state
+        self._state.previous_actions[0] = torch.as_tensor(self._action)
         self._state.previous_rewards[0] = float(reward)
         self._decide()
 
@@ -183,10 +193,10 @@ class GamePlayer:
             screen=_png(np.maximum.reduce(list(self._screens))),  # two frames, because many games flicker
             seen=_png(frames[-1]),
             stack=_png(np.concatenate(frames, axis=1)),
-            salient=self._salient() if with_saliency else None,
+            salient=self._salient() if with_saliency and self._layout.has_pictures else None,
             actions=self._names,
             probabilities=self._probabilities,
-            action=self._action,
+            chosen=self._chosen,
             values=values,
             score=self._score,
             steps=self._steps,
@@ -197,14 +207,17 @@ class GamePlayer:
         )
 
     def _frames(self) -> list[NDArray[np.uint8]]:
-        """The frames of the observation as pictures, the oldest first."""
+        """The frames of the observation as pictures, the oldest first; without any, the screen."""
+        if not self._layout.has_pictures:
+            return [self._screens[-1]]
         channels = self._layout.frame_shape[0]
-        stacked = self._observation[0]
+        stacked = self._inputs.observations[0]
         return [stacked[..., i : i + channels] for i in range(0, stacked.shape[-1], channels)]
 
     def _salient(self) -> bytes:
-        height, width = self._observation.shape[1:3]
-        return _png(overlay(saliency(self._actor.distribution, self._observation[0], self._evaluate), height, width))
+        pictures = self._inputs.observations
+        height, width = pictures.shape[1:3]
+        return _png(overlay(saliency(self._actor.distribution, pictures[0], self._evaluate), height, width))
 
     @torch.inference_mode()
     def _evaluate(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -212,10 +225,12 @@ class GamePlayer:
         count = len(observations)
         state = ActorState(
             self._state.lstm_state.expand(count, -1, -1).contiguous(),
-            self._state.previous_actions.expand(count).contiguous(),
+            self._state.previous_actions.expand(count, *self._layout.action_shape).contiguous(),
             self._state.previous_rewards.expand(count).contiguous(),
         )
-        decision = self._actor.act(as_batch(observations), state, torch.zeros(count, dtype=torch.float64))
+        uniforms = torch.zeros(count, *self._layout.action_shape, dtype=torch.float64)
+        vectors = self._inputs.vectors.expand(count, -1)
+        decision = self._actor.act(as_batch(observations), state, uniforms, vectors)
         return decision.logits.float(), decision.values.float()
 
 

@@ -10,9 +10,9 @@ class LivePicture(NamedTuple):
     seen: bytes  # the newest frame of the observation
     stack: bytes  # all frames of the observation side by side, the oldest first
     salient: bytes | None  # with an alpha channel, to lay over `seen`
-    actions: tuple[str, ...]
-    probabilities: tuple[float, ...]
-    action: int
+    actions: tuple[str, ...]  # the names of the bars: one for each choice, or for each real-valued action
+    probabilities: tuple[float, ...]  # from 0 to 1; for real-valued actions, where they are within their bounds
+    chosen: tuple[int, ...]  # the bars of the action
     values: tuple[tuple[float, float], ...]  # seconds of play and value estimate, since the picture before
     score: float
     steps: int  # of this game

@@ -158,7 +158,7 @@ class LiveTab:
             self._build_bars(picture.actions)
         for index, (probability, bar) in enumerate(zip(picture.probabilities, self._bars, strict=True)):
             name, fill, share = bar
-            name.classes(replace="chosen" if index == picture.action else "")
+            name.classes(replace="chosen" if index in picture.chosen else "")
             fill.style(replace=f"width: {probability:.1%}")
             share.set_text(f"{probability:.0%}")
         while self._values and self._values[0][0] < self._values[-1][0] - SHOWN_SECONDS:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.spaces import unroll_layout
+from agents.spaces import saved_layout
 from dashboard.replay_map import MappedUnroll, NoMapError, ReplayMap
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
@@ -24,7 +24,6 @@ from run_files.replay_file import DamagedFileError, read_tensor_file
 from workers.messages import Kind, send
 
 MOST_UNROLLS = 1500  # of each replay
-COLOUR, GRAY = 3, 1  # channels of a frame
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def map_replays(path: Path) -> ReplayMap:
     try:
         checkpoint = read_checkpoint(path.parent / checkpoint_name(updates))
         config = Config.from_flags(checkpoint.options)
-        layout = _layout(config, int(checkpoint.content["action_count"]))
+        layout = saved_layout(checkpoint.content, config)
         content = read_tensor_file(path)
         check_replay_file(content)
         if content["unroll"] != layout.fingerprint:
@@ -58,12 +57,6 @@ def map_replays(path: Path) -> ReplayMap:
     except (UsageError, ContentError, DamagedFileError, OSError) as error:
         raise NoMapError(f"{path.name} cannot be read: {error}".rstrip(".") + ".") from None
     return _mapped(content["mix"]["replays"], config, layout, updates)
-
-
-def _layout(config: Config, action_count: int) -> UnrollLayout:
-    environment = config.environment
-    frame_shape = (GRAY if environment.grayscaling_frames else COLOUR, *environment.resolution)
-    return unroll_layout(config, environment.frames_stacked, frame_shape, action_count)
 
 
 def _mapped(saved: list[Mapping[str, Any]], config: Config, layout: UnrollLayout, updates: int) -> ReplayMap:

@@ -12,7 +12,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from agents.network import ActorCritic, NetworkInput, make_network
+from agents.spaces import saved_layout
 from evaluation.exported_policy import ExportedPolicy, exported
 from machine.run_command import run_command
 from option_flags import Config
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, option
-from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_atomically
@@ -97,14 +97,8 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
 
 def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
     """The checkpoint's network, in float32."""
-    height, width = config.environment.resolution
-    layout = UnrollLayout(
-        unroll_length=config.replay.r_f_steps,
-        frame_stack=config.environment.frames_stacked,
-        frame_shape=(1 if config.environment.grayscaling_frames else 3, height, width),
-        action_count=int(checkpoint.content["action_count"]),
-        lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
-    )
+    # Features that replays compare are no part of the policy.
+    layout = replace(saved_layout(checkpoint.content, config), feature_size=0)
     network = make_network(config.network, layout, torch.float32)
     with refusing_foreign_content(checkpoint):
         check_weights(checkpoint.content, network)

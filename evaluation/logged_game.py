@@ -1,6 +1,6 @@
 """Plays a finished game again from the log of its actions, for a film or a window."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,6 +15,7 @@ from reports.human_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import NOOP
+from wrappers.environment_spec import environment_spec
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
@@ -43,12 +44,12 @@ class LoggedGame:
             rows = {"score": f"{score:,.0f}", "action": action, "value": value, unit: f"{steps:,}"}
             rows["time"] = f"{minutes}:{seconds:02}"
             if played is not None:
-                rows |= _played_rows(played(), names)
+                rows |= _played_rows(played(), name_of)
             show(scene.draw(screen, rows))
             frames += 1
 
         environment = self.make_environment(self.environment, 0, watch)
-        names = action_names(environment)
+        name_of = action_namer(environment)
         unit = "step" if log.ages is None else "frame"
         if log.ages is not None:
             ages = [None if age == IDLE else age for age in log.ages.tolist()]
@@ -57,9 +58,10 @@ class LoggedGame:
         elif self.environment.interaction != "turns":
             played = environment.get_wrapper_attr("played")
         environment.reset(seed=game_streams(self.seed, self.result.game)[0])
-        for index, estimate in zip(log.actions.tolist(), log.values.tolist(), strict=True):
-            steps, action, value = steps + 1, names[index], "-" if np.isnan(estimate) else f"{estimate:.2f}"
-            environment.step(index)
+        chosen_actions = log.actions.tolist() if log.actions.ndim == 1 else log.actions
+        for chosen, estimate in zip(chosen_actions, log.values.tolist(), strict=True):
+            steps, action, value = steps + 1, name_of(chosen), "-" if np.isnan(estimate) else f"{estimate:.2f}"
+            environment.step(chosen)
         environment.close()
 
     def write_film(self, path: Path) -> int:
@@ -76,16 +78,24 @@ class LoggedGame:
         return frames
 
 
-def _played_rows(played: Played, names: Sequence[str]) -> dict[str, str]:
+def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str]:
     """What a frame plays in a game that does not wait, and the age of the screen that it was chosen from."""
     age = "idle action" if played.age is None else "1 frame" if played.age == 1 else f"{played.age} frames"
-    return {"action": names[played.action], "age of its screen": age}
+    return {"action": name_of(played.action), "age of its screen": age}
 
 
 def action_names(environment: gymnasium.Env[Any, Any]) -> list[str]:
-    """The names of the actions, or their numbers if the game has no names for them."""
+    """The names of discrete actions, or their numbers if the environment has no names for them; else no names."""
     try:
         return list(environment.get_wrapper_attr("action_meanings"))
     except AttributeError:
-        assert isinstance(environment.action_space, gymnasium.spaces.Discrete)
-        return [str(index) for index in np.arange(environment.action_space.n)]
+        spec = environment_spec(environment)
+        return [str(index) for index in range(spec.action_count)] if spec.action_kind == "discrete" else []
+
+
+def action_namer(environment: gymnasium.Env[Any, Any]) -> Callable[[Any], str]:
+    """A function from an action to a short text."""
+    names = action_names(environment)
+    if names:
+        return lambda action: names[action]
+    return lambda action: " ".join(f"{number:.2g}" for number in action)

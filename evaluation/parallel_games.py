@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import Actor, ActorState
+from agents.acting import Actor
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
-from workers.observations import as_batch, observation_shape, put_stack
+from workers.local_policy import PolicyInputs
+from workers.observations import as_batch, put_observation
 from workers.random_streams import stream_of
+from workers.rollout import each_action
 from wrappers.environment_types import MakeEnvironment
+from wrappers.observation import Observation, as_observation
 
 # The batch size of a forward pass, by the smallest number of games in the test. Unused slots cost as much as used ones,
 # and the games are spread over processes, so there are fewer slots than games. In batches of these sizes, the output
@@ -29,7 +32,7 @@ IDLE = -1  # age of an action that was not chosen from any screen
 class GameLog(NamedTuple):
     """Every step of the agent in one game: enough to play the game again. In real time, every frame is a step."""
 
-    actions: NDArray[np.uint8]  # [steps]
+    actions: NDArray[Any]  # [steps, ...]
     values: NDArray[np.float32]  # [steps], the network's value estimates
     ages: NDArray[np.int32] | None = None  # [steps], in real time: frames since the screen behind the action, or IDLE
 
@@ -65,7 +68,7 @@ def game_streams(seed: Sequence[int], game: int) -> tuple[int, np.random.Generat
 class _RunningGame:
     game: int
     rng: np.random.Generator  # samples the actions
-    actions: list[int] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
 
@@ -93,14 +96,16 @@ class ParallelGames:
         self._seed = seed
         self._greedy = greedy
         self._logged = logged
-        self._environments: list[gymnasium.Env[NDArray[np.uint8], Any]] = []
+        self._environments: list[gymnasium.Env[Any, Any]] = []
         self._slots: list[_RunningGame | None] = [None] * slots
-        self._state = ActorState.at_start(slots, layout.lstm_size)
+        self._action_type = np.dtype(layout.action_dtype)
+        self._inputs = PolicyInputs.at_start(slots, layout)
+        self._state, self._uniforms = self._inputs.state, self._inputs.uniforms.numpy()
         # Views of the same memory: numpy writes single numbers much faster than torch.
         self._previous_actions = self._state.previous_actions.numpy()
         self._previous_rewards = self._state.previous_rewards.numpy()
-        self._observations = np.zeros((slots, *observation_shape(layout)), np.uint8)
-        self._observation_batch = as_batch(torch.from_numpy(self._observations))
+        self._observation_batch = as_batch(torch.from_numpy(self._inputs.observations))
+        self._vectors = self._inputs.vectors.numpy()
 
     @property
     def running(self) -> int:
@@ -114,7 +119,7 @@ class ParallelGames:
         if e == len(self._environments):
             self._environments.append(self._make_environment(self._options, 0))
         environment_seed, rng = game_streams(self._seed, game)
-        put_stack(self._observations[e], self._environments[e].reset(seed=environment_seed)[0])
+        self._observe(e, self._environments[e].reset(seed=environment_seed)[0])
         self._take_finished_game(e)  # drop a game that ended during the reset
         self._state.restart(e)
         self._slots[e] = _RunningGame(game, rng)
@@ -122,20 +127,22 @@ class ParallelGames:
     @torch.inference_mode()
     def step(self) -> list[GameResult]:
         """Make one agent step in every running game. Returns the games that ended."""
-        uniforms = [running.rng.random() if running else 0.0 for running in self._slots]
-        decision = self._actor.act(self._observation_batch, self._state, torch.tensor(uniforms, dtype=torch.float64))
+        for e, running in enumerate(self._slots):
+            self._uniforms[e] = running.rng.random(self._uniforms.shape[1:]) if running else 0.0
+        inputs = self._inputs
+        decision = self._actor.act(self._observation_batch, self._state, inputs.uniforms, inputs.vectors)
         actions = self._actor.distribution.most_likely(decision.logits) if self._greedy else decision.actions
         self._state.lstm_state = decision.lstm_state
-        choices = zip(self._slots, actions.tolist(), decision.values.tolist(), strict=True)
+        choices = zip(self._slots, each_action(actions), decision.values.tolist(), strict=True)
         results = []
         for e, (running, action, value) in enumerate(choices):
             if running is not None and (result := self._step_game(e, running, action, value)):
                 results.append(result)
         return results
 
-    def _step_game(self, e: int, running: _RunningGame, action: int, value: float) -> GameResult | None:
+    def _step_game(self, e: int, running: _RunningGame, action: Any, value: float) -> GameResult | None:
         observation, reward, terminated, truncated, _ = self._environments[e].step(action)
-        put_stack(self._observations[e], observation)
+        self._observe(e, observation)
         self._previous_actions[e] = action
         self._previous_rewards[e] = reward
         if running.game < self._logged:
@@ -147,8 +154,11 @@ class ParallelGames:
         game_return, length = self._take_finished_game(e)
         log = None
         if running.actions:
-            log = GameLog(np.array(running.actions, np.uint8), np.array(running.values, np.float32))
+            log = GameLog(np.array(running.actions, self._action_type), np.array(running.values, np.float32))
         return GameResult(running.game, game_return, length, truncated and not terminated, log)
+
+    def _observe(self, e: int, seen: Observation | NDArray[np.uint8]) -> None:
+        put_observation(self._inputs.observations[e], self._vectors[e], as_observation(seen))
 
     def _take_finished_game(self, e: int) -> tuple[float, int]:
         finished: list[tuple[float, int]] = self._environments[e].get_wrapper_attr("take_finished_games")()

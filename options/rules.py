@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 class UsageError(Exception):
     """A user's mistake, as one sentence on one line: which flag is wrong, and what would be right."""
 
+    details = ""  # lines that are shown before the sentence, such as a traceback of the user's own code
+
     def __init__(self, sentence: str) -> None:
         super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
 
@@ -89,9 +91,29 @@ PATH = Rule(str, "be a path", bool, optional=True)
 FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
 RESOLUTION = Rule(
     str,
-    'be "height,width", such as 84,84, both at most 512',
-    lambda v: re.fullmatch("[1-9][0-9]{0,2},[1-9][0-9]{0,2}", v) is not None and max(map(int, v.split(","))) <= 512,
+    'be "height,width", such as 84,84, both at most 512, or native',
+    lambda v: (
+        v == "native"
+        or (re.fullmatch("[1-9][0-9]{0,2},[1-9][0-9]{0,2}", v) is not None and max(map(int, v.split(","))) <= 512)
+    ),
 )
+IMPORTED_NAME = Rule(
+    str,
+    "be module:function, such as minigrid.wrappers:ImgObsWrapper",
+    lambda v: re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", v) is not None,
+    optional=True,
+)
+
+
+def is_json_object(text: str) -> bool:
+    """Whether the text is a JSON object without NaN and infinities, which are no JSON."""
+    try:
+        return isinstance(json.loads(text, parse_constant=int), dict)  # int("NaN") is a ValueError
+    except (ValueError, RecursionError):
+        return False
+
+
+JSON_OBJECT = Rule(str, """be a JSON object, such as '{"gravity": 9.8}', in single quotes""", is_json_object)
 
 
 def option(default: Any, rule: Rule, sentence: str) -> Any:

@@ -4,24 +4,33 @@ An environment is forgotten after `ROUNDS_REMEMBERED` rounds without an unroll: 
 resumed with fewer environments.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from replay.array_bytes import array_from_bytes, array_to_bytes
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 
 ROUNDS_REMEMBERED = 10  # in one round, each environment adds one unroll on average
 
 
+class States(NamedTuple):
+    """E states, as networks take them."""
+
+    stacks: NDArray[np.uint8]  # [E, S*C, H, W]
+    vectors: NDArray[np.float32]  # [E, D]
+
+
 class NewestStates:
-    """Keeps a copy of one stack of frames per environment."""
+    """Keeps a copy of one state per environment: a stack of frames and a vector, each of which may be empty."""
 
     def __init__(self, layout: UnrollLayout) -> None:
         self._layout = layout
         self._stacks: dict[int, Rows] = {}  # environment → [S, C, H, W]
+        self._vectors: dict[int, NDArray[np.float32]] = {}  # environment → [D]
         self._last_seen: dict[int, int] = {}  # environment → `_count` after its newest unroll
         self._count = 0  # unrolls observed so far
 
@@ -32,27 +41,35 @@ class NewestStates:
         episode_start = int(starts[-1]) if len(starts) else -stack
         frames = np.maximum(np.arange(steps - stack + 1, steps + 1), episode_start) + stack - 1
         environment = int(self._layout.array(row, "environment_id"))
-        self._stacks[environment] = self._layout.array(row, "frames")[frames]
+        self._stacks[environment] = self._layout.array(row, "frames")[frames[:stack]]
+        if self._layout.vector_size:
+            self._vectors[environment] = self._layout.array(row, "vectors")[-1].copy()
         self._count += 1
         self._last_seen[environment] = self._count
         if self._count % len(self._stacks) == 0:
             self._forget(self._count - ROUNDS_REMEMBERED * len(self._stacks))
 
-    def stacks(self) -> NDArray[np.uint8]:
-        """The newest states of all environments: `[E, S*C, H, W]`."""
+    def states(self) -> States:
+        """The newest states of all environments."""
         stacks = np.stack(list(self._stacks.values()))
-        return stacks.reshape(len(stacks), -1, *self._layout.frame_shape[1:])
+        channels, *size = self._layout.frame_shape
+        return States(
+            stacks.reshape(len(stacks), self._layout.frame_stack * channels, *size),
+            np.stack(list(self._vectors.values())) if self._vectors else np.zeros((len(stacks), 0), np.float32),
+        )
 
     def _forget(self, before: int) -> None:
         """Drop environments whose newest unroll came before `before` unrolls had been observed."""
         for environment in [environment for environment, seen in self._last_seen.items() if seen < before]:
             del self._stacks[environment], self._last_seen[environment]
+            self._vectors.pop(environment, None)
 
     def state_dict(self) -> dict[str, Any]:
         stacks = np.stack(list(self._stacks.values())) if self._stacks else np.zeros((0, 1), dtype=np.uint8)
         return {
             "environments": list(self._stacks),
             "stacks": torch.from_numpy(stacks),
+            **({"vectors": array_to_bytes(np.concatenate(list(self._vectors.values())))} if self._vectors else {}),
             "noted": [self._last_seen[environment] for environment in self._stacks],
             "count": self._count,
         }
@@ -60,5 +77,8 @@ class NewestStates:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         environments = state["environments"]
         self._stacks = dict(zip(environments, state["stacks"].numpy().copy(), strict=True))
+        if "vectors" in state:
+            vectors = array_from_bytes(state["vectors"], np.float32).reshape(len(environments), -1)
+            self._vectors = dict(zip(environments, vectors, strict=True))
         self._count = state.get("count", 0)  # missing in replays of older runs, like "noted"
         self._last_seen = dict(zip(environments, state.get("noted", [0] * len(environments)), strict=True))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from option_flags import OPTIONS, Config
+from options.environment_families import defaults_in
 from run_files.checkpoint import POLICY_OPTIONS
 
 # A requirement: (a function that checks whether a Config meets it, the options without effect otherwise).
@@ -70,5 +71,7 @@ def unused_in_test(config: Config) -> list[str]:
 
 
 def changed_options(config: Config) -> dict[str, Any]:
-    """The options that differ from their defaults, by name."""
-    return {name: value for name, value in config.flags().items() if value != OPTIONS[name].default}
+    """The options that differ from the defaults of their environment, by name."""
+    flags = config.flags()
+    defaults = {name: item.default for name, item in OPTIONS.items()} | defaults_in(flags)
+    return {name: value for name, value in flags.items() if value != defaults[name]}

@@ -6,7 +6,7 @@ is declared by the functions below it. Keys are only ever added: those that olde
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from torch import nn
 from option_flags import OPTIONS
 from options.replay_options import parse_replays
 from options.rules import UsageError
-from replay.unroll_layout import UnrollLayout
+from replay.unroll_layout import ActionKind, UnrollLayout
 from run_files.content_rules import (
     ANY_NUMBER,
     GENERATOR_TEXT,
@@ -133,17 +133,28 @@ def _progress(value: Any, place: str) -> None:
 
 _ANY_TENSOR = must_be("numbers of a network", is_tensor)
 _SEAT = table(
-    {"game": TABLE, "uniforms": GENERATOR_TEXT, "finished_games": list_of(tuple_of(number(), whole()))},
+    {"game": nothing_or(TABLE), "uniforms": GENERATOR_TEXT, "finished_games": list_of(tuple_of(number(), whole()))},
 )
 _SNAPSHOT = table(
     {
         "seats": list_of(_SEAT),  # the environments of one worker
         "observations": raw_bytes(),
         "lstm_state": list_of(list_of(list_of(number()))),
-        "previous_actions": list_of(whole(-1)),
+        "previous_actions": LIST,
         "previous_rewards": list_of(number()),
     },
-    {"open_unrolls": TABLE},  # with delayed actions
+    {"open_unrolls": TABLE, "vectors": raw_bytes()},  # with delayed actions; with observations that have a vector
+)
+_SPACES = table(
+    {
+        "frame_stack": whole(0, 1000),
+        "frame_shape": list_of(whole(0, 10_000), 3),
+        "vector_size": whole(0, MOST_ACTIONS),
+        "one_hot_size": whole(0, MOST_ACTIONS),
+        "action_kind": must_be("discrete, product or gaussian", lambda kind: kind in get_args(ActionKind)),
+        "action_sizes": list_of(whole(1, MOST_ACTIONS)),
+    },
+    only=True,
 )
 _CHECKPOINT = table(
     {
@@ -167,7 +178,8 @@ _CHECKPOINT = table(
         "in_flight": nothing_or(
             table({"snapshots": list_of(_SNAPSHOT), "unrolls": tensor(torch.uint8, None, None)}),
         ),
-    }
+    },
+    {"spaces": _SPACES},
 )
 
 
@@ -221,13 +233,23 @@ def check_in_flight(in_flight: Any, layout: UnrollLayout, workers: int, environm
             "seats": list_of(TABLE, environments),
             "observations": raw_bytes(environments * stack),
             "lstm_state": numbers(environments, 2, layout.lstm_size),
-            "previous_actions": list_of(whole(-1, layout.action_count - 1), environments),
+            "previous_actions": _previous_actions(layout, environments),
+            **({"vectors": raw_bytes(environments * layout.vector_size * 4)} if layout.vector_size else {}),
             "previous_rewards": numbers(environments),
             **({"open_unrolls": open_unrolls(layout, environments)} if layout.delayed_actions else {}),
         }
     )
     expected = {"snapshots": list_of(snapshot, workers), "unrolls": unrolls(layout, workers * environments)}
     table(expected)(in_flight, "in_flight")
+
+
+def _previous_actions(layout: UnrollLayout, environments: int) -> Check:
+    """The latest action of each environment: numbers that may be chosen, -1 for none, or real numbers."""
+    if layout.action_kind == "gaussian":
+        return numbers(environments, *layout.action_shape)
+    if layout.action_kind == "discrete":
+        return list_of(whole(-1, layout.action_count - 1), environments)
+    return list_of(tuple_of(*(whole(-1, size - 1) for size in layout.action_sizes)), environments)
 
 
 def _shape(name: str, weights: torch.Tensor) -> tuple[int | None, ...]:

@@ -136,6 +136,8 @@ def _newest_states(layout: UnrollLayout, least: int) -> Check:
         count = len(value["environments"])
         whole(max(least, len(set(value["environments"]))))(count, f"{place}.environments: their number")
         shape = (layout.frame_stack, *layout.frame_shape) if count else (None,)
-        table({"stacks": tensor(torch.uint8, count, *shape)}, {"noted": list_of(whole(), count)})(value, place)
+        vectors = {"vectors": _array(np.float32, count * layout.vector_size)} if layout.vector_size and count else {}
+        required = {"stacks": tensor(torch.uint8, count, *shape), **vectors}
+        table(required, {"noted": list_of(whole(), count)})(value, place)
 
     return check

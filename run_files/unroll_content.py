@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -54,20 +55,24 @@ def open_unrolls(layout: UnrollLayout, environments: int) -> Check:
 
 def check_rows(rows: Rows, layout: UnrollLayout, place: str) -> None:
     """Refuse unrolls `[n, nbytes]` with actions that do not exist, with counters below 0, or with NaN."""
-    actions = layout.action_count
     ranges: list[tuple[str, int, int | None]] = [
-        ("actions", 0, actions - 1),
-        ("first_action", -1, actions - 1),
         ("dones", 0, 1),
         ("game_lengths", 0, None),
         ("weight_version", 0, None),
         ("environment_id", 0, None),
     ]
     finite: tuple[str, ...] = FINITE
+    if layout.vector_size:
+        finite = (*finite, "vectors")
+    if layout.action_kind == "gaussian":
+        finite = (*finite, "actions", "first_action")
+    else:
+        check_choices(layout.array(rows, "actions"), 0, layout, f"{place}: the actions")
+        check_choices(layout.array(rows, "first_action"), -1, layout, f"{place}: the first_action")
     if layout.delayed_actions:
         ranges += [("valid", 0, 1), ("ended", 0, 1), ("ages", 0, None), ("played_frames", 0, None)]
         ranges += [("idle_frames", 0, None), ("durations", 0, None)]
-        finite = (*FINITE, "durations", "seen_rewards")
+        finite = (*finite, "durations", "seen_rewards")
     if layout.real_time:
         ranges += [("inference_times", 0, None), ("missed_frames", 0, None), ("dropped_unrolls", 0, None)]
         finite = (*finite, "inference_times")
@@ -79,3 +84,10 @@ def check_rows(rows: Rows, layout: UnrollLayout, place: str) -> None:
     for name in finite:
         if not np.isfinite(layout.array(rows, name)).all():
             raise ContentError(f"{place}: the {name} of all unrolls must be finite numbers")
+
+
+def check_choices(actions: NDArray[np.int32], low: int, layout: UnrollLayout, place: str) -> None:
+    """Refuse actions `[..., *layout.action_shape]` that do not exist; -1 stands for none where `low` is -1."""
+    most = np.array(layout.action_sizes if layout.action_sizes else layout.action_count) - 1
+    if ((actions < low) | (actions > most)).any():
+        raise ContentError(f"{place} of all unrolls must be between {low} and {np.max(most)}")

@@ -12,7 +12,7 @@ from option_flags import Config
 from options.replay_options import refuse_duplicate_keys
 from options.rules import UsageError
 from reports.replay_labels import describe_replays, differing_keys
-from wrappers.atari import check_atari
+from wrappers.make_environment import check_environment
 
 KEYS = {
     "name": 'a word for the folder, such as "lr"',
@@ -96,7 +96,7 @@ def plan_sweep(definition: object, given: Mapping[str, Any]) -> Sweep:
 def _checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
     try:
         config = Config.from_flags(flags)
-        check_atari(config.environment)
+        check_environment(config.environment, films=config.test.render)
     except UsageError as error:
         raise UsageError(f"the sweep's run {name}: {error}") from None
     return SweepRun(name, flags, config)
@@ -159,8 +159,11 @@ def _label(overrides: Mapping[str, Any]) -> str:
 
 
 def _as_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with lists as the JSON text of a command line."""
-    return {name: json.dumps(value) if _is_list(value) else value for name, value in flags.items()}
+    """The flags, with lists and objects as the JSON text of a command line."""
+    return {
+        name: json.dumps(value) if _is_list(value) or isinstance(value, dict) else value
+        for name, value in flags.items()
+    }
 
 
 def _is_list(value: object) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.learner import Learner
+from agents.spaces import described_spaces
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.mix import Mix
@@ -98,6 +99,7 @@ class CheckpointSaver:
         content = {
             "options": self.config.flags(),
             "action_count": self.layout.action_count,
+            "spaces": described_spaces(self.layout),
             "unroll": self.layout.fingerprint,
             "resumes": self.resume_count,
             "planned_updates": self.planned_updates,

@@ -113,7 +113,7 @@ def replay_rules(
         newest = NewestStates(layout)
 
         def distance_to_newest(rows: Rows) -> NDArray[np.float64]:
-            return ranking.distance_to_newest(rows, newest.stacks())
+            return ranking.distance_to_newest(rows, newest.states())
 
         return ReplayRules(
             Ranked(distance_to_newest, lowest, multiplier, annealing_updates, *sizes), Oldest(), {"newest": newest}

@@ -1,7 +1,7 @@
 """The memory that a run will need, computed before it starts."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD
 from replay.unroll_layout import UnrollLayout
 from wrappers.environment_types import MakeEnvironment
+from wrappers.observation import as_observation
 
 SAMPLED_STEPS = 300
 COMPRESSED_TO = 0.02  # of the raw size, in games that compress well
@@ -99,18 +100,29 @@ def plan_memory(
 
 
 def played_at_random(config: Config, layout: UnrollLayout, make_environment: MakeEnvironment) -> Rows:
-    """Unrolls `[n, nbytes]` with frames of random play; the other fields are noise, which does not compress."""
+    """Unrolls `[n, nbytes]` with pictures of random play; the other fields are noise, which does not compress."""
     rng = np.random.default_rng(0)
     rows: Rows = rng.integers(0, 256, (-(-SAMPLED_STEPS // layout.unroll_length), layout.nbytes), np.uint8)
+    if not layout.has_pictures:
+        return rows
     # In real time, the frames look the same, but they are not returned by steps.
     environment = make_environment(replace(config.environment, interaction="turns"), 0)
-    observation, _ = environment.reset()
+    seen = as_observation(environment.reset()[0])
     for frames in layout.array(rows, "frames"):
-        frames[: layout.frame_stack] = observation
+        frames[: layout.frame_stack] = seen.frames
         for t in range(layout.unroll_length):
-            observation, _, terminated, truncated, _ = environment.step(int(rng.integers(layout.action_count)))
+            observation, _, terminated, truncated, _ = environment.step(random_action(layout, rng))
             if terminated or truncated:
                 observation, _ = environment.reset()
-            frames[layout.frame_stack + t] = observation[-1]
+            frames[layout.frame_stack + t] = as_observation(observation).frames[-1]
     environment.close()
     return rows
+
+
+def random_action(layout: UnrollLayout, rng: np.random.Generator) -> Any:
+    """An action as a uniform policy would choose it; real numbers from a standard normal distribution."""
+    if layout.action_kind == "discrete":
+        return int(rng.integers(layout.action_count))
+    if layout.action_kind == "product":
+        return rng.integers(layout.action_sizes, dtype=np.int32)
+    return rng.standard_normal(len(layout.action_sizes), np.float32)

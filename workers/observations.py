@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from replay.unroll_layout import UnrollLayout
+from wrappers.observation import Observation
 
 Observations = NDArray[np.uint8]  # [..., H, W, S*C]
 
@@ -19,6 +20,14 @@ Observations = NDArray[np.uint8]  # [..., H, W, S*C]
 def observation_shape(layout: UnrollLayout) -> tuple[int, int, int]:
     channels, height, width = layout.frame_shape
     return height, width, layout.frame_stack * channels
+
+
+def put_observation(pictures: Observations, vector: NDArray[np.float32], seen: Observation) -> None:
+    """Write the parts of one observation to `pictures [H, W, S*C]` and `vector [D]`."""
+    if pictures.size:
+        put_stack(pictures, seen.frames)
+    if vector.size:
+        vector[:] = seen.vector
 
 
 def put_stack(out: Observations, stack: NDArray[np.uint8]) -> None:
@@ -29,7 +38,7 @@ def put_stack(out: Observations, stack: NDArray[np.uint8]) -> None:
 def as_stacks(observations: Observations, layout: UnrollLayout) -> NDArray[Any]:
     """A view `[E, S, C, H, W]`."""
     count, height, width, _ = observations.shape
-    frames = observations.reshape(count, height, width, layout.frame_stack, -1)
+    frames = observations.reshape(count, height, width, layout.frame_stack, layout.frame_shape[0])
     return frames.transpose(0, 3, 4, 1, 2)
 
 

@@ -16,32 +16,36 @@ from agents.acting import Decision
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.local_policy import ActingPolicy
-from workers.observations import as_stacks, put_stack
+from workers.observations import as_stacks, put_observation
 from workers.open_unrolls import OpenUnrolls
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
+from wrappers.environment_spec import environment_spec
+from wrappers.observation import Observation, as_observation
 
 
 @dataclass
 class SeededEnvironment:
     """One environment, and the random generator that draws its actions."""
 
-    env: gymnasium.Env[NDArray[np.uint8], Any]
+    env: gymnasium.Env[Any, Any]
     environment_id: int
     uniforms: np.random.Generator
 
     def __post_init__(self) -> None:
         self.take_finished_games = self.env.get_wrapper_attr("take_finished_games")
+        self._can_snapshot = environment_spec(self.env).can_snapshot
         self.finished_games: deque[tuple[float, int]] = deque()
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "game": self.env.get_wrapper_attr("snapshot")(),
+            "game": self.env.get_wrapper_attr("snapshot")() if self._can_snapshot else None,
             "uniforms": json.dumps(self.uniforms.bit_generator.state),
             "finished_games": [list(game) for game in self.finished_games],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.env.get_wrapper_attr("restore")(state["game"])
+        if state["game"] is not None:
+            self.env.get_wrapper_attr("restore")(state["game"])
         self.uniforms.bit_generator.state = json.loads(state["uniforms"])
         self.finished_games = deque((game_return, length) for game_return, length in state["finished_games"])
 
@@ -67,12 +71,13 @@ class Rollout:
         self._policy = policy
         self._layout = layout
         self._observations = policy.inputs.observations  # [E, H, W, S*C]
+        self._vectors = policy.inputs.vectors.numpy()  # [E, D], the same memory
         self._stacks = as_stacks(self._observations, layout)  # [E, S, C, H, W], the same memory
         self._state = policy.inputs.state
         self._uniforms = policy.inputs.uniforms
         self._previous_rewards = self._state.previous_rewards.numpy()  # same memory; numpy writes faster
         for e, environment in enumerate(environments):
-            put_stack(self._observations[e], environment.env.reset()[0])
+            self._observe(e, as_observation(environment.env.reset()[0]))
 
     @torch.inference_mode()
     def collect(self, rows: Rows) -> None:
@@ -97,7 +102,7 @@ class Rollout:
                 versions.add(version)
                 self._write_decision(decision, unrolls, environments, t)
                 self._clock.lap(INFERENCE)
-                for e, action in enumerate(decision.actions.tolist(), environments.start):
+                for e, action in enumerate(each_action(decision.actions), environments.start):
                     self._step(e, action, unrolls, t)
                 if t + 1 < self._layout.unroll_length:  # the next unroll starts with newer weights
                     self._request(group)
@@ -106,8 +111,9 @@ class Rollout:
 
     def _request(self, group: int) -> None:
         environments = self._policy.groups[group]
-        uniforms = [environment.uniforms.random() for environment in self._environments[environments]]
-        self._uniforms[environments] = torch.tensor(uniforms, dtype=torch.float64)
+        shape = self._layout.action_shape
+        uniforms = [environment.uniforms.random(shape) for environment in self._environments[environments]]
+        self._uniforms[environments] = torch.from_numpy(np.array(uniforms, np.float64))
         self._policy.request(group)
 
     def snapshot(self) -> dict[str, Any]:
@@ -115,6 +121,7 @@ class Rollout:
         return {
             "seats": [environment.snapshot() for environment in self._environments],  # the key in existing checkpoints
             "observations": self._stacks.tobytes(),
+            **({"vectors": self._vectors.tobytes()} if self._vectors.size else {}),
             "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
             "previous_rewards": self._state.previous_rewards.tolist(),
@@ -124,18 +131,25 @@ class Rollout:
     @torch.inference_mode()
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot of as many environments with the same options."""
-        for environment, state in zip(self._environments, snapshot["seats"], strict=True):
-            environment.restore(state)
-        stacks = np.frombuffer(snapshot["observations"], np.uint8)
-        self._stacks[:] = stacks.reshape(self._stacks.shape)
-        self._state.lstm_state[:] = torch.tensor(snapshot["lstm_state"], dtype=torch.float32)
-        self._state.previous_actions[:] = torch.tensor(snapshot["previous_actions"], dtype=torch.int32)
-        self._state.previous_rewards[:] = torch.tensor(snapshot["previous_rewards"], dtype=torch.float32)
+        state = self._state
+        stacks = np.frombuffer(snapshot["observations"], np.uint8).reshape(self._stacks.shape)
+        vectors = np.frombuffer(snapshot.get("vectors", b""), np.float32).reshape(self._vectors.shape)
+        for e, (environment, seat) in enumerate(zip(self._environments, snapshot["seats"], strict=True)):
+            environment.restore(seat)
+            if seat["game"] is None:
+                continue  # an environment that cannot be restored: the episode of `__init__` goes on
+            self._stacks[e], self._vectors[e] = stacks[e], vectors[e]
+            for name in ("lstm_state", "previous_actions", "previous_rewards"):
+                into = getattr(state, name)
+                into[e] = torch.tensor(snapshot[name][e], dtype=into.dtype)
         if self._open_unrolls:
             self._open_unrolls.restore(snapshot["open_unrolls"])
 
     def _write_start(self, unrolls: dict[str, NDArray[Any]]) -> None:
-        unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
+        if self._layout.has_pictures:
+            unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
+        if self._layout.vector_size:
+            unrolls["vectors"][:, 0] = self._vectors
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
@@ -151,29 +165,36 @@ class Rollout:
         unrolls["values"][environments, t] = decision.values
         unrolls["features"][environments, t] = decision.features
         self._state.lstm_state[environments] = decision.lstm_state
-        self._state.previous_actions[environments] = decision.actions.int()
+        self._state.previous_actions[environments] = decision.actions.to(self._state.previous_actions.dtype)
 
-    def _step(self, e: int, action: int, unrolls: dict[str, NDArray[Any]], t: int) -> None:
+    def _step(self, e: int, action: Any, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
         environment = self._environments[e]
         if self._open_unrolls:
             self._open_unrolls.before_step(e)
         observation, reward, terminated, truncated, _ = environment.env.step(action)
-        done = terminated or truncated
+        seen, done = as_observation(observation), terminated or truncated
         self._previous_rewards[e] = reward
         unrolls["dones"][e, t] = done
         if self._open_unrolls:
-            self._open_unrolls.after_step(e, t, float(reward), partial(self._policy.value_of, e, observation))
+            self._open_unrolls.after_step(e, t, float(reward), partial(self._policy.value_of, e, seen))
         else:
             unrolls["rewards"][e, t] = reward
             if truncated and not terminated:
-                unrolls["bootstraps"][e, t] = self._policy.value_of(e, observation)
+                unrolls["bootstraps"][e, t] = self._policy.value_of(e, seen)
         if done:
-            observation, _ = environment.env.reset()
+            seen = as_observation(environment.env.reset()[0])
             self._state.restart(e)
-        put_stack(self._observations[e], observation)
-        unrolls["frames"][e, self._layout.frame_stack + t] = observation[-1]
+        self._observe(e, seen)
+        if self._layout.has_pictures:
+            unrolls["frames"][e, self._layout.frame_stack + t] = seen.frames[-1]
+        if self._layout.vector_size:
+            unrolls["vectors"][e, t + 1] = seen.vector
         self._write_finished_game(environment, unrolls, e, t)
+
+    def _observe(self, e: int, seen: Observation) -> None:
+        """Show an observation to the policy."""
+        put_observation(self._observations[e], self._vectors[e], seen)
 
     def _write_finished_game(
         self, environment: SeededEnvironment, unrolls: dict[str, NDArray[Any]], e: int, t: int
@@ -182,3 +203,9 @@ class Rollout:
         environment.finished_games.extend(environment.take_finished_games())
         if environment.finished_games:
             unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = environment.finished_games.popleft()
+
+
+def each_action(actions: torch.Tensor) -> list[Any]:
+    """Actions `[E, ...]` as environments take them: whole numbers, or arrays of choices or of real numbers."""
+    chosen: list[Any] = actions.tolist() if actions.dim() == 1 else list(actions.numpy())
+    return chosen

@@ -1,6 +1,10 @@
 """What the agent sees of an environment and what it may do there: the sizes that unrolls and networks are made for."""
 
 from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+from gymnasium.spaces import Box, Discrete
 
 from replay.unroll_layout import ActionKind
 
@@ -21,3 +25,22 @@ class EnvironmentSpec:
     def action_count(self) -> int:
         """The numbers that describe a policy in one state: a logit for each choice, or means and deviations."""
         return 2 * len(self.action_sizes) if self.action_kind == "gaussian" else sum(self.action_sizes)
+
+
+def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
+    """What the outermost wrapper says of itself; for an Atari game, what its spaces say."""
+    spec = getattr(environment, "spec_for_agent", None)
+    if isinstance(spec, EnvironmentSpec):
+        return spec
+    observations, actions = environment.observation_space, environment.action_space
+    assert isinstance(observations, Box) and isinstance(actions, Discrete)
+    frame_stack, *frame_shape = observations.shape
+    return EnvironmentSpec(
+        frame_stack=frame_stack,
+        frame_shape=tuple(frame_shape),
+        vector_size=0,
+        one_hot_size=0,
+        action_kind="discrete",
+        action_sizes=(int(actions.n),),
+        can_snapshot=True,
+    )

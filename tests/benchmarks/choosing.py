@@ -76,7 +76,7 @@ def distances(network: ActorCritic, layout: UnrollLayout, entry: ReplaySpec, row
     chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
     if entry.type == "elite":
         return np.concatenate([ranking.drift(chunk) for chunk in chunks])
-    return np.concatenate([ranking.distance_to_newest(chunk, newest.stacks()) for chunk in chunks])
+    return np.concatenate([ranking.distance_to_newest(chunk, newest.states()) for chunk in chunks])
 
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

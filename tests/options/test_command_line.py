@@ -110,7 +110,7 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
         ),
         (
             ["--frame_scale_resolution=84,513"],
-            '--frame_scale_resolution must be "height,width", such as 84,84, both at most 512, not "84,513".',
+            '--frame_scale_resolution must be "height,width", such as 84,84, both at most 512, or native, not "84,513".',
         ),
         (["--nolr"], "--nolr is not a known flag; did you mean --lr?"),
         (["--render", "True"], "--render True must be one word; write --render=True."),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from agents.ranking import Ranking
 from options.replay_options import ReplaySpec
 from replay.compression import UnrollCodec
+from replay.newest_states import States
 from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.replay_buffer import ReplayBuffer
@@ -56,8 +57,8 @@ class GivenDistances(Ranking):
     def drift(self, rows: Rows) -> NDArray[np.float64]:
         return np.array(self._of(numbers(rows)), np.float64)
 
-    def distance_to_newest(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
-        assert newest.shape[1:] == (LAYOUT.frame_stack, *LAYOUT.frame_shape[1:])
+    def distance_to_newest(self, rows: Rows, newest: States) -> NDArray[np.float64]:
+        assert newest.stacks.shape[1:] == (LAYOUT.frame_stack, *LAYOUT.frame_shape[1:])
         return self.drift(rows)
 
 

@@ -35,7 +35,7 @@ def test_the_last_state_of_each_environments_newest_unroll(
         newest.observe(row)
         row[:] = 0  # the memory of a row is reused
     for states in (newest, restored(newest, layout)):
-        np.testing.assert_array_equal(states.stacks(), np.stack(list(expected.values())))
+        np.testing.assert_array_equal(states.states().stacks, np.stack(list(expected.values())))
 
 
 def restored(newest: NewestStates, layout: UnrollLayout) -> NewestStates:
@@ -61,9 +61,9 @@ def test_environments_without_new_unrolls_are_forgotten() -> None:
             newest.observe(row)
 
     play([0, 1, 2, 3], rounds=30)
-    assert len(newest.stacks()) == 4
+    assert len(newest.states().stacks) == 4
     newest = restored(newest, layout)
     play([0, 2], rounds=3)
-    assert len(newest.stacks()) == 4, "a worker that is slow is not forgotten"
+    assert len(newest.states().stacks) == 4, "a worker that is slow is not forgotten"
     play([0, 2], rounds=30)
     assert newest.state_dict()["environments"] == [0, 2]

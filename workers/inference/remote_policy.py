@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from agents.acting import ActorState, Decision
 from workers.inference.rows import InferenceRows
 from workers.local_policy import PolicyInputs
 from workers.messages import Kind, receive, send
-from workers.observations import put_stack
+from workers.observations import put_observation
+from wrappers.observation import Observation
 
 
 class RemotePolicy:
@@ -32,7 +31,8 @@ class RemotePolicy:
         )
         for e in range(rows.environments):
             state.restart(e)
-        self._all_inputs = PolicyInputs(fields["observation"], state, torch.from_numpy(fields["uniform"]))
+        vectors, uniforms = (torch.from_numpy(fields[name]) for name in ("vector", "uniform"))
+        self._all_inputs = PolicyInputs(fields["observation"], vectors, state, uniforms)
         self.inputs = self._all_inputs.select(slice(0, rows.environments))
         results = rows.result_layout.arrays(rows.results[worker])
         names = ("action", "logits", "value", "features", "lstm_state")
@@ -53,10 +53,10 @@ class RemotePolicy:
         self._arrived.remove(group)
         return self._decisions[group], int(self._versions[group][0])
 
-    def value_of(self, environment: int, observation: NDArray[np.uint8]) -> float:
+    def value_of(self, environment: int, seen: Observation) -> float:
         own = self.inputs.select(slice(environment, environment + 1))
         extra = self._all_inputs.select(self._extra_row)
-        put_stack(extra.observations[0], observation)
+        put_observation(extra.observations[0], extra.vectors[0].numpy(), seen)
         for name, value in vars(own.state).items():
             getattr(extra.state, name)[:] = value
         group = len(self.groups)

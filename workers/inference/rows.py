@@ -20,9 +20,10 @@ class RequestLayout(RowLayout):
     def declared(self) -> Sequence[Declared]:
         return [
             ("observation", observation_shape(self.layout), "uint8"),
-            ("uniform", (), "float64"),
+            ("vector", (self.layout.vector_size,), "float32"),
+            ("uniform", self.layout.action_shape, "float64"),
             ("lstm_state", (2, self.layout.lstm_size), "float32"),
-            ("previous_action", (), "int32"),
+            ("previous_action", self.layout.action_shape, self.layout.action_dtype),
             ("previous_reward", (), "float32"),
         ]
 
@@ -36,7 +37,7 @@ class ResultLayout(RowLayout):
     @property
     def declared(self) -> Sequence[Declared]:
         return [
-            ("action", (), "int64"),
+            ("action", self.layout.action_shape, "float32" if self.layout.action_kind == "gaussian" else "int64"),
             ("logits", (self.layout.action_count,), "float32"),
             ("value", (), "float32"),
             ("features", (self.layout.feature_size,), "float16"),

@@ -73,7 +73,7 @@ class BatchedPolicy:
         request = self._rows.request_layout.tensors(on_cpu.to(self._device, non_blocking=True))
         uniforms = self._rows.request_layout.tensors(on_cpu)["uniform"]
         state = ActorState(request["lstm_state"], request["previous_action"], request["previous_reward"])
-        decision = self._actor.act(as_batch(request["observation"]), state, uniforms)
+        decision = self._actor.act(as_batch(request["observation"]), state, uniforms, request["vector"])
         results = self._rows.result_layout.tensors(self._results[:size])
         results["logits"].copy_(decision.logits)
         results["value"].copy_(decision.values)

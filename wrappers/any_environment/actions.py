@@ -1,0 +1,97 @@
+"""Actions: what the agent chooses, and what the environment gets for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+from numpy.typing import NDArray
+
+from options.rules import UsageError
+from replay.unroll_layout import ActionKind
+
+MOST_CHOICES = 10_000  # numbers that describe a policy in one state
+SUPPORTED = "Discrete, MultiDiscrete, MultiBinary and Box"
+
+
+@dataclass(frozen=True)
+class Actions:
+    """The agent's actions, as `UnrollLayout` declares them, and the function to the environment's own."""
+
+    kind: ActionKind
+    sizes: tuple[int, ...]
+    space: Space[Any]  # of the agent's actions
+    to_environment: Callable[[Any], Any]
+
+
+def actions_for(space: Space[Any]) -> Actions:
+    """The agent's actions in an environment with this action space. UsageError if it is not supported."""
+    if isinstance(space, spaces.Discrete):
+        actions = _discrete(space)
+    elif isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        actions = _product(space)
+    elif isinstance(space, spaces.Box):
+        actions = _gaussian(space)
+    else:
+        raise UsageError(
+            f"--env has actions in a {type(space).__name__} space, and supported are {SUPPORTED}; "
+            "--env_wrapper=module:function can name a wrapper that changes this."
+        )
+    if not 0 < sum(actions.sizes) <= MOST_CHOICES:
+        raise UsageError(
+            f"--env has {sum(actions.sizes)} choices or numbers in an action; 1 to {MOST_CHOICES} would be right."
+        )
+    return actions
+
+
+def _discrete(space: spaces.Discrete) -> Actions:
+    start, count = int(space.start), int(space.n)
+
+    def to_environment(action: Any) -> int:
+        return int(action) + start
+
+    return Actions("discrete", (count,), spaces.Discrete(count), to_environment)
+
+
+def _product(space: spaces.MultiDiscrete | spaces.MultiBinary) -> Actions:
+    shape = space.shape
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = space.nvec.reshape(-1).astype(np.int64)
+        start = np.asarray(space.start).reshape(-1)
+    else:
+        sizes = np.full(int(np.prod(shape)), 2, np.int64)
+        start = np.zeros(len(sizes), np.int64)
+    dtype = space.dtype
+
+    def to_environment(action: Any) -> NDArray[Any]:
+        return (np.asarray(action) + start).reshape(shape).astype(dtype)
+
+    return Actions("product", tuple(map(int, sizes)), spaces.MultiDiscrete(sizes), to_environment)
+
+
+def _gaussian(space: spaces.Box) -> Actions:
+    """Real numbers without bounds. −1 to 1 spans finite bounds; in other dimensions an action is the value itself."""
+    if np.issubdtype(space.dtype, np.complexfloating):
+        raise UsageError("--env has complex numbers as actions; real ones would be right.")
+    count = int(np.prod(space.shape))
+    low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
+    bounded = (space.bounded_below & space.bounded_above).reshape(-1)
+    least, most = np.where(bounded, -1.0, low), np.where(bounded, 1.0, high)
+    offset = np.where(bounded, np.where(bounded, low, 0) / 2 + np.where(bounded, high, 0) / 2, 0.0)
+    scale = np.where(bounded, np.where(bounded, high, 0) / 2 - np.where(bounded, low, 0) / 2, 1.0)
+    shape, dtype = space.shape, np.dtype(space.dtype)
+    whole = dtype.kind != "f"
+    space_low, space_high = space.low, space.high
+
+    def to_environment(action: Any) -> NDArray[Any]:
+        values = np.minimum(np.maximum(action, least), most) * scale + offset
+        if whole:
+            values = np.rint(values)
+        typed: NDArray[Any] = values.reshape(shape).astype(dtype)
+        # Rounding can leave the bounds by a last digit.
+        np.maximum(typed, space_low, out=typed)
+        np.minimum(typed, space_high, out=typed)
+        return typed
+
+    return Actions("gaussian", (1,) * count, spaces.Box(-np.inf, np.inf, (count,), np.float32), to_environment)

@@ -1,0 +1,173 @@
+"""Any environment of Gymnasium, with the observations and actions of the agent."""
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from option_flags import EnvironmentOptions
+from wrappers.any_environment.actions import actions_for
+from wrappers.any_environment.faults import EnvironmentFaultError, ValueFaultError
+from wrappers.any_environment.pictures import PictureReader
+from wrappers.any_environment.space_parts import parts_of
+from wrappers.any_environment.vectors import VectorReader
+from wrappers.clip_reward import reward_clipping
+from wrappers.environment_spec import EnvironmentSpec
+from wrappers.observation import NO_FRAMES, Observation
+from wrappers.score_keeper import FinishedGame
+
+
+class AnyEnvironment(gymnasium.Env[Observation, Any]):
+    """An environment with any supported spaces, as the agent sees it.
+
+    A step of the agent is `skipped_frames` steps of the environment, all with the same action; its reward is their sum,
+    clipped. The first reset seeds the environment, and later ones without a seed go on with its random generators. What
+    the environment's code raises, and values that its spaces do not allow, become an EnvironmentFaultError.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions, seed: int) -> None:
+        self.env = env
+        self.metadata = env.metadata
+        self.render_mode = env.render_mode
+        self._id = options.env
+        parts = parts_of(env.observation_space)
+        self._read_picture = PictureReader(parts, options)
+        self._read_vector = VectorReader(parts)
+        actions = actions_for(env.action_space)
+        self._to_environment = actions.to_environment
+        has_picture = self._read_picture.shape[0] > 0
+        self._frames = np.zeros((options.frames_stacked, *self._read_picture.shape), np.uint8) if has_picture else None
+        self.spec_for_agent = EnvironmentSpec(
+            frame_stack=options.frames_stacked if has_picture else 0,
+            frame_shape=self._read_picture.shape,
+            vector_size=self._read_vector.size,
+            one_hot_size=self._read_vector.one_hot_size,
+            action_kind=actions.kind,
+            action_sizes=actions.sizes,
+            can_snapshot=False,
+        )
+        self.observation_space = _agent_space(self.spec_for_agent)
+        self.action_space = actions.space
+        self._seed: int | None = seed
+        self._skip = range(options.skipped_frames)
+        self._frame_limit = options.max_game_frames
+        self._clip = reward_clipping(options.reward_clipping_method)
+        self._sticky = options.repeat_action_probability
+        self._sticky_draws = np.random.default_rng(seed)
+        self._latest: Any = None  # what the environment got last in this game; with sticky actions
+        self._total_steps = self._episode_steps = 0  # of the environment
+        self._return, self._length = 0.0, 0
+        self._finished: list[FinishedGame] = []
+
+    def take_finished_games(self) -> list[FinishedGame]:
+        """The games that ended since the last call, oldest first, with unclipped returns."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        if seed is not None:
+            self._sticky_draws = np.random.default_rng(seed)
+        else:
+            seed, self._seed = self._seed, None
+        self._episode_steps = 0
+        self._return, self._length = 0.0, 0
+        self._latest = None
+        try:
+            result = self.env.reset(seed=seed, options=options)
+        except Exception as error:
+            raise self._raised("reset", error) from error
+        try:
+            seen, info = result
+        except (TypeError, ValueError):
+            raise self._fault(f"reset returned {_count(result)}; observation and info would be right") from None
+        return self._observe(seen, starts=True), info
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        chosen = self._to_environment(action)
+        total = 0.0
+        for _ in self._skip:
+            seen, reward, terminated, truncated, info = self._step_once(chosen)
+            total += reward
+            if terminated or truncated:
+                break
+        observation = self._observe(seen)
+        self._return += total
+        self._length += 1
+        if terminated or truncated:
+            self._finished.append(FinishedGame(self._return, self._length))
+        return observation, self._clip(total), terminated, truncated, info
+
+    def _step_once(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step of the environment."""
+        if self._sticky:
+            if self._latest is not None and self._sticky_draws.random() < self._sticky:
+                action = self._latest
+            self._latest = action
+        self._total_steps += 1
+        self._episode_steps += 1
+        try:
+            result = self.env.step(action)
+        except Exception as error:
+            raise self._raised("step", error) from error
+        try:
+            seen, reward, terminated, truncated, info = result
+        except (TypeError, ValueError):
+            right = "observation, reward, terminated, truncated and info would be right"
+            raise self._fault(f"step returned {_count(result)}; {right}") from None
+        try:
+            number = float(reward)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise self._fault(f"the reward is {reward!r:.60}; a finite number would be right")
+        return seen, number, bool(terminated), bool(truncated) or self._episode_steps >= self._frame_limit, info
+
+    def render(self) -> Any:
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _observe(self, seen: Any, starts: bool = False) -> Observation:
+        try:
+            frames: NDArray[np.uint8] = NO_FRAMES
+            if self._frames is not None:
+                picture = self._read_picture(seen)
+                if starts:
+                    self._frames[:] = picture
+                else:
+                    self._frames[:-1] = self._frames[1:]
+                    self._frames[-1] = picture
+                frames = self._frames.copy()
+            return Observation(frames, self._read_vector(seen))
+        except ValueFaultError as error:
+            raise self._fault(str(error)) from None
+
+    def _raised(self, method: str, error: Exception) -> EnvironmentFaultError:
+        return self._fault(f"{method} raised {type(error).__name__}: {error}")
+
+    def _fault(self, what: str) -> EnvironmentFaultError:
+        place = (
+            f"step {self._episode_steps} of a game ({self._total_steps} steps since the environment was made)"
+            if self._episode_steps
+            else f"a reset ({self._total_steps} steps after the environment was made)"
+        )
+        return EnvironmentFaultError(f"{self._id} has a fault in {place}: {what}.")
+
+
+def _count(result: Any) -> str:
+    return f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+
+
+def _agent_space(spec: EnvironmentSpec) -> gymnasium.Space[Any]:
+    """What the agent sees: a Box of stacked pictures, a Box of numbers, or a Dict of both."""
+    picture = spaces.Box(0, 255, (spec.frame_stack, *spec.frame_shape), np.uint8)
+    vector = spaces.Box(-np.inf, np.inf, (spec.vector_size,), np.float32)
+    if not spec.frame_stack:
+        return vector
+    return spaces.Dict(picture=picture, vector=vector) if spec.vector_size else picture

@@ -1,0 +1,39 @@
+"""Checks, before anything starts, that an environment can be made and played."""
+
+from functools import cache
+
+from option_flags import EnvironmentOptions
+from options.rules import UsageError
+from wrappers.any_environment.adapter import AnyEnvironment
+from wrappers.any_environment.creation import PICTURES, create
+from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
+from wrappers.any_environment.watched import colour_picture
+
+
+@cache  # the runs of a sweep often have the same environment
+def check_any_environment(options: EnvironmentOptions, films: bool) -> None:
+    """Raise a UsageError if `make_any_environment` cannot make the environment; with `films`, if it cannot render."""
+    environment = create(options)
+    if films:
+        _check_films(options, environment.metadata.get("render_modes"))
+    AnyEnvironment(environment, options, seed=0).close()
+
+
+def _check_films(options: EnvironmentOptions, modes: object) -> None:
+    """Make the environment so that it renders, and render once."""
+    if not isinstance(modes, list | tuple | set) or PICTURES not in modes:
+        raise UsageError(
+            f'--render needs an environment with the render mode "{PICTURES}", and --env={options.env} has '
+            f"{', '.join(map(str, modes)) if isinstance(modes, list | tuple | set) and modes else 'none'}; "
+            "--norender would be right."
+        )
+    environment = create(options, films=True)
+    try:
+        environment.reset(seed=0)
+        colour_picture(environment.render())
+    except Exception as error:
+        raise UserCodeError(
+            f"--render: --env={options.env} cannot be rendered: {last_line(error)}.", traceback_of(error)
+        ) from None
+    finally:
+        environment.close()

@@ -1,0 +1,79 @@
+"""Makes an environment with Gymnasium, and applies the user's wrapper to it."""
+
+import importlib
+import warnings
+from typing import Any
+
+import ale_py
+import gymnasium
+
+from option_flags import EnvironmentOptions
+from options.rules import UsageError
+from wrappers.any_environment.registry import find_environment, import_module, package_for
+from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
+
+PICTURES = "rgb_array"  # the render mode of films
+
+
+def create(options: EnvironmentOptions, *, films: bool = False) -> gymnasium.Env[Any, Any]:
+    """The environment of these options, before anything of this platform is put around it.
+
+    With `films` it can render. UsageError if it cannot be made.
+    """
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # otherwise each environment prints a greeting
+    name = find_environment(options.env)
+    arguments = options.make_arguments
+    _check_render_mode(options, name, arguments, films)
+    if films:
+        arguments["render_mode"] = PICTURES
+    environment = _made(options, name, arguments)
+    if options.env_wrapper is not None:
+        environment = _wrapped(environment, options)
+    return environment
+
+
+def _check_render_mode(options: EnvironmentOptions, name: str, arguments: dict[str, Any], films: bool) -> None:
+    mode = arguments.get("render_mode", PICTURES)
+    if mode != PICTURES:
+        raise UsageError(
+            f'--env_kwargs: the render_mode "{mode}" is not for training; "{PICTURES}" would be right, or none.'
+        )
+
+
+def _made(options: EnvironmentOptions, name: str, arguments: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # shown once before the run, see check.py
+            return gymnasium.make(name, disable_env_checker=True, **arguments)
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
+        install = package_for(name)
+        advice = f"; {install} would be right" if install else ""
+        raise UsageError(f"--env={options.env} cannot be made: {last_line(error)}{advice}.") from None
+    except gymnasium.error.Error as error:
+        raise UsageError(f"--env={options.env} cannot be made: {last_line(error)}.") from None
+    except Exception as error:
+        cause = error.__cause__ or error  # Gymnasium adds a sentence of its own to a TypeError
+        if isinstance(cause, TypeError) and "unexpected keyword argument" in str(cause):
+            raise UsageError(
+                f"--env_kwargs={options.env_kwargs} does not fit --env={options.env}: {last_line(cause)}."
+            ) from None
+        raise UserCodeError(
+            f"--env={options.env} cannot be made: its constructor failed with {last_line(cause)}.",
+            traceback_of(cause),
+        ) from None
+
+
+def _wrapped(environment: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> gymnasium.Env[Any, Any]:
+    module, _, function = str(options.env_wrapper).partition(":")
+    flag = f"--env_wrapper={options.env_wrapper}"
+    import_module(module, flag)
+    wrap = getattr(importlib.import_module(module), function, None)
+    if not callable(wrap):
+        raise UsageError(f"{flag}: the module {module} has no function {function}.")
+    try:
+        wrapped = wrap(environment)
+    except Exception as error:
+        raise UserCodeError(f"{flag} failed with {last_line(error)}.", traceback_of(error)) from None
+    if not isinstance(wrapped, gymnasium.Env):
+        raise UsageError(f"{flag} must return an environment (gymnasium.Env), not {type(wrapped).__name__}.")
+    return wrapped

@@ -1,0 +1,117 @@
+"""Finds environments in Gymnasium's registry, and says what would be right if there is none."""
+
+import difflib
+import importlib
+import re
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import ale_py
+import gymnasium
+
+from options.rules import UsageError
+from wrappers.any_environment.user_code import UserCodeError, is_missing, last_line, traceback_of
+
+# The beginning of ids: the module that registers them, and the package to install.
+COLLECTIONS = {
+    "MiniGrid-": ("minigrid", "minigrid"),
+    "BabyAI-": ("minigrid", "minigrid"),
+    "MinAtar/": ("minatar", "minatar"),
+    "ALE/": ("ale_py", "ale-py"),
+    "dm_control/": ("shimmy", "'shimmy[dm-control]'"),
+    "highway-": ("highway_env", "highway-env"),
+    "procgen": ("procgen", "procgen"),
+    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
+}
+# The modules of Gymnasium's own environments, and the extra that installs what they need.
+EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "toy_text": "toy-text", "classic_control": "classic-control"}
+
+
+def find_environment(env: str) -> str:
+    """Import what registers the environment and return its id in the registry. UsageError if there is none."""
+    module, _, name = env.rpartition(":")
+    if module:
+        import_module(module, f"--env={env}")
+    else:
+        _load_collection(name)
+    known = [name] if name in gymnasium.registry else _versions_of(name)
+    if not known:
+        raise _unknown(env, name)
+    if gymnasium.registry[known[-1]].entry_point == "ale_py.env:AtariEnv" and not name.startswith("ALE/"):
+        game = re.sub(r"(Deterministic|-ram)*(-v\d+)?$", "", known[-1])
+        raise UsageError(
+            f"--env={env} is an old id of an Atari game; {game}NoFrameskip-v4 or ALE/{game}-v5 would be right."
+        )
+    return name
+
+
+def import_module(module: str, flag: str) -> None:
+    """Import a module of the user's, also from the current folder. UsageError if that fails."""
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not is_missing(error, module):
+            raise UserCodeError(_import_failed(flag, module, error), traceback_of(error)) from None
+        raise UsageError(
+            f"{flag}: there is no module {error.name} in the current folder ({folder}) or among the installed packages."
+        ) from None
+    except Exception as error:
+        raise UserCodeError(_import_failed(flag, module, error), traceback_of(error)) from None
+
+
+def package_for(name: str) -> str:
+    """The command that installs what an environment of this id needs; empty if it is not known."""
+    for start, (_, package) in COLLECTIONS.items():
+        if name.startswith(start):
+            return f"pip install {package}"
+    spec = gymnasium.registry.get(name)
+    entry = str(spec.entry_point) if spec else ""
+    for folder, extra in EXTRAS.items():
+        if entry.startswith(f"gymnasium.envs.{folder}"):
+            return f"pip install 'gymnasium[{extra}]'"
+    return ""
+
+
+def _import_failed(flag: str, module: str, error: Exception) -> str:
+    return f"{flag}: importing {module} failed with {last_line(error)}."
+
+
+def _load_collection(name: str) -> None:
+    """Register the environments of the package that the id belongs to, if it is installed."""
+    gymnasium.register_envs(ale_py)
+    for start, (module, package) in COLLECTIONS.items():
+        if name.startswith(start) and name not in gymnasium.registry:
+            try:
+                importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                if not is_missing(error, module):
+                    raise
+                raise UsageError(f"--env={name} needs the package {module}: pip install {package}") from None
+    if name not in gymnasium.registry:
+        namespace = name.partition("/")[0]
+        for plugin in entry_points(group="gymnasium.envs"):
+            if plugin.name in (namespace, "__root__"):
+                plugin.load()()
+
+
+def _versions_of(name: str) -> list[str]:
+    """The registered ids that an id without a version can stand for."""
+    return [known for known in gymnasium.registry if re.fullmatch(rf"{re.escape(name)}-v\d+", known)]
+
+
+def _unknown(env: str, name: str) -> UsageError:
+    known = {known.lower(): known for known in gymnasium.registry}
+    closest = [known[match] for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)]
+    same = [known for known in gymnasium.registry if re.sub(r"-v\d+$", "", known) == re.sub(r"-v\d+$", "", name)]
+    package = package_for(name)
+    if same or closest:
+        hint = f"the closest: {', '.join(same or closest)}"
+    elif package:
+        hint = f"it may need another version of its package: {package}"
+    else:
+        hint = "module:id imports the module that registers it, and a typing error would be another reason"
+    return UsageError(f"--env={env} is not an environment that Gymnasium knows; {hint}.")

@@ -1,0 +1,43 @@
+"""Makes the environment of a run, whatever its id is, and checks before a run that this is possible."""
+
+from typing import Any
+
+import gymnasium
+
+from option_flags import EnvironmentOptions
+from options.environment_families import is_noframeskip
+from options.rules import UsageError
+from wrappers.any_environment.adapter import AnyEnvironment
+from wrappers.any_environment.check import check_any_environment
+from wrappers.any_environment.creation import create
+from wrappers.any_environment.watched import Watched
+from wrappers.atari import check_atari, make_atari
+from wrappers.spectator import Watch
+
+
+def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+    """The environment of `options.env`, as the agent sees it; `environment_spec` describes its spaces.
+
+    `get_wrapper_attr` finds `take_finished_games`. Atari games with a NoFrameskip id can `snapshot` and `restore`, and
+    have `action_meanings`. `watch` is called with every frame, in colour.
+    """
+    if is_noframeskip(options.env):
+        return make_atari(options, seed, watch)
+    environment = create(options, films=watch is not None)
+    if watch is not None:
+        environment = Watched(environment, options.env, watch)
+    return AnyEnvironment(environment, options, seed)
+
+
+def check_environment(options: EnvironmentOptions, films: bool = False) -> None:
+    """Raise a UsageError if `make_environment` cannot make the environment; with `films`, if it cannot be filmed."""
+    if is_noframeskip(options.env):
+        for name in ("env_kwargs", "env_wrapper", "largest_pixel"):
+            if getattr(options, name) != getattr(EnvironmentOptions, name):
+                raise UsageError(
+                    f"--{name} has no meaning for --env={options.env}, whose wrappers are fixed; an id of Gymnasium, "
+                    "such as ALE/Pong-v5, would be right."
+                )
+        check_atari(options)
+    else:
+        check_any_environment(options, films)
