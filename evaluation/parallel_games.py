@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor
 from option_flags import EnvironmentOptions
+from options.environment_families import is_noframeskip
 from replay.unroll_layout import UnrollLayout
 from workers.local_policy import PolicyInputs
 from workers.observations import as_batch, put_observation
@@ -51,11 +52,11 @@ def slots_for(games: int) -> int:
 
 
 def evaluation_options(options: EnvironmentOptions) -> EnvironmentOptions:
-    """The options of training, but an episode is a complete game, not one life.
+    """The options of training, but an episode is a complete game, not one life of an Atari game.
 
     Rewards stay clipped, because an LSTM is trained on clipped rewards. Returns are counted before the clipping.
     """
-    return replace(options, episodic_life=False, fire_on_life_loss=True)
+    return replace(options, episodic_life=False, fire_on_life_loss=is_noframeskip(options.env))
 
 
 def game_streams(seed: Sequence[int], game: int) -> tuple[int, np.random.Generator]:

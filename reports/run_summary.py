@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from machine.machine_setup import Machine
 from option_flags import Config
+from replay.unroll_layout import UnrollLayout
 from reports.unused_options import unused_in_training
 
 HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
@@ -14,7 +15,7 @@ LOWER_LAG = "a larger --batch_size or fewer --envs_per_worker would lower it"
 
 
 def run_header(
-    config: Config, folder: Path, machine: Machine, action_count: int, memory: Sequence[str], planned_updates: int
+    config: Config, folder: Path, machine: Machine, layout: UnrollLayout, memory: Sequence[str], planned_updates: int
 ) -> list[str]:
     """The configuration in a few lines; `memory` are the lines about the memory of the replays."""
     precision = str(machine.precision).removeprefix("torch.")
@@ -27,7 +28,7 @@ def run_header(
     warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
     goal, window = config.run.stop_at_return, _games(config.report.avg_buff_size)
     return [
-        f"{config.environment.env}, {action_count} actions, seed {config.run.seed}, results in {folder}",
+        f"{config.environment.env}, {described_actions(layout)}, seed {config.run.seed}, results in {folder}",
         f"learner on {machine.device} in {precision} with {_counted(machine.learner_threads, 'thread')}; "
         f"{_counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
@@ -39,6 +40,18 @@ def run_header(
         *(warning if lag >= HIGH_LAG else []),
         *unused_in_training(config),
     ]
+
+
+def described_actions(layout: UnrollLayout) -> str:
+    """Such as "6 actions", "choices of 3 and 2 actions" or "6 real-valued actions"."""
+    sizes = [str(size) for size in layout.action_sizes]
+    if layout.action_kind == "discrete":
+        return f"{layout.action_count} actions"
+    if layout.action_kind == "gaussian":
+        return _counted(len(sizes), "real-valued action")
+    if len(set(sizes)) == 1:
+        return f"{len(sizes)} choices of {sizes[0]} actions"
+    return f"choices of {', '.join(sizes[:-1])} and {sizes[-1]} actions"
 
 
 def _interaction(config: Config, machine: Machine) -> list[str]:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +23,7 @@ def create_run_folder(results_dir: Path, env: str, now: float) -> Path:
     Two runs never share a folder, because mkdir fails if it exists. Raises OSError if `results_dir` cannot be written.
     """
     results_dir.mkdir(parents=True, exist_ok=True)
-    name = f"{env.replace('/', '-')}_{int(now)}"  # gymnasium ids may contain a slash: ALE/Pong-v5
+    name = f"{re.sub('[/:]', '-', env)}_{int(now)}"  # ids may contain a slash or a colon: ALE/Pong-v5, module:Id-v0
     folder = results_dir / name
     number = 1
     while True:

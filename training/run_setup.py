@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agents.network import ActorCritic, make_network
-from agents.spaces import make_unroll_layout
+from agents.spaces import read_spec, unroll_layout
 from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
 from options.rules import UsageError
@@ -20,6 +20,7 @@ from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
 from training.resume import Resume
 from workers.realtime.requirements import check_realtime, open_unrolls
+from wrappers.environment_spec import EnvironmentSpec
 from wrappers.environment_types import MakeEnvironment
 
 
@@ -32,6 +33,7 @@ class RunSetup:
     layout: UnrollLayout
     network: ActorCritic
     memory: Sequence[str]  # lines for the header: what the replays will take
+    environment_notes: Sequence[str]  # lines for the header: what is unusual about the environment
     weights: InitialWeights
     resume: Resume
 
@@ -50,7 +52,8 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     check_sinks(config.report)
     config = settle_seed(config)
     machine = prepare_machine(config)
-    layout = make_unroll_layout(config, make_environment)
+    spec = read_spec(config, make_environment)
+    layout = unroll_layout(config, spec)
     network = make_network(config.network, layout, machine.precision)
     weights = InitialWeights(source, network, config.environment.env)
     if parent is not None:
@@ -66,7 +69,18 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     resume = Resume(parent, config, layout, machine.worker_count)
     if parent is not None:
         check_saved_games(parent, resume.in_flight, config, make_environment, layout)
-    return RunSetup(config, machine, layout, network, memory.described(), weights, resume)
+    notes = environment_notes(config, spec)
+    return RunSetup(config, machine, layout, network, memory.described(), notes, weights, resume)
+
+
+def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
+    """Sentences about an environment that no run can save and restore."""
+    if spec.can_snapshot or not config.run.reproducible:
+        return []
+    return [
+        f"the state of {config.environment.env} cannot be saved: a resumed run begins new episodes, so it differs from "
+        "a run without a break"
+    ]
 
 
 def make_run_folder(config: Config, machine: Machine, weights: InitialWeights, resume: Resume) -> Path:

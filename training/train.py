@@ -48,8 +48,8 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         sink = resources.enter_context(closing(make_sinks(config, folder, console.message)))
         last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)
-        header = run_header(config, folder, machine, layout.action_count, setup.memory, resume.planned_updates)
-        console.start([*header, *setup.weights.notes(), *resume.notes()])
+        header = run_header(config, folder, machine, layout, setup.memory, resume.planned_updates)
+        console.start([*header, *setup.environment_notes, *setup.weights.notes(), *resume.notes()])
 
         learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device)
         setup.weights.restore_background(learner)

@@ -1,6 +1,7 @@
 """What a run checks, chooses and prints before it starts."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from machine.machine_setup import Machine, choose_slots_per_worker, prepare_mach
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
-from reports.run_summary import LOWER_LAG, run_header
+from replay.unroll_layout import ActionKind, UnrollLayout
+from reports.run_summary import LOWER_LAG, described_actions, run_header
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from training.train import train
 
+CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_count=3)
 HALF_REPLAYED = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, {"type": "standard", "capacity": 9, "sample_ratio": 0.5}]'
 )
@@ -84,7 +87,7 @@ def test_a_run_that_may_reach_a_high_policy_lag_warns_before_it_starts(
 ) -> None:
     config = Config().replace_flags(seed=1, **flags)
     machine = machine_for(config, workers)
-    lines = run_header(config, Path("results/run"), machine, 3, [], 100)
+    lines = run_header(config, Path("results/run"), machine, CATCH, [], 100)
     warnings = [line for line in lines if "policy lag" in line]
     expected = f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"
     assert warnings == ([] if lag is None else [expected])
@@ -95,7 +98,7 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
 
     def notes(**flags: Any) -> list[str]:
         config = Config().replace_flags(**flags)
-        return run_header(config, tmp_path, machine, 3, [], 100)[3:]
+        return run_header(config, tmp_path, machine, CATCH, [], 100)[3:]
 
     assert notes() == notes(use_lstm=True, lstm_size=9) == notes(optimizer="adam", adam_eps=1e-3) == []
     assert notes(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [
@@ -129,3 +132,17 @@ def test_inference_on_the_learner_is_refused_on_macos(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(UsageError, match="--inference=learner does not work on macOS; --inference=worker would be"):
         prepare_machine(Config().replace_flags(inference="learner"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "described"),
+    [
+        ("discrete", (), "3 actions"),
+        ("product", (3, 2, 4), "choices of 3, 2 and 4 actions"),
+        ("product", (2, 2), "2 choices of 2 actions"),
+        ("gaussian", (1,), "1 real-valued action"),
+        ("gaussian", (1, 1), "2 real-valued actions"),
+    ],
+)
+def test_actions_of_every_kind_are_described(kind: ActionKind, sizes: tuple[int, ...], described: str) -> None:
+    assert described_actions(replace(CATCH, action_kind=kind, action_sizes=sizes)) == described
