@@ -21,6 +21,7 @@ from options.rules import (
     FRACTION_BELOW_ONE,
     IMPORTED_NAME,
     JSON_OBJECT,
+    NETWORK,
     ON_OFF,
     PATH,
     RESOLUTION,
@@ -348,7 +349,12 @@ class ReplayOptions(Options):
 class NetworkOptions(Options):
     topic = "Network"
 
-    network: str = option("nature", one_of("nature", "impala_shallow", "impala_deep", "conv3"), "Network architecture.")
+    network: str = option(
+        "auto",
+        NETWORK,
+        "Network architecture. auto is mlp for observations without a picture, small_conv for pictures with fewer than "
+        "36 pixels on a side, else nature. module:function imports a network of your own.",
+    )
     use_lstm: bool = option(False, ON_OFF, "Add an LSTM between the convolutions and the policy and value heads.")
     lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.")
     feature_out_layer_size: int = option(
