@@ -74,11 +74,10 @@ class ActorCritic(nn.Module):
         self.projection: torch.Tensor
         self.register_buffer("projection", torch.randn(feature_size, projected_size) / max(1, projected_size) ** 0.5)
         self._measured = slice(0, vector_size - one_hot_size)  # the entries of a vector that are normalised
-        self.vector_mean: torch.Tensor | None = None
-        self.vector_deviation: torch.Tensor | None = None
-        if vector_size:
-            self.register_buffer("vector_mean", torch.zeros(vector_size))
-            self.register_buffer("vector_deviation", torch.ones(vector_size))
+        self.vector_mean: torch.Tensor | None
+        self.vector_deviation: torch.Tensor | None
+        self.register_buffer("vector_mean", torch.zeros(vector_size) if vector_size else None)
+        self.register_buffer("vector_deviation", torch.ones(vector_size) if vector_size else None)
         self.lstm: nn.LSTM | None = None
         if lstm_size:
             self.lstm = nn.LSTM(feature_size + distribution.encoded_size + 1, lstm_size)
