@@ -30,6 +30,7 @@ from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_c
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_atomically
 from wrappers.make_environment import make_environment
+from wrappers.observation import as_observation
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-5
@@ -109,30 +110,51 @@ def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
 def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
     """Inputs for the comparison: observations of a real game and random ones; for an LSTM also the other inputs."""
     environment = make_environment(config.environment.without_clock(), seed=0)
-    rng = np.random.default_rng(0)
-    frames = [environment.reset()[0]]
-    while len(frames) < REAL_FRAMES:
-        observation, _, terminated, truncated, _ = environment.step(int(rng.integers(network.action_count)))
-        frames.append(environment.reset()[0] if terminated or truncated else observation)
-    shape = np.shape(frames[0])
-    frames += list(rng.integers(0, 256, (RANDOM_FRAMES, *shape), dtype=np.uint8))
-    observations = torch.from_numpy(np.stack(frames)).flatten(1, 2)
+    rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
+    shape, policy = _action_shape(network), network.distribution
+    seen = [as_observation(environment.reset()[0])]
+    while len(seen) < REAL_FRAMES:
+        parameters = torch.zeros(policy.parameter_count)
+        action = policy.sample(parameters, torch.from_numpy(rng.random(shape)))
+        observation, _, terminated, truncated, _ = environment.step(action.numpy() if shape else int(action))
+        seen.append(as_observation(environment.reset()[0] if terminated or truncated else observation))
+    environment.close()
+    inputs: list[torch.Tensor] = []
+    if network.background.numel():
+        frames = np.stack([one.frames for one in seen])
+        random = rng.integers(0, 256, (RANDOM_FRAMES, *frames.shape[1:]), dtype=np.uint8)
+        inputs.append(torch.from_numpy(np.concatenate([frames, random])).flatten(1, 2))
+    if network.vector_mean is not None:
+        vectors = torch.from_numpy(np.stack([one.vector for one in seen]))
+        # Random ones around the mean, some of them beyond the limit of normalised numbers.
+        normal = torch.randn(RANDOM_FRAMES, vectors.shape[1], generator=generator)
+        inputs.append(torch.cat([vectors, network.vector_mean + 5 * network.vector_deviation * normal]))
     if network.lstm is None:
-        return (observations,)
-    count, generator = len(observations), torch.Generator().manual_seed(0)
-    actions = torch.randint(-1, network.action_count, (count,), generator=generator)
+        return tuple(inputs)
+    count = len(inputs[0])
+    parameters = torch.zeros(count, policy.parameter_count)
+    actions = policy.sample(parameters, torch.rand(count, *shape, generator=generator))
+    actions[0] = 0 if actions.is_floating_point() else -1  # no action before
     rewards = torch.randn(count, generator=generator)
     states = torch.randn(count, 2, network.lstm_size, generator=generator)
-    return observations, actions, rewards, states
+    return *inputs, actions, rewards, states
+
+
+def _action_shape(network: ActorCritic) -> tuple[int, ...]:
+    """The shape of one action of the network's policy."""
+    policy = network.distribution
+    return tuple(policy.most_likely(torch.zeros(policy.parameter_count)).shape)
 
 
 def reference(network: ActorCritic, inputs: Tensors) -> Tensors:
     """The outputs of the network itself, called as in training and acting."""
-    count = len(inputs[0])
-    no_memory = (torch.zeros(count, dtype=torch.int64), torch.zeros(count), torch.zeros(count, 2, 0))
-    observations, actions, rewards, states = (*inputs, *no_memory) if len(inputs) == 1 else inputs
+    count, given = len(inputs[0]), list(inputs)
+    observations = given.pop(0) if network.background.numel() else torch.zeros(count, 0, 0, 0, dtype=torch.uint8)
+    vectors = given.pop(0)[None] if network.vector_mean is not None else None
+    no_actions = torch.zeros(count, *_action_shape(network), dtype=torch.int64)
+    actions, rewards, states = given or (no_actions, torch.zeros(count), torch.zeros(count, 2, 0))
     starts = torch.zeros(1, count, dtype=torch.bool)
-    output = network(NetworkInput(observations[None], actions[None], rewards[None], starts, states))
+    output = network(NetworkInput(observations[None], actions[None], rewards[None], starts, states, vectors))
     outputs = output.logits[0], output.values[0], output.lstm_state
     return outputs if network.lstm is not None else outputs[:2]
 
@@ -150,7 +172,7 @@ def as_onnx(policy: ExportedPolicy, inputs: Tensors, options: dict[str, object])
             dynamo=True,
             input_names=list(policy.inputs),
             output_names=list(policy.outputs),
-            dynamic_shapes=tuple({0: count} for _ in inputs),
+            dynamic_shapes=(tuple({0: count} for _ in inputs),),  # one tuple: the policy takes any number of inputs
             verbose=False,
         )
     assert program is not None

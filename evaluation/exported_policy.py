@@ -4,25 +4,44 @@ import torch
 from torch import nn
 
 from agents.network import PIXEL_SCALE, ActorCritic
+from agents.torsos.observed import TorsoInput
+from agents.torsos.own_torso import LARGEST_INPUT
 
 
 class ExportedPolicy(nn.Module):
-    """observations `[N, S*C, H, W]` uint8 → logits `[N, A]`, values `[N]`."""
+    """The parts of observations → logits `[N, P]`, values `[N]`.
 
-    inputs: tuple[str, ...] = ("observations",)
+    Inputs: `observations [N, S*C, H, W]` uint8 if there are pictures, then `vectors [N, D]` if there are vectors.
+    """
+
     outputs: tuple[str, ...] = ("logits", "values")
 
     def __init__(self, network: ActorCritic) -> None:
         super().__init__()
         self.torso, self.policy_head, self.value_head = network.torso, network.policy_head, network.value_head
+        self.has_pictures, self.has_vectors = network.background.numel() > 0, network.vector_mean is not None
+        pictures = ("observations",) if self.has_pictures else ()
+        self.inputs: tuple[str, ...] = (*pictures, *(("vectors",) if self.has_vectors else ()))
         self.background: torch.Tensor
         self.register_buffer("background", network.background)
+        self.vector_mean: torch.Tensor
+        self.register_buffer("vector_mean", network.vector_mean)
+        self.vector_deviation: torch.Tensor
+        self.register_buffer("vector_deviation", network.vector_deviation)
 
-    def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self.heads(self.features(observations))
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.heads(self.features(*inputs))
 
-    def features(self, observations: torch.Tensor) -> torch.Tensor:
-        features: torch.Tensor = self.torso((observations.float() - self.background) * PIXEL_SCALE)
+    def features(self, *observed: torch.Tensor) -> torch.Tensor:
+        """`[N, F]`, from the parts of observations."""
+        parts: list[torch.Tensor] = []
+        if self.has_pictures:
+            parts.append((observed[0].float() - self.background) * PIXEL_SCALE)
+        if self.has_vectors:
+            normalised = (observed[-1] - self.vector_mean) / self.vector_deviation
+            parts.append(normalised.clamp(-LARGEST_INPUT, LARGEST_INPUT))
+        inputs: TorsoInput = parts[0] if len(parts) == 1 else (parts[0], parts[1])
+        features: torch.Tensor = self.torso(inputs)
         return features
 
     def heads(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,30 +49,26 @@ class ExportedPolicy(nn.Module):
 
 
 class ExportedRecurrentPolicy(ExportedPolicy):
-    """With an LSTM. Further inputs: previous_actions `[N]` int64, previous_rewards `[N]`, states `[N, 2, L]`.
+    """With an LSTM. Further inputs: previous_actions `[N, ...]`, previous_rewards `[N]`, states `[N, 2, L]`.
 
     Further output: new_states `[N, 2, L]`.
-    At the start of an episode the previous action is -1, and the previous reward and the state are 0.
+    At the start of an episode the previous action is -1 (0 if actions are real numbers), and the previous reward and
+    the state are 0.
     """
 
-    inputs = ("observations", "previous_actions", "previous_rewards", "states")
     outputs = ("logits", "values", "new_states")
 
     def __init__(self, network: ActorCritic) -> None:
         super().__init__(network)
         assert network.lstm is not None
         self.lstm = network.lstm
-        self.action_count = network.action_count
+        self.distribution = network.distribution
+        self.inputs = (*self.inputs, "previous_actions", "previous_rewards", "states")
 
-    def forward(  # type: ignore[override]
-        self,
-        observations: torch.Tensor,
-        previous_actions: torch.Tensor,
-        previous_rewards: torch.Tensor,
-        states: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
-        actions = torch.arange(self.action_count) == previous_actions.unsqueeze(-1)
-        features = torch.cat([self.features(observations), actions.float(), previous_rewards.unsqueeze(-1)], dim=-1)
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        *observed, previous_actions, previous_rewards, states = inputs
+        actions = self.distribution.encode(previous_actions)
+        features = torch.cat([self.features(*observed), actions, previous_rewards.unsqueeze(-1)], dim=-1)
         hidden, cell = self.lstm_step(features, states[:, 0], states[:, 1])
         return *self.heads(hidden), torch.stack([hidden, cell], dim=1)
 

@@ -179,7 +179,7 @@ _CHECKPOINT = table(
             table({"snapshots": list_of(_SNAPSHOT), "unrolls": tensor(torch.uint8, None, None)}),
         ),
     },
-    {"spaces": _SPACES},
+    {"spaces": _SPACES, "network_source": nothing_or(table({"network": TEXT, "file": TEXT, "sha256": TEXT}))},
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.learner import Learner
 from agents.spaces import described_spaces
+from agents.torsos.own_torso import network_source
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.mix import Mix
@@ -44,6 +45,7 @@ class CheckpointSaver:
         # Updates of the newest complete checkpoint, -1 without one; a resumed run starts with its parent's checkpoint.
         self.saved_updates = self.learner.updates if self.resume_count else -1
         self.seconds = 0.0  # spent on saving
+        self._network_source = network_source(self.config.network.network)  # now: the file may change during the run
         self._tried_updates = self.learner.updates
         self._first_steps = self.progress.agent_steps
         self._saved_at = self._replays_tried_at = time.monotonic()
@@ -100,6 +102,7 @@ class CheckpointSaver:
             "options": self.config.flags(),
             "action_count": self.layout.action_count,
             "spaces": described_spaces(self.layout),
+            "network_source": self._network_source,
             "unroll": self.layout.fingerprint,
             "resumes": self.resume_count,
             "planned_updates": self.planned_updates,

@@ -4,6 +4,7 @@ from typing import Any
 
 from agents.learner import Learner
 from agents.network import ActorCritic
+from agents.torsos.own_torso import note_on_source
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.checkpoint_content import check_weights
 from run_files.content_rules import ContentError
@@ -25,6 +26,7 @@ class InitialWeights:
             f"weights from {source.path}, after {source.agent_steps:,} agent steps of {source.options['env']}; "
             "everything else begins anew"
         )
+        self._notes += note_on_source(source.content)
         state = source.content["learner"]["network"]
         with refusing_foreign_content(source):
             try:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.learner import Learner
+from agents.torsos.own_torso import note_on_source
 from option_flags import OPTIONS, Config
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
@@ -50,6 +51,7 @@ class Resume:
             )
             self._note_reached_goal(parent, config)
             self._note_new_options(parent, config)
+            self._notes += note_on_source(parent.content)
             self._read_replays(parent, config, layout)
             self._read_in_flight(parent, config, worker_count)
             self._progress = self._progress_from(parent, config) | self.best.state_dict()

@@ -73,10 +73,8 @@ class IndependentCategoricals:
 
     def encode(self, actions: torch.Tensor) -> torch.Tensor:
         """The one-hot vectors of the factors, one after another."""
-        factors = [factor for factor, size in enumerate(self.sizes) for _ in range(size)]
-        choices = [choice for size in self.sizes for choice in range(size)]
-        chosen = actions[..., torch.tensor(factors, device=actions.device)]
-        return (chosen == torch.tensor(choices, device=actions.device)).float()
+        chosen = zip(self.sizes, actions.unbind(-1), strict=True)
+        return torch.cat([Categorical(size).encode(choice) for size, choice in chosen], -1)
 
     def as_bars(self, logits: torch.Tensor) -> torch.Tensor:
         """The probabilities of all choices, factor by factor."""

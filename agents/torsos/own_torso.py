@@ -1,6 +1,7 @@
 """Torsos of a user's own: `--network=my_module:make_torso`, a function from the observation space to a module."""
 
 import importlib
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,15 @@ def network_source(name: str) -> dict[str, str] | None:
     file = importlib.import_module(module).__file__
     content = Path(file).read_bytes() if file is not None else b""
     return {"network": name, "file": file or "", "sha256": sha256(content).hexdigest()}
+
+
+def note_on_source(checkpoint: Mapping[str, Any]) -> list[str]:
+    """A line for the user if the file of a checkpoint's network has changed since the checkpoint; else none."""
+    saved = checkpoint.get("network_source")
+    now = network_source(saved["network"]) if saved is not None else None
+    if saved is None or now is None or now["sha256"] == saved["sha256"]:
+        return []
+    return [f"{now['file']}, which makes --network={saved['network']}, has changed since this checkpoint"]
 
 
 def _function(name: str) -> Any:
