@@ -86,7 +86,8 @@ class Checkpoint:
     @property
     def inference_ms(self) -> float | None:
         """The mean inference time that a run in real time measured last; None for other runs and older versions."""
-        return self.content["progress"].get("inference_ms")
+        milliseconds = self.content["progress"].get("inference_ms")
+        return None if milliseconds is None else float(milliseconds)
 
     def has_reached(self, goal: float | None, window: int) -> bool:
         """Whether the mean return of the latest `window` games is at least `goal`."""
