@@ -49,6 +49,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     check_playable(config, checkpoint)
     config = settle_seed(config)
     config = replace(config, environment=evaluation_options(config.environment))
+    config, latency = with_latency_of_training(config, checkpoint)
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
     slots = slots_for(games)
@@ -66,7 +67,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopSignals())
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        console.start(_header(config, checkpoint, processes))
+        console.start([*_header(config, checkpoint, processes), *latency])
         weights = SharedWeights(weight_count(network))
         cleanup.callback(weights.close)
         weights.publish(0, flat_weights(network))
@@ -100,6 +101,19 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
             first = [progress.results[game] for game in range(min(games, SHOWN_GAMES))]
             show_games(first, config, make_environment, result_path, console.message, stop)
     return result_path if progress.results else None
+
+
+def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Config, list[str]]:
+    """The configuration of a test in real time, and a line about it: inferences take as long as in training.
+
+    A policy learns the delay that it is trained with. --inference_latency sets another one.
+    """
+    milliseconds = checkpoint.inference_ms
+    if not config.environment.in_real_time or config.realtime.inference_latency is not None or not milliseconds:
+        return config, []
+    latency = f"fixed:{milliseconds:.4g}"
+    said = f"inferences take as long as in training: --inference_latency={latency}; another one beats it"
+    return replace(config, realtime=replace(config.realtime, inference_latency=latency)), [said]
 
 
 @dataclass

@@ -83,6 +83,12 @@ class Checkpoint:
         """Returns of the latest games, as many as its --avg_buff_size at most."""
         return list(self.content["progress"].get("recent_returns", ()))
 
+    @property
+    def inference_ms(self) -> float | None:
+        """The mean inference time that a run in real time measured last; None for other runs and older versions."""
+        milliseconds = self.content["progress"].get("inference_ms")
+        return None if milliseconds is None else float(milliseconds)
+
     def has_reached(self, goal: float | None, window: int) -> bool:
         """Whether the mean return of the latest `window` games is at least `goal`."""
         return reaches_return(self.latest_returns[-window:], window, goal)
