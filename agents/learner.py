@@ -55,6 +55,8 @@ class Learner:
         # The first state of each unroll is enough for the mean over the run.
         weight = max(1 / (self._background_updates + self.updates), SMALLEST_BACKGROUND_WEIGHT)
         self.network.update_background_mean(unrolls.inputs.observations[0], weight)
+        if unrolls.inputs.vectors is not None:
+            self.network.update_vector_statistics(unrolls.inputs.vectors.flatten(0, 1), weight)
         return report
 
     def keep_background(self, updates: int) -> None:

@@ -1,4 +1,4 @@
-"""The network: a torso from pixels to features, an optional LSTM, and one head each for policy and value."""
+"""The network: a torso from observations to features, an optional LSTM, and one head each for policy and value."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,18 +8,23 @@ from torch import nn
 
 from agents.distributions.of_layout import distribution_of
 from agents.distributions.protocol import PolicyDistribution
-from agents.torsos import initialise_torso, make_torso, orthogonal_
+from agents.policy_heads import make_policy_head
+from agents.torsos.make_torso import make_torso
+from agents.torsos.observed import Observed, rows, torso_input
+from agents.torsos.own_torso import LARGEST_INPUT, is_own
+from agents.torsos.pictures import initialise_torso, orthogonal_
 from option_flags import NetworkOptions
 from replay.unroll_layout import UnrollLayout
 
 PIXEL_SCALE = 1 / 256  # a power of two, so that bfloat16 can represent it exactly
+SMALLEST_DEVIATION = 1e-4  # of an entry of a vector; smaller ones, as of constants, count as this
 
 
 class NetworkInput(NamedTuple):
-    """T steps of B environments. Only an LSTM uses the fields other than `observations`, but they are always given."""
+    """T steps of B environments. Only an LSTM uses previous actions and rewards, but they are always given."""
 
-    observations: torch.Tensor  # [T, B, S*C, H, W] uint8
-    previous_actions: torch.Tensor  # [T, B] int, -1 at an episode start
+    observations: torch.Tensor  # [T, B, S*C, H, W] uint8; [T, B, 0, 0, 0] without a picture
+    previous_actions: torch.Tensor  # [T, B, ...], -1 at an episode start; real numbers, 0 at an episode start
     previous_rewards: torch.Tensor  # [T, B], clipped, 0 at an episode start
     starts: torch.Tensor  # [T, B] bool, True where an episode starts
     lstm_state: torch.Tensor  # [B, 2, L], h and c before step 0
@@ -28,7 +33,7 @@ class NetworkInput(NamedTuple):
 
 class NetworkOutput(NamedTuple):
     features: torch.Tensor  # [T, B, F], the torso's last hidden layer
-    logits: torch.Tensor  # [T, B, A] float32
+    logits: torch.Tensor  # [T, B, P] float32, the parameters of the policy's distribution
     values: torch.Tensor  # [T, B] float32
     lstm_state: torch.Tensor  # [B, 2, L], after the last step
 
@@ -36,44 +41,58 @@ class NetworkOutput(NamedTuple):
 class ActorCritic(nn.Module):
     """Policy and value with one torso.
 
-    The input of the torso is the difference of an observation from the background, the mean observation of the run.
+    The input of the torso is the difference of a picture from the background, the mean picture of the run.
     Without this subtraction, early gradients are dominated by the parts of the picture that never change, and most
-    features die before they can distinguish states.
+    features die before they can distinguish states. A vector is normalised by the mean and the deviation of each of
+    its entries over the run, except for the last `one_hot_size` ones.
 
-    The torso computes in `compute_dtype` (bfloat16 under autocast, or float32), everything after it in float32.
+    The torso computes in `compute_dtype` (bfloat16 under autocast, or float32), everything after it in float32. For
+    vectors alone the torso computes in float32 too: it is small, and bfloat16 would round away small differences.
     """
 
     def __init__(
         self,
         torso_name: str,
-        observation_shape: tuple[int, int, int],
+        observation_shape: tuple[int, int, int],  # [S*C, H, W]; all 0 without a picture
         distribution: PolicyDistribution,
         lstm_size: int = 0,
         compute_dtype: torch.dtype = torch.float32,
         projected_size: int = 0,
+        vector_size: int = 0,
+        one_hot_size: int = 0,
     ) -> None:
         super().__init__()
+        observed = Observed(observation_shape, vector_size)
         self.distribution = distribution
         self.action_count = distribution.parameter_count
         self.lstm_size = lstm_size
-        self.compute_dtype = compute_dtype
-        self.torso, feature_size = make_torso(torso_name, observation_shape)
+        self.compute_dtype = compute_dtype if observed.has_picture else torch.float32
+        self.torso, feature_size = make_torso(torso_name, observed)
         self.background: torch.Tensor
         self.register_buffer("background", torch.zeros(observation_shape))
         # A random projection, never trained: it approximately preserves distances between features.
         self.projection: torch.Tensor
         self.register_buffer("projection", torch.randn(feature_size, projected_size) / max(1, projected_size) ** 0.5)
+        self._measured = slice(0, vector_size - one_hot_size)  # the entries of a vector that are normalised
+        self.vector_mean: torch.Tensor | None
+        self.vector_deviation: torch.Tensor | None
+        self.register_buffer("vector_mean", torch.zeros(vector_size) if vector_size else None)
+        self.register_buffer("vector_deviation", torch.ones(vector_size) if vector_size else None)
         self.lstm: nn.LSTM | None = None
         if lstm_size:
             self.lstm = nn.LSTM(feature_size + distribution.encoded_size + 1, lstm_size)
             feature_size = lstm_size
-        self.policy_head = nn.Linear(feature_size, self.action_count)
+        self.policy_head = make_policy_head(distribution, feature_size)
         self.value_head = nn.Linear(feature_size, 1)
-        self._initialise()
+        self._initialise(own_torso=is_own(torso_name))
 
-    def _initialise(self) -> None:
-        """Orthogonal weights. The policy head starts small, so that the first policy is close to uniform."""
-        initialise_torso(self.torso)
+    def _initialise(self, own_torso: bool) -> None:
+        """Orthogonal weights. The policy head starts small, so that the first policy is nearly the same everywhere.
+
+        A torso of the user's own keeps the weights that it was made with.
+        """
+        if not own_torso:
+            initialise_torso(self.torso)
         if self.lstm is not None:
             for name, parameter in self.lstm.named_parameters():
                 if "weight" in name:
@@ -84,29 +103,59 @@ class ActorCritic(nn.Module):
         orthogonal_(self.policy_head, 0.01)
         orthogonal_(self.value_head, 1.0)
 
-    def features(self, observations: torch.Tensor, without_gradient: int = 0) -> torch.Tensor:
-        """The torso's last hidden layer: `[N, S*C, H, W]` uint8 → `[N, F]` float32.
+    def features(
+        self, observations: torch.Tensor, vectors: torch.Tensor | None = None, without_gradient: int = 0
+    ) -> torch.Tensor:
+        """The torso's last hidden layer: `[N, S*C, H, W]` uint8, `[N, D]` → `[N, F]` float32.
 
         The features of the last `without_gradient` states have no gradient, which saves time.
         """
         if observations.dtype != torch.uint8:
             raise TypeError(f"observations must be uint8 pixels, not {observations.dtype}")
-        device_type, channels_last = observations.device.type, torch.channels_last
-        with torch.autocast(device_type, torch.bfloat16, enabled=self.compute_dtype == torch.bfloat16):
-            background = (-PIXEL_SCALE * self.background).to(self.compute_dtype).unsqueeze(0)
-            pixels = torch.add(  # one pass over the memory, because both have the same memory format
-                background.contiguous(memory_format=channels_last),
-                observations.contiguous(memory_format=channels_last),
-                alpha=PIXEL_SCALE,
-            )
+        autocasts = self.compute_dtype == torch.bfloat16
+        with torch.autocast(observations.device.type, torch.bfloat16, enabled=autocasts):
             # First the states with a gradient: autocast casts the weights here and reuses them for the other states.
-            with_gradient = len(pixels) - without_gradient
-            features: torch.Tensor = self.torso(pixels[:with_gradient])
+            inputs = torso_input(self._pixels(observations), self.normalised(vectors))
+            with_gradient = len(observations) - without_gradient
+            features: torch.Tensor = self.torso(rows(inputs, slice(with_gradient)))
             if without_gradient:
                 with torch.no_grad():
-                    others = self.torso(pixels[with_gradient:])
+                    others = self.torso(rows(inputs, slice(with_gradient, None)))
                 features = torch.cat([features, others])
         return features.float()
+
+    def _pixels(self, observations: torch.Tensor) -> torch.Tensor:
+        """Pictures as the torso sees them: the difference from the background, between -1 and 1."""
+        if not observations.shape[1]:
+            return observations  # no picture
+        background = (-PIXEL_SCALE * self.background).to(self.compute_dtype).unsqueeze(0)
+        return torch.add(  # one pass over the memory, because both have the same memory format
+            background.contiguous(memory_format=torch.channels_last),
+            observations.contiguous(memory_format=torch.channels_last),
+            alpha=PIXEL_SCALE,
+        )
+
+    def normalised(self, vectors: torch.Tensor | None) -> torch.Tensor | None:
+        """Vectors as the torso sees them, `[..., D]`; None without vectors."""
+        if self.vector_mean is None or self.vector_deviation is None:
+            return None
+        if vectors is None:
+            raise ValueError("this network needs the vectors of the observations")
+        return ((vectors - self.vector_mean) / self.vector_deviation).clamp(-LARGEST_INPUT, LARGEST_INPUT)
+
+    @torch.no_grad()
+    def update_vector_statistics(self, vectors: torch.Tensor, weight: float) -> None:
+        """Move mean and variance towards those of `vectors [N, D]`, by `weight` in (0, 1].
+
+        They become those of a mixture of all states so far and these ones, which have the share `weight` of it.
+        """
+        assert self.vector_mean is not None and self.vector_deviation is not None
+        seen = vectors[:, self._measured]
+        mean, deviation = self.vector_mean[self._measured], self.vector_deviation[self._measured]
+        step = seen.mean(0) - mean
+        variance = (1 - weight) * (deviation.square() + weight * step.square()) + weight * seen.var(0, correction=0)
+        mean.add_(weight * step)
+        deviation.copy_(variance.sqrt().clamp(min=SMALLEST_DEVIATION))
 
     @torch.no_grad()
     def update_background_mean(self, observations: torch.Tensor, weight: float) -> None:
@@ -120,10 +169,11 @@ class ActorCritic(nn.Module):
         weights of the previous action.
         """
         own = self.state_dict()
-        head = ("policy_head.weight", "policy_head.bias")
-        if all(state[name].shape == own[name].shape for name in head):
+        head = {name: weights for name, weights in own.items() if name.startswith("policy_head.")}
+        saved_head = {name: weights.shape for name, weights in state.items() if name.startswith("policy_head.")}
+        if saved_head == {name: weights.shape for name, weights in head.items()}:
             return state
-        adapted = {**state, **{name: own[name] for name in head}}
+        adapted = {**{name: weights for name, weights in state.items() if name not in saved_head}, **head}
         if self.lstm is not None:
             inputs, saved = own["lstm.weight_ih_l0"].clone(), state["lstm.weight_ih_l0"]
             features = inputs.shape[1] - self.distribution.encoded_size - 1  # then the previous action and reward
@@ -147,7 +197,8 @@ class ActorCritic(nn.Module):
         """
         steps, batch = inputs.starts.shape
         without_gradient = batch if last_is_bootstrap else 0
-        features = self.features(inputs.observations.flatten(0, 1), without_gradient).view(steps, batch, -1)
+        vectors = None if inputs.vectors is None else inputs.vectors.flatten(0, 1)
+        features = self.features(inputs.observations.flatten(0, 1), vectors, without_gradient).view(steps, batch, -1)
         hidden, lstm_state = self._run_lstm(features, inputs)
         logits: torch.Tensor = self.policy_head(hidden)
         values: torch.Tensor = self.value_head(hidden)
@@ -174,5 +225,12 @@ def make_network(options: NetworkOptions, layout: UnrollLayout, compute_dtype: t
     observation_shape = (layout.frame_stack * channels, height, width)
     distribution = distribution_of(layout)
     return ActorCritic(
-        options.network, observation_shape, distribution, layout.lstm_size, compute_dtype, layout.feature_size
+        options.network,
+        observation_shape,
+        distribution,
+        layout.lstm_size,
+        compute_dtype,
+        layout.feature_size,
+        layout.vector_size,
+        layout.one_hot_size,
     )

@@ -13,6 +13,7 @@ from agents.network import ActorCritic
 from machine.device import padded_size
 from options.replay_options import ReplaySpec
 from replay.frame_stacks import rebuild_stacks
+from replay.newest_states import States
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 
@@ -28,8 +29,8 @@ class Ranking(Protocol):
     def drift(self, rows: Rows) -> NDArray[np.float64]:
         """Distance of the current network from the acting policy on each unroll: `[m, nbytes]` → `[m]`."""
 
-    def distance_to_newest(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Distance of each unroll from the nearest of the `newest` states: `[m, nbytes]`, `[E, S*C, H, W]` → `[m]`."""
+    def distance_to_newest(self, rows: Rows, newest: States) -> NDArray[np.float64]:
+        """Distance of each unroll from the nearest of the `newest` states: `[m, nbytes]` → `[m]`."""
 
 
 class RandomRanking:
@@ -41,7 +42,7 @@ class RandomRanking:
     def drift(self, rows: Rows) -> NDArray[np.float64]:
         return self._rng.random(len(rows))
 
-    def distance_to_newest(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def distance_to_newest(self, rows: Rows, newest: States) -> NDArray[np.float64]:
         return self._rng.random(len(rows))
 
 
@@ -66,10 +67,11 @@ class NetworkRanking:
         return to_numpy(self._distance(self._current(fields), stored).mean(1))[: len(rows)]
 
     @torch.no_grad()
-    def distance_to_newest(self, rows: Rows, newest: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Distance of each unroll from the nearest of the `newest` states: `[m, nbytes]`, `[E, S*C, H, W]` → `[m]`."""
+    def distance_to_newest(self, rows: Rows, newest: States) -> NDArray[np.float64]:
+        """Distance of each unroll from the nearest of the `newest` states: `[m, nbytes]` → `[m]`."""
         states = self._current(self._on_device(rows))  # [m, k, D]
-        embedded = self._embed(torch.from_numpy(newest).to(states.device))  # [E, D]
+        stacks, vectors = (torch.from_numpy(part).to(states.device) for part in newest)
+        embedded = self._embed(stacks, vectors)  # [E, D]
         groups = torch.split(embedded, NEWEST_STATES_AT_ONCE)
         nearest = [self._distance(group[:, None, None], states).mean(-1).amin(0) for group in groups]
         return to_numpy(torch.stack(nearest).amin(0))[: len(rows)]
@@ -83,12 +85,19 @@ class NetworkRanking:
 
     def _current(self, fields: dict[str, torch.Tensor]) -> torch.Tensor:
         """The ranked states of each unroll, embedded by the current network: `[m, k, D]`."""
-        stacks = rebuild_stacks(fields["frames"], fields["dones"], self._states)
-        return self._embed(stacks.flatten(0, 1)).view(*stacks.shape[:2], -1).transpose(0, 1)
+        states = len(self._states), len(fields["dones"])
+        if self._layout.has_pictures:
+            stacks = rebuild_stacks(fields["frames"], fields["dones"], self._states).flatten(0, 1)
+        else:
+            stacks = fields["frames"].new_zeros(states[0] * states[1], 0, 0, 0)
+        vectors = None
+        if self._layout.vector_size:
+            vectors = fields["vectors"][:, self._states].transpose(0, 1).flatten(0, 1)
+        return self._embed(stacks, vectors).view(*states, -1).transpose(0, 1)
 
-    def _embed(self, observations: torch.Tensor) -> torch.Tensor:
-        """Projected features, or logits for `kl_div`: `[N, S*C, H, W]` → `[N, D]` float32."""
-        features = self._network.features(observations)
+    def _embed(self, observations: torch.Tensor, vectors: torch.Tensor | None) -> torch.Tensor:
+        """Projected features, or the policy for `kl_div`: `[N, S*C, H, W]`, `[N, V]` → `[N, D]` float32."""
+        features = self._network.features(observations, vectors)
         if self._by_policy:
             logits: torch.Tensor = self._network.policy_head(features)
             return logits

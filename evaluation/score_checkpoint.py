@@ -26,6 +26,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
 from reports.console import Console, make_console
+from reports.protocol_words import protocol_in_words
 from reports.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test
 from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
@@ -168,6 +169,9 @@ def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgres
         "checkpoint_updates": checkpoint.updates,
         "policy": config.test.test_policy,
         "seed": config.run.seed,
+        "protocol": environment.protocol,
+        "full_action_space": environment.full_action_space,
+        "fire_on_reset": environment.fire_on_reset,
         "noop_threshold": environment.noop_threshold,
         "repeat_action_probability": environment.repeat_action_probability,
         "max_game_frames": environment.max_game_frames,
@@ -207,8 +211,11 @@ def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]
         "sampled": "actions are drawn from the policy; --test_policy=greedy takes the most likely ones",
         "greedy": "the most likely actions are taken; --test_policy=sampled draws them from the policy",
     }
+    protocol = protocol_in_words(config.environment, leave_out=("episodic_life",))  # a test plays whole games
+    subject = [config.environment.env, f"{games:,} games", f"{policy} policy", protocol]
+    subject += [f"seed {config.run.seed}", f"{processes} processes"]
     return [
-        f"{config.environment.env}, {games:,} games, {policy} policy, seed {config.run.seed}, {processes} processes",
+        ", ".join(filter(None, subject)),
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",
         actions[policy],
         *unused_in_test(config),

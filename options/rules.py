@@ -103,6 +103,12 @@ IMPORTED_NAME = Rule(
     lambda v: re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", v) is not None,
     optional=True,
 )
+NETWORKS = ("auto", "nature", "impala_shallow", "impala_deep", "conv3", "small_conv", "mlp")
+NETWORK = Rule(
+    str,
+    f"be one of {', '.join(NETWORKS)}, or module:function, such as my_network:make_torso",
+    lambda v: v in NETWORKS or IMPORTED_NAME.accepts(v),
+)
 
 
 def is_json_object(text: str) -> bool:

@@ -48,10 +48,10 @@ NETWORK_FLAGS = (
     *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
 )
 # Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
-FIXED_FLAGS = ("env", *NETWORK_FLAGS)
+FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space")
 # Options that must be in a checkpoint: where one is missing, its default could be wrong.
 NEEDED_OPTIONS = (
-    *FIXED_FLAGS,
+    *("env", *NETWORK_FLAGS),
     *("environment_max_steps", "replay_parameters", "batch_size", "r_f_steps"),
 )
 # The state of an optimizer for one parameter, by an option that only this optimizer has: (name, smallest number).

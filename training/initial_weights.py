@@ -33,8 +33,10 @@ class InitialWeights:
                 raise ContentError(f"learner.network must be the weights of this network ({error!r:.80})") from None
             check_weights({"learner": {"network": adapted}}, network)
         actions = len(state["policy_head.bias"])
-        if actions != network.action_count:
-            self._notes.append(f"the policy head is new: {network.action_count} actions instead of {actions}")
+        if adapted is not state:
+            self._notes.append(
+                f"the policy head is new: {network.policy_head.out_features} actions instead of {actions}"
+            )
         network.load_saved(adapted)
 
     def notes(self) -> list[str]:

@@ -63,6 +63,7 @@ class IndependentCategoricals:
         combinations = math.prod(self.sizes)
         if combinations <= MOST_ENUMERATED:
             joint = torch.tensor(list(itertools.product(*map(range, self.sizes))), device=target.device)
+            joint = joint.expand(*target.shape[:-1], *joint.shape)
             pi, mu = (self.log_prob(logits.unsqueeze(-2), joint) for logits in (target, behaviour))
             return Categorical(combinations).implied_divergence(pi, mu, rho_bar)
         points = fixed_points(len(self.sizes)).to(target.device)
@@ -72,9 +73,10 @@ class IndependentCategoricals:
 
     def encode(self, actions: torch.Tensor) -> torch.Tensor:
         """The one-hot vectors of the factors, one after another."""
-        chosen = torch.repeat_interleave(actions, torch.tensor(self.sizes, device=actions.device), dim=-1)
-        choices = torch.cat([torch.arange(size) for size in self.sizes]).to(actions.device)
-        return (chosen == choices).float()
+        factors = [factor for factor, size in enumerate(self.sizes) for _ in range(size)]
+        choices = [choice for size in self.sizes for choice in range(size)]
+        chosen = actions[..., torch.tensor(factors, device=actions.device)]
+        return (chosen == torch.tensor(choices, device=actions.device)).float()
 
     def as_bars(self, logits: torch.Tensor) -> torch.Tensor:
         """The probabilities of all choices, factor by factor."""

@@ -8,11 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from agents.network import ActorCritic, make_network
 from agents.ranking import NetworkRanking, RandomRanking, evenly_spaced
 from option_flags import NetworkOptions
 from options.replay_options import ReplaySpec
+from replay.newest_states import States
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.agents.slow_versions import Array, kl, probabilities
@@ -103,6 +105,11 @@ def slow_distance_to_newest(
     return min(means)
 
 
+def pictures(stacks: NDArray[np.uint8]) -> States:
+    """States without vectors, from `[E, S*C, H, W]`."""
+    return States(stacks, np.zeros((len(stacks), 0), np.float32))
+
+
 SUBSETS = [
     (STEPS + 5, list(range(STEPS))),
     (3, [1, 3, 5]),
@@ -137,7 +144,7 @@ def test_distance_to_newest_is_the_mean_distance_from_the_nearest_newest_state(
     network, rows = network_of(), unrolls(5)
     for environments in (1, 4):
         newest = np.random.default_rng(3).integers(0, 256, (environments, 2, 20, 20), dtype=np.uint8)
-        distance_to_newest = ranking_of(network, distance, ranked_states).distance_to_newest(rows, newest)
+        distance_to_newest = ranking_of(network, distance, ranked_states).distance_to_newest(rows, pictures(newest))
         assert distance_to_newest.shape == (5,) and distance_to_newest.dtype == np.float64
         expected = [slow_distance_to_newest(network, distance, row, newest, states) for row in rows]
         np.testing.assert_allclose(distance_to_newest, expected, rtol=5e-3, atol=1e-5)
@@ -148,11 +155,14 @@ def test_the_nearest_of_many_newest_states_is_found() -> None:
     """With more states than are compared in one group."""
     rows, ranking = unrolls(5), ranking_of(network_of(), DISTANCES[0])
     newest = np.random.default_rng(3).integers(0, 256, (100, 2, 20, 20), dtype=np.uint8)
-    first, second = ranking.distance_to_newest(rows, newest[:50]), ranking.distance_to_newest(rows, newest[50:])
+    first, second = (
+        ranking.distance_to_newest(rows, pictures(newest[:50])),
+        ranking.distance_to_newest(rows, pictures(newest[50:])),
+    )
     assert 0 < (first < second).sum() < 5
     for states in (newest, newest[::-1].copy()):
         np.testing.assert_allclose(
-            ranking.distance_to_newest(rows, states), np.minimum(first, second), rtol=1e-3, atol=1e-6
+            ranking.distance_to_newest(rows, pictures(states)), np.minimum(first, second), rtol=1e-3, atol=1e-6
         )
 
 
@@ -179,7 +189,7 @@ def test_an_unroll_of_the_newest_state_only_is_nearest(distance: dict[str, Any])
     network, rows = network_of(), unrolls(3)
     frame = np.random.default_rng(5).integers(0, 256, (1, 20, 20), dtype=np.uint8)
     LAYOUT.array(rows, "frames")[1] = frame
-    distance_to_newest = ranking_of(network, distance).distance_to_newest(rows, np.repeat(frame, 2, 0)[None])
+    distance_to_newest = ranking_of(network, distance).distance_to_newest(rows, pictures(np.repeat(frame, 2, 0)[None]))
     assert distance_to_newest[1] == pytest.approx(0, abs=4e-3)
     assert distance_to_newest.argmin() == 1
 
@@ -213,9 +223,11 @@ def test_padding_for_the_device_changes_nothing(monkeypatch: pytest.MonkeyPatch,
     network, rows = network_of(), unrolls(5)
     newest = np.random.default_rng(3).integers(0, 256, (2, 2, 20, 20), dtype=np.uint8)
     ranking = ranking_of(network, distance)
-    unpadded = ranking.drift(rows), ranking.distance_to_newest(rows, newest)
+    unpadded = ranking.drift(rows), ranking.distance_to_newest(rows, pictures(newest))
     monkeypatch.setattr("agents.ranking.padded_size", lambda count, device: count + 3)
-    for few, more in zip(unpadded, (ranking.drift(rows), ranking.distance_to_newest(rows, newest)), strict=True):
+    for few, more in zip(
+        unpadded, (ranking.drift(rows), ranking.distance_to_newest(rows, pictures(newest))), strict=True
+    ):
         np.testing.assert_allclose(more, few, rtol=1e-4, atol=1e-6)
 
 
@@ -224,7 +236,7 @@ def test_random_distances_depend_on_the_generator_and_not_on_the_unrolls() -> No
     rows, newest = np.zeros((2_000, 3), np.uint8), np.zeros((1, 2, 20, 20), np.uint8)
     rng = np.random.default_rng(0)
     ranking, state = RandomRanking(rng), rng.bit_generator.state
-    drift, distances = ranking.drift(rows), ranking.distance_to_newest(rows, newest)
+    drift, distances = ranking.drift(rows), ranking.distance_to_newest(rows, pictures(newest))
     assert drift.shape == distances.shape == (2_000,)
     for numbers in (drift, distances):
         assert numbers.min() >= 0 and numbers.max() < 1 and abs(numbers.mean() - 0.5) < 0.03

@@ -8,7 +8,9 @@ from torch import nn
 
 from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
-from agents.torsos import ResidualSection, make_torso
+from agents.torsos.make_torso import make_torso
+from agents.torsos.observed import Observed
+from agents.torsos.pictures import ResidualSection
 from options.rules import UsageError
 from tests.agents.networks import ACTIONS, FEATURES
 
@@ -24,7 +26,7 @@ from tests.agents.networks import ACTIONS, FEATURES
 )
 def test_the_layers_are_as_in_the_papers(name: str, convolutions: list[tuple[int, int, int]], flat: int) -> None:
     """Layers are recorded in the order of a forward pass, not taken from the list of modules."""
-    torso, size = make_torso(name, (4, 84, 84))
+    torso, size = make_torso(name, Observed((4, 84, 84), 0))
     passed: list[Any] = []
     for module in torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -39,7 +41,7 @@ def test_the_layers_are_as_in_the_papers(name: str, convolutions: list[tuple[int
 
 def test_the_deep_network_adds_each_block_to_its_input() -> None:
     """With blocks whose output is 0, a section is only its convolution and its pooling."""
-    torso: Any = make_torso("impala_deep", (4, 36, 36))[0]
+    torso: Any = make_torso("impala_deep", Observed((4, 36, 36), 0))[0]
     sections = list(torso[0])[:3]
     for section in sections:
         for block in section.blocks:
@@ -82,12 +84,12 @@ def test_initial_weights_are_orthogonal_and_biases_zero(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "smallest"), [("nature", 36), ("impala_shallow", 20), ("conv3", 21)])
 def test_too_small_pictures_are_refused(name: str, smallest: int) -> None:
-    make_torso(name, (1, smallest, smallest))
+    make_torso(name, Observed((1, smallest, smallest), 0))
     for height, width in ((smallest - 1, 84), (84, smallest - 1), (1, 1)):
         with pytest.raises(UsageError, match=f"--frame_scale_resolution={height},{width} is too small .*{name}"):
-            make_torso(name, (1, height, width))
+            make_torso(name, Observed((1, height, width), 0))
 
 
 def test_an_unknown_network_is_refused() -> None:
     with pytest.raises(ValueError, match="no network named deepest"):
-        make_torso("deepest", (4, 84, 84))
+        make_torso("deepest", Observed((4, 84, 84), 0))

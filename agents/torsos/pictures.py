@@ -1,4 +1,6 @@
-"""Torsos: networks from pixels to features. A torso is a module `[N, S*C, H, W]` → `[N, F]`."""
+"""The convolutions of the networks for pictures, and their initial weights."""
+
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -6,11 +8,21 @@ from torch import nn
 from options.rules import UsageError
 
 SQRT_2 = 2.0**0.5  # the gain of layers that end in a ReLU
+SMALL = 36  # pixels; pictures with a shorter side are too small for most networks
+MOST_SMALL_PIXELS = 128 * 128  # of a picture for small_conv, whose dense layer grows with it
+
+PICTURE_NETWORKS = ("nature", "impala_shallow", "impala_deep", "conv3", "small_conv")
 
 
-def make_torso(name: str, observation_shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
-    """The torso of `--network` for observations `[S*C, H, W]`, and its number of features, F."""
-    channels = observation_shape[0]
+class PictureLayers(NamedTuple):
+    convolutions: nn.Module  # [N, S*C, H, W] → [N, ...]
+    flat_size: int  # numbers for each picture
+    hidden: int  # units of the dense layer after them
+
+
+def picture_layers(name: str, shape: tuple[int, int, int]) -> PictureLayers:
+    """The layers of `--network` for pictures `[S*C, H, W]`."""
+    channels, height, width = shape
     if name == "nature":
         convolutions = _convolutions(channels, [(32, 8, 4), (64, 4, 2), (64, 3, 1)])
         hidden = 512
@@ -24,21 +36,30 @@ def make_torso(name: str, observation_shape: tuple[int, int, int]) -> tuple[nn.M
         blocks = [ResidualSection(i, o) for i, o in ((channels, 16), (16, 32), (32, 32))]
         convolutions = nn.Sequential(*blocks, nn.ReLU())
         hidden = 256
+    elif name == "small_conv":
+        if height * width > MOST_SMALL_PIXELS:
+            raise UsageError(
+                f"--network=small_conv is for pictures of at most {MOST_SMALL_PIXELS:,} pixels, not {height}×{width}; "
+                "--network=impala_shallow, or a smaller --frame_scale_resolution, would be right."
+            )
+        stride = 1 if max(height, width) <= 16 else 2
+        convolutions = _convolutions(channels, [(32, 3, 1), (32, 3, stride)], padding=1)
+        hidden = 128
     else:
         raise ValueError(f"there is no network named {name}")
     try:
         with torch.no_grad():
-            flat_size = convolutions(torch.zeros(1, *observation_shape)).numel()
+            flat_size = convolutions(torch.zeros(1, *shape)).numel()
     except RuntimeError:  # a kernel is larger than its input
-        height, width = observation_shape[1:]
         raise UsageError(
-            f"--frame_scale_resolution={height},{width} is too small for --network={name}; 84,84 would be right."
+            f"--frame_scale_resolution={height},{width} is too small for --network={name}; 84,84 would be right, "
+            "or --network=auto."
         ) from None
-    return nn.Sequential(convolutions, nn.Flatten(), nn.Linear(flat_size, hidden), nn.ReLU()), hidden
+    return PictureLayers(convolutions, flat_size, hidden)
 
 
 def initialise_torso(torso: nn.Module) -> None:
-    """Orthogonal weights and zero biases."""
+    """Orthogonal weights and zero biases, for torsos of this platform."""
     for module in torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             orthogonal_(module, SQRT_2)
@@ -79,10 +100,10 @@ class ResidualSection(nn.Module):
         return x
 
 
-def _convolutions(in_channels: int, layers: list[tuple[int, int, int]]) -> nn.Sequential:
+def _convolutions(in_channels: int, layers: list[tuple[int, int, int]], padding: int = 0) -> nn.Sequential:
     modules: list[nn.Module] = []
     for out_channels, kernel, stride in layers:
-        modules += [nn.Conv2d(in_channels, out_channels, kernel, stride), nn.ReLU()]
+        modules += [nn.Conv2d(in_channels, out_channels, kernel, stride, padding), nn.ReLU()]
         in_channels = out_channels
     return nn.Sequential(*modules)
 

@@ -1,0 +1,33 @@
+"""The last layer of the policy: from features to the parameters of its distribution."""
+
+import math
+
+import torch
+from torch import nn
+
+from agents.distributions.diagonal_gaussian import DiagonalGaussian
+from agents.distributions.protocol import PolicyDistribution
+
+# Of the deviations of real-valued actions, where 1 is half the range of a bounded one. With a smaller one, few of the
+# first actions are beyond the bounds. Andrychowicz et al. (2021, arXiv 2006.05990) found 0.5 to be the best start.
+FIRST_LOG_DEVIATION = math.log(0.5)
+
+
+class GaussianHead(nn.Linear):
+    """The means of `dimensions` real numbers; the logarithms of their deviations do not depend on the state."""
+
+    def __init__(self, feature_size: int, dimensions: int) -> None:
+        super().__init__(feature_size, dimensions)
+        self.log_deviations = nn.Parameter(torch.full((dimensions,), FIRST_LOG_DEVIATION))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """`[..., F]` → `[..., 2K]`."""
+        means = super().forward(features)
+        return torch.cat([means, self.log_deviations.expand_as(means)], dim=-1)
+
+
+def make_policy_head(distribution: PolicyDistribution, feature_size: int) -> nn.Linear:
+    """`[..., F]` → `[..., P]`."""
+    if isinstance(distribution, DiagonalGaussian):
+        return GaussianHead(feature_size, distribution.dimensions)
+    return nn.Linear(feature_size, distribution.parameter_count)

@@ -1,0 +1,61 @@
+"""The torso of `--network`. A torso is a module from `TorsoInput` to features `[N, F]`."""
+
+import torch
+from torch import nn
+
+from agents.torsos.observed import Observed
+from agents.torsos.own_torso import is_own, make_own_torso
+from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, picture_layers
+from options.rules import UsageError
+
+MLP_UNITS = 128
+
+
+def make_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
+    """The torso of `--network` for such observations, and its number of features, F."""
+    if name == "auto":
+        name = chosen_network(observed)
+    if is_own(name):
+        return make_own_torso(name, observed)
+    if name != "mlp" and name not in PICTURE_NETWORKS:
+        raise ValueError(f"there is no network named {name}")
+    if (name == "mlp") == observed.has_picture:
+        seen = "have a picture" if observed.has_picture else "have no picture"
+        raise UsageError(
+            f"--network={name} does not fit this environment, whose observations {seen}; auto, or "
+            f"{chosen_network(observed)}, would be right."
+        )
+    if not observed.has_picture:
+        return vector_layers(observed.vector), MLP_UNITS
+    convolutions, flat_size, hidden = picture_layers(name, observed.picture)
+    if not observed.vector:
+        return nn.Sequential(convolutions, nn.Flatten(), nn.Linear(flat_size, hidden), nn.ReLU()), hidden
+    return PictureAndVector(convolutions, flat_size, observed.vector, hidden), hidden
+
+
+def chosen_network(observed: Observed) -> str:
+    """What `--network=auto` is for such observations."""
+    if not observed.has_picture:
+        return "mlp"
+    return "small_conv" if min(observed.picture[1:]) < SMALL else "nature"
+
+
+def vector_layers(size: int) -> nn.Sequential:
+    """Two hidden layers. Their tanh keeps features small even where numbers are far from those seen before."""
+    return nn.Sequential(nn.Linear(size, MLP_UNITS), nn.Tanh(), nn.Linear(MLP_UNITS, MLP_UNITS), nn.Tanh())
+
+
+class PictureAndVector(nn.Module):
+    """Convolutions for the picture and two layers for the vector, side by side; then one dense layer for both."""
+
+    def __init__(self, convolutions: nn.Module, flat_size: int, vector_size: int, hidden: int) -> None:
+        super().__init__()
+        self.convolutions = convolutions
+        self.vector_layers = vector_layers(vector_size)
+        self.hidden = nn.Linear(flat_size + MLP_UNITS, hidden)
+
+    def forward(self, inputs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        picture, vector = inputs
+        together = torch.cat([self.convolutions(picture).flatten(1), self.vector_layers(vector)], dim=1)
+        features: torch.Tensor = self.hidden(together).relu()
+        return features

@@ -1,0 +1,93 @@
+"""Torsos of a user's own: `--network=my_module:make_torso`, a function from the observation space to a module."""
+
+import importlib
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict
+from torch import nn
+
+from agents.torsos.observed import Observed, torso_input
+from options.rules import UsageError
+from wrappers.any_environment.registry import import_module
+from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
+
+LARGEST_INPUT = 10.0  # normalised numbers are clipped to ± this
+TRIAL_SIZE = 3  # observations
+
+
+def is_own(name: str) -> bool:
+    """Whether `--network` names a function of the user's."""
+    return ":" in name
+
+
+def observation_space(observed: Observed) -> Space[Any]:
+    """The space that describes what the torso gets: a picture, a vector, or both."""
+    picture = Box(0, 255, observed.picture, np.uint8)
+    vector = Box(-LARGEST_INPUT, LARGEST_INPUT, (observed.vector,), np.float32)
+    if observed.has_picture and observed.vector:
+        return Dict(picture=picture, vector=vector)
+    return picture if observed.has_picture else vector
+
+
+def make_own_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
+    """Call the function; returns the torso and F, which a trial with some observations shows."""
+    flag = f"--network={name}"
+    make = _function(name)
+    try:
+        torso = make(observation_space(observed))
+    except Exception as error:
+        raise UserCodeError(f"{flag} failed with {last_line(error)}.", traceback_of(error)) from None
+    if not isinstance(torso, nn.Module):
+        raise UsageError(f"{flag} must return a torch.nn.Module, not {type(torso).__name__}.")
+    return torso, _feature_count(flag, torso, observed)
+
+
+def _feature_count(flag: str, torso: nn.Module, observed: Observed) -> int:
+    # Pictures and weights of convolutions have the memory format that they have in training.
+    torso.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    picture = torch.zeros(TRIAL_SIZE, *observed.picture).contiguous(memory_format=torch.channels_last)
+    vector = torch.zeros(TRIAL_SIZE, observed.vector) if observed.vector else None
+    was_training = torso.training
+    try:
+        with torch.no_grad():
+            features = torso.eval()(torso_input(picture, vector))
+    except Exception as error:
+        raise UserCodeError(
+            f"{flag}: its module failed for {TRIAL_SIZE} observations with {last_line(error)}.", traceback_of(error)
+        ) from None
+    torso.train(was_training)
+    if not isinstance(features, torch.Tensor):
+        raise UsageError(f"{flag}: its module must return a tensor, not {type(features).__name__}.")
+    if features.dim() != 2 or len(features) != TRIAL_SIZE or not features.shape[1]:
+        raise UsageError(
+            f"{flag}: its module must return features [N, F], [{TRIAL_SIZE}, F] for {TRIAL_SIZE} observations, not "
+            f"{list(features.shape)}."
+        )
+    if not features.is_floating_point():
+        raise UsageError(f"{flag}: its module must return floating-point numbers, not {features.dtype}.")
+    return features.shape[1]
+
+
+def network_source(name: str) -> dict[str, str] | None:
+    """The name of a user's own network, its file, and the file's hash, for checkpoints; None for other networks."""
+    if not is_own(name):
+        return None
+    module = name.partition(":")[0]
+    import_module(module, f"--network={name}")
+    file = importlib.import_module(module).__file__
+    content = Path(file).read_bytes() if file is not None else b""
+    return {"network": name, "file": file or "", "sha256": sha256(content).hexdigest()}
+
+
+def _function(name: str) -> Any:
+    module, _, function = name.partition(":")
+    import_module(module, f"--network={name}")
+    make = getattr(importlib.import_module(module), function, None)
+    if not callable(make):
+        raise UsageError(f"--network={name}: the module {module} has no function {function}.")
+    return make
