@@ -167,7 +167,7 @@ def test_what_is_not_supported_is_refused(space: Space[Any], flags: dict[str, An
 
 
 VECTOR = spaces.Box(-1, 1, (2,), np.float32)
-PAIR: Space[Any] = spaces.Tuple([VECTOR, BYTES])  # type: ignore[arg-type]
+PAIR: Space[Any] = spaces.Tuple([VECTOR, BYTES])
 
 
 @pytest.mark.parametrize(
