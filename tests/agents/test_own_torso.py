@@ -85,8 +85,8 @@ def test_it_works_like_any_other_network(
 ) -> None:
     layout = replace(PICTURES, **PARTS[parts], lstm_size=lstm_size)
     network = make_network(NetworkOptions(network=write_module(TORSO)), layout, dtype)
-    first_layer = network.torso.get_submodule("layers.0")
-    assert (first_layer.bias == 0.25).all(), "its own initialisation is kept"
+    bias = network.torso.get_parameter("layers.0.bias")
+    assert bool((bias == 0.25).all()), "its own initialisation is kept"
     count = 6
     inputs: list[torch.Tensor] = []
     if layout.has_pictures:

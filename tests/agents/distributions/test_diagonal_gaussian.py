@@ -22,10 +22,10 @@ def random_parameters(dimensions: int, seed: int, *shape: int) -> torch.Tensor:
     return torch.from_numpy(np.concatenate([means, logs], -1))
 
 
-def reference(parameters: torch.Tensor) -> torch.distributions.Independent:
+def reference(parameters: torch.Tensor) -> torch.distributions.Distribution:
     means, logs = parameters.chunk(2, -1)
     deviations = logs.clamp(SMALLEST_LOG_DEVIATION, LARGEST_LOG_DEVIATION).exp()
-    return torch.distributions.Independent(torch.distributions.Normal(means, deviations), 1)  # type: ignore[no-untyped-call]
+    return torch.distributions.Independent(torch.distributions.Normal(means, deviations), 1)
 
 
 @settings(deadline=None)
