@@ -13,6 +13,7 @@ if __name__ == "__main__":  # not in worker processes, which import this file to
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
 from options.help_text import help_text
+from options.protocols import merged
 from options.rules import UsageError
 from workers.failures import RunFailedError
 
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
                 saved = parent.played_options
             else:
                 saved = parent.network_options if given.get("load_weights_only") else parent.options
-            config = Config.from_flags({**saved, **given})
+            config = Config.from_flags(merged(saved, given))
         check_environment(config.environment, films=config.test.render)
         if mode == "test":
             assert parent is not None  # a test without --load_model_url is refused by Config

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Self, get_type_hints
 
 from options.environment_families import NATIVE, check_family, defaults_in
+from options.protocols import CLASSIC, PROTOCOLS, merged, with_protocol
 from options.replay_options import ReplaySpec, check_shares, parse_replays, split_by_ratio
 from options.rules import (
     FRACTION_BELOW_ONE,
@@ -116,7 +117,15 @@ class EnvironmentOptions(Options):
     env_wrapper: str | None = option(
         None,
         IMPORTED_NAME,
-        "module:function that takes the environment and returns the one to play; not for games with a NoFrameskip id.",
+        "Function, as module:function, that takes the environment and returns the one to play; not for games with a "
+        "NoFrameskip id.",
+    )
+    protocol: str = option(
+        CLASSIC,
+        one_of(*PROTOCOLS),
+        "Rules of training and tests, which set --noop_threshold, --episodic_life, --fire_on_reset, "
+        "--repeat_action_probability, --full_action_space and --max_game_frames where they are not given: see "
+        "docs/testing.md.",
     )
     skipped_frames: int = option(4, whole(1, 100), "Game frames per agent step, all with the same action (frame skip).")
     frames_stacked: int = option(4, whole(1, 64), "Number of latest frames in one observation (frame stack).")
@@ -136,10 +145,16 @@ class EnvironmentOptions(Options):
         30, whole(0, 1000), "Maximum of the random number of no-op frames at the start of a game. 0: none."
     )
     episodic_life: bool = option(True, ON_OFF, "A lost life ends the episode for the learner; the game goes on.")
+    fire_on_reset: bool = option(
+        True,
+        ON_OFF,
+        "Press FIRE at the start of an episode, in every game whose action 1 is FIRE. Without it, the agent has to.",
+    )
     fire_on_life_loss: bool = option(
         False,
         ON_OFF,
-        "With --noepisodic_life: press FIRE after a lost life, in every game whose action 1 is FIRE; tests always do.",
+        "With --noepisodic_life: press FIRE after a lost life, in every game whose action 1 is FIRE; tests always do. "
+        "Never with --nofire_on_reset.",
     )
     reward_clipping_method: str = option(
         "abs_one_sign",
@@ -148,6 +163,9 @@ class EnvironmentOptions(Options):
     )
     repeat_action_probability: float = option(
         0.0, between(0, 1), "Sticky actions: probability to repeat the last action."
+    )
+    full_action_space: bool = option(
+        False, ON_OFF, "All 18 actions of the console in every game, instead of those that the game needs."
     )
     max_game_frames: int = option(108_000, whole(1, 10**9), "Game frames after which a game is cut off.")
     interaction: str = option(
@@ -548,11 +566,12 @@ class Config:
 
     @classmethod
     def from_flags(cls, values: Mapping[str, Any]) -> Self:
-        """Make a Config from values by flag name; names that are left out get the defaults of their environment."""
+        """Make a Config from values by flag name; names that are left out get the value of the protocol, the default of
+        their environment, or the declared default."""
         for name in values:
             if name not in OPTIONS:
                 raise unknown_flag(name, OPTIONS)
-        values = {**defaults_in(values), **values}
+        values = {**defaults_in(values), **with_protocol(values)}
         topics: dict[str, Any] = {
             topic: options(**{item.name: values[item.name] for item in fields(options) if item.name in values})
             for topic, options in TOPICS.items()
@@ -560,7 +579,7 @@ class Config:
         return cls(**topics)
 
     def replace_flags(self, **overrides: Any) -> Self:
-        return self.from_flags({**self.flags(), **overrides})
+        return self.from_flags(merged(self.flags(), overrides))
 
 
 TOPICS: dict[str, type[Options]] = get_type_hints(Config)

@@ -26,13 +26,13 @@ class LivePlayer:
         """Start the game of the checkpoint `chosen`, or of the newest one, of a run in the results folder `root`."""
         # Only now: torch takes seconds to load, and most pages never show a game.
         from dashboard.live_game import LiveGame  # noqa: PLC0415
-        from wrappers.atari import make_atari  # noqa: PLC0415
+        from wrappers.make_environment import make_environment  # noqa: PLC0415
 
         self._lock = threading.Lock()
         if len(_running) >= MOST_AT_ONCE:
             raise LiveGameEndedError(f"{MOST_AT_ONCE} agents are playing on other pages; close one of those first.")
         seed = secrets.randbelow(2**31)
-        game = LiveGame(make_environment=make_atari, folder=folder, root=root, chosen=chosen, seed=seed)
+        game = LiveGame(make_environment=make_environment, folder=folder, root=root, chosen=chosen, seed=seed)
         try:
             self._process, self._connection = start_process(game, "live-game")
         except OSError as error:

@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from nicegui import app, ui
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 
+from dashboard.closed_connections import ClosedConnections
 from dashboard.compare_page import compare_page, sweep_page
 from dashboard.guard import Guard
 from dashboard.list_page import list_page
@@ -34,6 +36,7 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     ui.page("/compare")(compare_page(results, run_list))
     app.add_route("/video/{name:path}", video(results))
     app.add_middleware(Guard, token=token)
+    app.on_startup(ignore_closed_connections)
     shown_host = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
     elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
@@ -49,6 +52,12 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
         show_welcome_message=False,
         message_history_length=100,  # of each page, for a lost connection; pictures of the live agent are among them
     )
+
+
+def ignore_closed_connections() -> None:
+    """Called at the start, when NiceGUI has added its own layers: some of these raise the error."""
+    app.user_middleware.insert(0, Middleware(ClosedConnections))
+    app.middleware_stack = app.build_middleware_stack()
 
 
 def video(results: ResultsFolder) -> Callable[[Request], Awaitable[Response]]:

@@ -26,6 +26,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
 from reports.console import Console, make_console
+from reports.protocol_words import protocol_in_words
 from reports.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test
 from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
@@ -48,6 +49,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     check_playable(config, checkpoint)
     config = settle_seed(config)
     config = replace(config, environment=evaluation_options(config.environment))
+    config, latency = with_latency_of_training(config, checkpoint)
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
     slots = slots_for(games)
@@ -65,7 +67,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopSignals())
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        console.start(_header(config, checkpoint, processes))
+        console.start([*_header(config, checkpoint, processes), *latency])
         weights = SharedWeights(weight_count(network))
         cleanup.callback(weights.close)
         weights.publish(0, flat_weights(network))
@@ -99,6 +101,19 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
             first = [progress.results[game] for game in range(min(games, SHOWN_GAMES))]
             show_games(first, config, make_environment, result_path, console.message, stop)
     return result_path if progress.results else None
+
+
+def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Config, list[str]]:
+    """The configuration of a test in real time, and a line about it: inferences take as long as in training.
+
+    A policy learns the delay that it is trained with. --inference_latency sets another one.
+    """
+    milliseconds = checkpoint.inference_ms
+    if not config.environment.in_real_time or config.realtime.inference_latency is not None or not milliseconds:
+        return config, []
+    latency = f"fixed:{milliseconds:.4g}"
+    said = f"inferences take as long as in training: --inference_latency={latency}; another one beats it"
+    return replace(config, realtime=replace(config.realtime, inference_latency=latency)), [said]
 
 
 @dataclass
@@ -168,6 +183,9 @@ def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgres
         "checkpoint_updates": checkpoint.updates,
         "policy": config.test.test_policy,
         "seed": config.run.seed,
+        "protocol": environment.protocol,
+        "full_action_space": environment.full_action_space,
+        "fire_on_reset": environment.fire_on_reset,
         "noop_threshold": environment.noop_threshold,
         "repeat_action_probability": environment.repeat_action_probability,
         "max_game_frames": environment.max_game_frames,
@@ -207,8 +225,11 @@ def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]
         "sampled": "actions are drawn from the policy; --test_policy=greedy takes the most likely ones",
         "greedy": "the most likely actions are taken; --test_policy=sampled draws them from the policy",
     }
+    protocol = protocol_in_words(config.environment, leave_out=("episodic_life",))  # a test plays whole games
+    subject = [config.environment.env, f"{games:,} games", f"{policy} policy", protocol]
+    subject += [f"seed {config.run.seed}", f"{processes} processes"]
     return [
-        f"{config.environment.env}, {games:,} games, {policy} policy, seed {config.run.seed}, {processes} processes",
+        ", ".join(filter(None, subject)),
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",
         actions[policy],
         *unused_in_test(config),

@@ -25,6 +25,8 @@ OTHER_DEFAULTS: Mapping[str, Any] = {
 
 # Values that only games with a NoFrameskip id can have: the option, its value elsewhere, and how that is written.
 ONLY_NOFRAMESKIP: Mapping[str, tuple[Any, str]] = {
+    "protocol": ("classic", "--protocol=classic"),
+    "full_action_space": (False, "--nofull_action_space"),
     "noop_threshold": (0, "--noop_threshold=0"),
     "episodic_life": (False, "--noepisodic_life"),
     "fire_on_life_loss": (False, "--nofire_on_life_loss"),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from option_flags import OPTIONS, CheckpointOptions, ReportOptions, TestOptions
+from options.protocols import protocol_flags
 from options.replay_options import parse_replays
 from options.rules import UsageError
 from reports.replay_labels import describe_replays, differing_keys
@@ -33,9 +34,15 @@ GRID_POINTS = 400
 class Group(NamedTuple):
     """Runs of equal configuration; their seeds may differ."""
 
-    label: str
+    name: str  # the options that differ from those of other groups
     env: str
     runs: tuple[History, ...]
+
+    @property
+    def label(self) -> str:
+        """The name, and the number of seeds if there are several."""
+        seeds = f"{len(self.runs)} seeds" if len(self.runs) > 1 else ""
+        return ", ".join(part for part in (self.name, seeds) if part)
 
 
 class Band(NamedTuple):
@@ -67,10 +74,12 @@ def group_runs(histories: Sequence[History]) -> list[Group]:
     ]
     if SETS_SCHEDULE_LENGTH.intersection(differing) and "lr_scheduler_steps" in differing:
         differing.remove("lr_scheduler_steps")
+    if "protocol" in differing:  # the flags that it sets need not be named
+        differing = [n for n in differing if any(c[n] != protocol_flags(c["protocol"]).get(n) for c in configurations)]
     names = [name for name in differing if name != "env"]
     keys = differing_keys([c["replay_parameters"] for c in configurations if isinstance(c["replay_parameters"], tuple)])
     return [
-        Group(_label(configuration, names, keys, len(last)), str(configuration["env"]), tuple(last))
+        Group(_name(configuration, names, keys), str(configuration["env"]), tuple(last))
         for configuration, runs in groups
         for last in [_without_continued(runs)]
     ]
@@ -104,11 +113,8 @@ def _compared_options(history: History) -> dict[str, Any]:
     return {**compared, "weights_from": history.weights_from}
 
 
-def _label(configuration: Mapping[str, Any], names: Sequence[str], keys: set[str], seeds: int) -> str:
-    parts = [_in_words(name, configuration[name], keys) for name in names]
-    if seeds > 1:
-        parts.append(f"{seeds} seeds")
-    return ", ".join(parts)
+def _name(configuration: Mapping[str, Any], names: Sequence[str], keys: set[str]) -> str:
+    return ", ".join(_in_words(name, configuration[name], keys) for name in names)
 
 
 def _in_words(name: str, value: Any, keys: set[str]) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from machine.machine_setup import Machine
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
+from reports.protocol_words import protocol_in_words
 from reports.unused_options import unused_in_training
 
 HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
@@ -26,9 +27,11 @@ def run_header(
     waiting = environments * machine.slots_per_worker  # unrolls that can be played ahead of the learner
     lag = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
     warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
+    subject = [config.environment.env, described_actions(layout), protocol_in_words(config.environment)]
+    subject += [f"seed {config.run.seed}", f"results in {folder}"]
     goal, window = config.run.stop_at_return, _games(config.report.avg_buff_size)
     return [
-        f"{config.environment.env}, {described_actions(layout)}, seed {config.run.seed}, results in {folder}",
+        ", ".join(filter(None, subject)),
         f"learner on {machine.device} in {precision} with {_counted(machine.learner_threads, 'thread')}; "
         f"{_counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "

@@ -1,4 +1,4 @@
-"""Tables as plain lines, for consoles, pipes and files."""
+"""Tables as plain lines, for consoles, pipes and files, and as Markdown."""
 
 import io
 from collections.abc import Collection, Sequence
@@ -35,3 +35,9 @@ def table_lines(
     with console.capture() as capture:
         console.print(table)
     return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def markdown_table(rows: Sequence[Sequence[str]], headings: Sequence[str], *, right: Collection[int] = ()) -> list[str]:
+    """The same table in Markdown."""
+    rule = ["---:" if column in right else "---" for column in range(len(headings))]
+    return [f"| {' | '.join(cells)} |" for cells in (headings, rule, *rows)]

@@ -12,6 +12,7 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--use_lstm": (lambda c: c.network.use_lstm, ("lstm_size",)),
     "--noreproducible": (lambda c: not c.run.reproducible, ("slots_per_worker",)),
     "--noepisodic_life": (lambda c: not c.environment.episodic_life, ("fire_on_life_loss",)),
+    "--fire_on_reset": (lambda c: c.environment.fire_on_reset, ("fire_on_life_loss",)),
     "--interaction=asynchronous or sequential": (
         lambda c: c.environment.interaction in ("asynchronous", "sequential"),
         ("action_delay",),

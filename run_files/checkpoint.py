@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from machine.limits import limit_reached
-from option_flags import Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
+from option_flags import OPTIONS, Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
+from options.protocols import CLASSIC, protocol_flags
 from options.rules import UsageError, declared
 from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
 from run_files.content_rules import ContentError, described
@@ -81,6 +82,12 @@ class Checkpoint:
     def latest_returns(self) -> list[float]:
         """Returns of the latest games, as many as its --avg_buff_size at most."""
         return list(self.content["progress"].get("recent_returns", ()))
+
+    @property
+    def inference_ms(self) -> float | None:
+        """The mean inference time that a run in real time measured last; None for other runs and older versions."""
+        milliseconds = self.content["progress"].get("inference_ms")
+        return None if milliseconds is None else float(milliseconds)
 
     def has_reached(self, goal: float | None, window: int) -> bool:
         """Whether the mean return of the latest `window` games is at least `goal`."""
@@ -194,13 +201,15 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def check_playable(config: Config, checkpoint: Checkpoint) -> None:
     """Refuse flags that do not fit the checkpoint's network."""
-    chosen, saved = config.flags(), checkpoint.options
+    chosen, options = config.flags(), checkpoint.options
     for name in NETWORK_FLAGS if config.run.load_weights_only else FIXED_FLAGS:
-        if chosen[name] != saved[name]:
+        saved = options.get(name, OPTIONS[name].default)  # an older version may lack the option
+        if chosen[name] != saved:
             instead = "" if config.run.op_mode == "test" else ", or start a new run with --op_mode=train"
-            raise UsageError(
-                f"--{name}={chosen[name]} does not fit a checkpoint with {saved[name]}; leave the flag out{instead}."
-            )
+            flag, protocol = f"--{name}={chosen[name]}", chosen["protocol"]
+            if protocol != options.get("protocol", CLASSIC) and name in protocol_flags(protocol):
+                flag = f"--protocol={protocol} with its {flag}"
+            raise UsageError(f"{flag} does not fit a checkpoint with {saved}; leave the flag out{instead}.")
 
 
 def check_resumable(config: Config, checkpoint: Checkpoint) -> None:

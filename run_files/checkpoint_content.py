@@ -48,10 +48,10 @@ NETWORK_FLAGS = (
     *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
 )
 # Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
-FIXED_FLAGS = ("env", *NETWORK_FLAGS)
+FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space")
 # Options that must be in a checkpoint: where one is missing, its default could be wrong.
 NEEDED_OPTIONS = (
-    *FIXED_FLAGS,
+    *("env", *NETWORK_FLAGS),
     *("environment_max_steps", "replay_parameters", "batch_size", "r_f_steps"),
 )
 # The state of an optimizer for one parameter, by an option that only this optimizer has: (name, smallest number).
@@ -109,6 +109,7 @@ _PROGRESS = table(
         "best_eval_mean": nothing_or(number()),
         "return_min": nothing_or(number()),
         "watt_hours": table_of(str, number(0)),
+        "inference_ms": nothing_or(number(0)),
         "action_timing": table(
             {
                 "frames": whole(),

@@ -34,11 +34,12 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
             action_sizes=SIZES[kind],
             can_snapshot=False,
         )
-        self.observation_space = gymnasium.spaces.Discrete(1)  # type: ignore[assignment]
+        self.observation_space = gymnasium.spaces.Tuple([])  # type: ignore[assignment]
         self.action_space = gymnasium.spaces.Discrete(1)
         self.taken: list[Any] = []  # the actions
         self._episode = -1
         self._finished: list[FinishedGame] = []
+        self._stack: NDArray[np.uint8] = np.zeros((STACK, 1, SIZE, SIZE), np.uint8)
         super().reset(seed=seed)
 
     def reset(
@@ -65,7 +66,7 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
         finished, self._finished = self._finished, []
         return finished
 
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         return np.full((40, 40, 3), 50 + 100 * self._target, np.uint8)
 
     def _observation(self, first: bool) -> Observation:

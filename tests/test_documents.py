@@ -16,6 +16,7 @@ from options.command_line import given_flags
 from options.rules import declared
 from replay.unroll_layout import UnrollLayout
 from reports.delay_plot import DelayPlotOptions
+from reports.game_scores import GameScoreOptions
 from reports.sinks import curves_sink
 from reports.staggering_plot import StaggeringPlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
@@ -103,7 +104,7 @@ def test_the_first_command_is_the_defaults() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
-    programs = declared(SweepOptions, StaggeringPlotOptions, DelayPlotOptions, DashboardOptions)
+    programs = declared(SweepOptions, StaggeringPlotOptions, DelayPlotOptions, GameScoreOptions, DashboardOptions)
     known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
         assert name in known, name

@@ -54,6 +54,11 @@ class ActionTiming:
             "action_interval_max": float(intervals[-1]) if intervals.size else None,
         }
 
+    @property
+    def inference_ms(self) -> float | None:
+        """The latest mean inference time; None without a clock, or before the first inference."""
+        return None
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "frames": self.frames,

@@ -12,10 +12,13 @@ class ClockTiming(ActionTiming):
 
     def __init__(self, layout: UnrollLayout, skipped_frames: int, fps: float) -> None:
         self._interval = skipped_frames / fps  # seconds
+        self._mean_before: float | None = None  # inference time in the interval before, ms
+        self._inferences, self._seconds = 0, 0.0
         super().__init__(layout, skipped_frames)
 
     def begin(self) -> None:
         super().begin()
+        self._mean_before = self.inference_ms
         self._inferences = self._lost = self._missed = self._dropped = 0
         self._seconds = self._longest = 0.0  # of inferences: their sum, and the longest one
 
@@ -29,6 +32,10 @@ class ClockTiming(ActionTiming):
         self._longest = max(self._longest, float(times.max()))
         self._missed += int(self._layout.array(row, "missed_frames"))
         self._dropped += int(self._layout.array(row, "dropped_unrolls"))
+
+    @property
+    def inference_ms(self) -> float | None:
+        return 1000 * self._seconds / self._inferences if self._inferences else self._mean_before
 
     def figures(self) -> dict[str, float | None]:
         mean = self._seconds / self._inferences if self._inferences else None

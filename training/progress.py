@@ -70,8 +70,12 @@ class Progress:
             "watt_hours": dict(self.watt_hours),
             "return_min": self.return_min,
             **self.interval.state_dict(self.seconds),
-            **({} if self.action_timing is None else {"action_timing": self.action_timing.state_dict()}),
+            **self._timing_state(),
         }
+
+    def _timing_state(self) -> dict[str, Any]:
+        timing = self.action_timing
+        return {} if timing is None else {"action_timing": timing.state_dict(), "inference_ms": timing.inference_ms}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.agent_steps, self.episodes = state["agent_steps"], state["episodes"]

@@ -4,6 +4,7 @@ The parent keeps it, so that the reason is shown once, not by each process that 
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 STDERR = 2
+VALUES = re.compile(r"""'[^']*'|"[^"]*"|0x[0-9a-fA-F]+|\d+""")  # the quoted names and the numbers of a message
 LONGEST = 8_000  # bytes that are kept of the end
 NOT_EXECUTED = 255  # the exit code of a process whose program could not be executed
 
@@ -80,3 +82,8 @@ def reason(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower() or "cannot" in line.lower()]
     return (telling or lines or [""])[-1]
+
+
+def kind_of_error(reason: str) -> str:
+    """The reason without its values, such as a process id, in which the same error differs between two processes."""
+    return VALUES.sub("*", reason)

@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from workers.child_process import end_process, start_process, why_it_ended
-from workers.early_errors import reason
+from workers.early_errors import kind_of_error, reason
 from workers.failures import could_not_start
 from workers.inference.server import HEARTBEAT_SECONDS, InferenceServer, connect_worker
 from workers.messages import Kind, Message, WorkerError, receive, send
@@ -54,7 +54,7 @@ class Supervisor:
         self._servers = [] if server is None else [WorkerHandle(-1, "the inference server")]
         self._handles = [*self._servers, *self._workers]
         self._sources: dict[Any, WorkerHandle] = {}  # by pipe and by process sentinel
-        self._shown: set[str] = set()  # reasons of early ends, whose whole output has been announced
+        self._shown: set[str] = set()  # kinds of early errors, of which one output has been announced
         self._polled_at = clock()
         try:
             for handle in self._handles:
@@ -197,8 +197,9 @@ class Supervisor:
         said = "" if how else why_it_ended(process, exit_code)
         why = reason(said)
         how = self._restarts.plan(handle, exit_code, how, why)
-        if said != why and why not in self._shown:  # once: each new process is likely to end in the same way
-            self._shown.add(why)
+        kind = kind_of_error(why)
+        if said != why and kind not in self._shown:  # once: each new process is likely to end in the same way
+            self._shown.add(kind)
             how += f"; before, it wrote:\n{said}"
         self._announce(f"{handle.name} is replaced: it {how}")
         if handle in self._servers:

@@ -14,7 +14,7 @@ from wrappers.delayed_actions import DelayedActions
 from wrappers.emulator import AtariWrapper, Emulator, Frame
 from wrappers.episodic_life import EpisodicLife
 from wrappers.fire_on_life_loss import FireOnLifeLoss
-from wrappers.fire_on_reset import FIRE, FireOnReset
+from wrappers.fire_on_reset import FireOnReset
 from wrappers.frame_skip import FrameSkip
 from wrappers.frame_stack import FrameStack
 from wrappers.noop_start import NoopStart
@@ -44,6 +44,7 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
         seed,
         grayscale=options.grayscaling_frames,
         max_game_frames=options.max_game_frames,
+        full_action_space=options.full_action_space,
     )
     env: gymnasium.Env[Frame, int] = emulator
     if watch is not None:
@@ -62,7 +63,7 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
     env = ScoreKeeper(env)
     if options.episodic_life:
         env = EpisodicLife(env)
-    if emulator.action_meanings[FIRE] == "FIRE":
+    if emulator.has_fire and options.fire_on_reset:
         if options.fire_on_life_loss and not options.episodic_life:
             env = FireOnLifeLoss(env)
         env = FireOnReset(env)

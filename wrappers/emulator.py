@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete
 Frame: TypeAlias = npt.NDArray[np.uint8]
 AtariWrapper: TypeAlias = gymnasium.Wrapper[Frame, int, Frame, int]
 
-NOOP = 0  # index of the action "do nothing" in the minimal action set of every game
+NOOP = 0  # index of the action "do nothing" in the minimal action set of every game, and in the full one
 
 # The observation of every step: the screen is only copied when a wrapper calls `screen`.
 _NO_SCREEN: Frame = np.empty(0, np.uint8)
@@ -25,7 +25,9 @@ class Emulator(gymnasium.Env[Frame, int]):
     source of randomness; the wrappers draw from it.
     """
 
-    def __init__(self, game: str, seed: int, *, grayscale: bool, max_game_frames: int) -> None:
+    def __init__(
+        self, game: str, seed: int, *, grayscale: bool, max_game_frames: int, full_action_space: bool = False
+    ) -> None:
         self.metadata = {"render_modes": ["rgb_array"]}
         self.render_mode = "rgb_array"
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -42,9 +44,12 @@ class Emulator(gymnasium.Env[Frame, int]):
         self._max_game_frames = max_game_frames
         super().reset(seed=seed)
 
-        actions = self.ale.getMinimalActionSet()
+        minimal = self.ale.getMinimalActionSet()
+        actions = self.ale.getLegalActionSet() if full_action_space else minimal
         self._actions = [action.value for action in actions]
         self.action_meanings = tuple(action.name for action in actions)
+        # Such games may wait for FIRE. In the full set, FIRE is action 1 of all games.
+        self.has_fire = minimal[1] == ale_py.Action.FIRE
         # gymnasium types the elements of Discrete as numpy integers, but plain integers are elements too.
         self.action_space = cast(gymnasium.Space[int], Discrete(len(actions)))
         self.observation_space = Box(0, 255, _NO_SCREEN.shape, np.uint8)

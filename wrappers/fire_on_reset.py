@@ -4,7 +4,7 @@ from typing import Any
 
 from wrappers.emulator import AtariWrapper, Frame
 
-FIRE = 1  # index of FIRE in the minimal action set of the games that this wrapper is for
+FIRE = 1  # index of FIRE in the action sets of the games that this wrapper is for
 _MAX_TRIES = 3
 
 

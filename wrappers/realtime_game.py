@@ -23,10 +23,10 @@ class RealtimeGame(AtariWrapper):
     `look` returns the newest frame of an observation: the maximum of the last two screens, scaled. The observation
     space is that of the stack of such frames, which the player puts together.
 
-    In games whose action 1 is FIRE, the first `skipped_frames` frames of a game play FIRE, whatever the action of the
-    step is. After a lost life, as many frames play NOOP first, then FIRE; this needs `episodic_life` or
-    `fire_on_life_loss`. Each is one raw frame like any other, because the game does not wait. The info of such a step
-    has the action as `pressed`.
+    In games whose action 1 is FIRE, with `fire_on_reset`, the first `skipped_frames` frames of a game play FIRE,
+    whatever the action of the step is. After a lost life, as many frames play NOOP first, then FIRE; this needs
+    `episodic_life` or `fire_on_life_loss`. Each is one raw frame like any other, because the game does not wait. The
+    info of such a step has the action as `pressed`.
 
     With `episodic_life`, a lost life ends the episode of the learner, and the next `reset` without a seed only goes on
     with the game. As in `EpisodicLife`, a life counter that falls to 0 does not count.
@@ -38,7 +38,7 @@ class RealtimeGame(AtariWrapper):
         self._hold = options.skipped_frames
         self._count_lives: Callable[[], int] = env.get_wrapper_attr("lives")
         self._screen: Callable[[Frame], None] = env.get_wrapper_attr("screen")
-        self._needs_fire = env.get_wrapper_attr("action_meanings")[FIRE] == "FIRE"
+        self._needs_fire = options.fire_on_reset and env.get_wrapper_attr("has_fire")
         self._fires_again = self._needs_fire and (options.episodic_life or options.fire_on_life_loss)
         shape: tuple[int, ...] = env.get_wrapper_attr("screen_shape")
         self._screens = np.zeros((2, *shape), np.uint8)  # of the last two frames

@@ -21,7 +21,7 @@ from agents.spaces import make_unroll_layout
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
 from evaluation.player_process import PlayerProcess
-from evaluation.score_checkpoint import score_checkpoint
+from evaluation.score_checkpoint import score_checkpoint, with_latency_of_training
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
@@ -251,3 +251,29 @@ def test_results_that_cannot_be_written_are_still_printed(
         score_checkpoint(config, make_catch, checkpoint)
     out = capsys.readouterr().out
     assert "mean" in out and "could not be written (No space left on device)" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "milliseconds", "latency"),
+    [
+        ({"interaction": "realtime"}, 20.1234, "fixed:20.12"),
+        ({"interaction": "realtime"}, None, None),
+        ({"interaction": "realtime", "inference_latency": "fixed:3"}, 20.1, "fixed:3"),
+        ({"interaction": "asynchronous"}, 20.1, None),
+        ({}, 20.1, None),
+    ],
+)
+def test_a_test_by_the_clock_has_the_latency_of_the_training(
+    flags: dict[str, Any], milliseconds: float | None, latency: str | None
+) -> None:
+    progress = {**some_progress(300, 3), "inference_ms": milliseconds}
+    config, lines = with_latency_of_training(
+        Config.from_flags(flags), Checkpoint(Path("c.pt"), some_content(progress=progress))
+    )
+    assert config == Config.from_flags({**flags, "inference_latency": latency})
+    taken = latency is not None and "inference_latency" not in flags
+    assert [line.split(";")[0] for line in lines] == (
+        [f"inferences take as long as in training: --inference_latency={latency}"] if taken else []
+    )
+    older = Checkpoint(Path("c.pt"), some_content())
+    assert with_latency_of_training(Config.from_flags(flags), older) == (Config.from_flags(flags), [])

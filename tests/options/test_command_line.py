@@ -12,6 +12,7 @@ import pytest
 from main import main
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import HelpRequested
+from options.protocols import PROTOCOLS
 from options.unknown_names import REPLACED_FLAGS
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse, sentence_of
@@ -27,7 +28,7 @@ def test_every_option_is_a_flag() -> None:
     for name, value in OTHER_VALUES.items():
         if name in ("op_mode", "load_model_url", "load_weights_only", "c_const"):  # only with another flag
             continue
-        expected = {**DEFAULTS, name: value}
+        expected = {**DEFAULTS, name: value} | (dict(PROTOCOLS[value]) if name == "protocol" else {})
         assert parse(as_words(name, value)).flags() == expected
         assert parse(as_words(name.replace("_", "-"), value)).flags() == expected
         if not isinstance(value, bool):
@@ -110,7 +111,8 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
         ),
         (
             ["--frame_scale_resolution=84,513"],
-            '--frame_scale_resolution must be "height,width", such as 84,84, both at most 512, or native, not "84,513".',
+            '--frame_scale_resolution must be "height,width", such as 84,84, both at most 512, or native, not '
+            '"84,513".',
         ),
         (["--nolr"], "--nolr is not a known flag; did you mean --lr?"),
         (["--render", "True"], "--render True must be one word; write --render=True."),

@@ -8,12 +8,13 @@ import pytest
 
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
+from options.protocols import merged
 from options.rules import UsageError
 
 
 def parse(words: Sequence[str], base: Mapping[str, Any] = MappingProxyType({})) -> Config:
     """The configuration of a command line, on top of the options of a checkpoint."""
-    return Config.from_flags({**base, **given_flags(words, OPTIONS)})
+    return Config.from_flags(merged(base, given_flags(words, OPTIONS)))
 
 
 def sentence_of(*words: str, base: dict[str, Any] | None = None) -> str:

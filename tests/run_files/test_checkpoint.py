@@ -234,6 +234,15 @@ def test_another_game_is_refused(tmp_path: Path) -> None:
         check_resumable(Config.from_flags({"env": "QbertNoFrameskip-v4"}), saved)
 
 
+def test_another_action_space_is_refused_also_for_runs_without_the_option(tmp_path: Path) -> None:
+    saved = read_checkpoint(write(tmp_path))
+    for name in ("full_action_space", "fire_on_reset", "protocol"):
+        del saved.content["options"][name]
+    check_resumable(Config(), saved)
+    with pytest.raises(UsageError, match=r"^--full_action_space=True does not fit a checkpoint with False; leave"):
+        check_resumable(Config.from_flags({"full_action_space": True}), saved)
+
+
 @pytest.mark.parametrize(
     ("flags", "why"),
     [

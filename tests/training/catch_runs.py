@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from option_flags import Config
+from options.protocols import merged
 from run_files.checkpoint import find_checkpoint
 from run_files.metrics import read_metrics
 from tests.catch import make_catch
@@ -29,7 +30,7 @@ def resume_run(folder: Path, make_environment: MakeWatchedEnvironment, **flags: 
     """Resume a run as main.py does: flags take precedence over the options of the checkpoint."""
     parent = find_checkpoint(str(folder))
     own = {"op_mode": "train_w_load", "load_model_url": str(folder)}
-    return train(Config.from_flags({**parent.options, **own, **flags}), make_environment, parent)
+    return train(Config.from_flags(merged(parent.options, {**own, **flags})), make_environment, parent)
 
 
 def reports(folder: Path) -> list[dict[str, Any]]:

@@ -41,6 +41,23 @@ def test_the_figures_of_the_clock() -> None:
     assert [empty[name] for name in expected] == [None] * 5 + [0, 0]
 
 
+def test_a_checkpoint_has_the_latest_mean_inference_time() -> None:
+    """Of this interval, or of the one before, also if no inference ended since the report."""
+    timing = ClockTiming(LAYOUT, skipped_frames=4, fps=60.0)
+    progress = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing)
+    assert progress.state_dict(updates=0)["inference_ms"] is None
+    progress.count_unroll(unroll([100, 0, 130], 10, 0, 0))
+    assert progress.state_dict(updates=0)["inference_ms"] == pytest.approx(115)
+    for _ in range(2):
+        progress.close_interval(updates=0)
+        assert progress.state_dict(updates=0)["inference_ms"] == pytest.approx(115)
+    progress.count_unroll(unroll([20, 30, 40], 10, 0, 0))
+    assert progress.state_dict(updates=0)["inference_ms"] == pytest.approx(30)
+    in_frames = Progress(LAYOUT, 1, 4, 100, 1, action_timing=ActionTiming(LAYOUT, 4))
+    assert in_frames.state_dict(updates=0)["inference_ms"] is None
+    assert "inference_ms" not in Progress(LAYOUT, 1, 4, 100, 1).state_dict(updates=0)
+
+
 def test_frames_are_those_that_were_played() -> None:
     timing = ClockTiming(LAYOUT, skipped_frames=4, fps=60.0)
     progress = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing)

@@ -52,7 +52,7 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
         assert report["dropped_unrolls"] >= 0
         if report["action_age_mean"] is not None:  # on a busy machine, games may end before an action takes effect
             assert 0 <= report["action_age_mean"] <= report["action_age_max"]
-    assert 0 < last["frames"] != 200 * 4
+    assert last["frames"] > 0, "200 * 4 only if the machine keeps to the clock; test_clock_timing.py counts them"
     evaluations: list[Any] = read_metrics(folder / "evaluations.jsonl")
     assert evaluations[0]["eval_episodes"] == 2
     config = json.loads((folder / "config.json").read_text())
@@ -73,5 +73,15 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path) -> None:
     assert (results["interaction"], results["fps"], results["inference_processes"]) == ("realtime", 60, 2)
     assert results["cut_off_games"] == [0, 1, 2]
     assert results["lengths"] == [length for length in results["lengths"] if 0 < length <= 15]
+    assert results["inference_latency"] == "uniform:5:25"
+
+    # As if the times of the training had been those of its network.
+    checkpoint.content["options"]["inference_latency"] = None
+    measured = checkpoint.inference_ms
+    assert measured is not None and measured >= 5
+    trained = Config.from_flags({**test.flags(), "inference_latency": None, "test_episode_count": 1})
+    path = score_checkpoint(trained, make_atari, checkpoint)
+    assert path is not None
+    assert json.loads(path.read_text())["inference_latency"] == f"fixed:{measured:.4g}"
     assert not spawned()
     assert not [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]

@@ -78,7 +78,7 @@ def test_the_display_keeps_its_figures_after_a_report(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(("replays", "lstm"), [("queue", False), ("mixed", True)])
 def test_catch_is_learned(tmp_path: Path, replays: str, lstm: bool) -> None:
     """A policy that ignores the ball catches one in six: a mean return of −0.67."""
-    steps = 30_000
+    steps = 30_000 if replays == "queue" else 45_000
     flags = {"replay_parameters": REPLAYS[replays], "use_lstm": lstm, "lstm_size": 32, "environment_max_steps": steps}
     network = "impala_shallow" if lstm else "nature"
     folder = train(catch_config(tmp_path, network=network, **flags), make_catch)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.pools import Clock, MakePool, take, wait_for_error
-from workers.early_errors import reason
+from workers.early_errors import kind_of_error, reason
 from workers.failures import WorkersFailedError
 from workers.restarts import FAILURES_IN_A_ROW
 
@@ -34,12 +34,14 @@ def replace_interpreter(tmp_path: Path) -> Iterator[Replace]:
     spawn.set_executable(before)
 
 
+@pytest.mark.parametrize("values", ["", " of process $$ in '/tmp/x$$'"])
 def test_what_a_process_wrote_before_it_ended_is_shown_once(
-    make_pool: MakePool, clock: Clock, replace_interpreter: Replace, capfd: pytest.CaptureFixture[str]
+    make_pool: MakePool, clock: Clock, replace_interpreter: Replace, capfd: pytest.CaptureFixture[str], values: str
 ) -> None:
-    replace_interpreter('echo "a long explanation of $$" >&2; echo "cannot load the codec" >&2; exit 3')
+    """Also if the same error has other values in each process."""
+    replace_interpreter(f'echo "a long explanation of $$" >&2; echo "cannot load the codec{values}" >&2; exit 3')
     pool, announced = make_pool(workers=1)
-    with pytest.raises(WorkersFailedError, match=r"worker 0 ended with code 3 .*\(cannot load the codec\)"):
+    with pytest.raises(WorkersFailedError, match=r"worker 0 ended with code 3 .*\(cannot load the codec.*\)"):
         wait_for_error(pool, clock)
     assert len(announced) == FAILURES_IN_A_ROW - 1
     assert ["a long explanation" in text for text in announced] == [True, False, False, False]
@@ -81,3 +83,16 @@ def test_what_a_healthy_process_writes_reaches_stderr(
 )
 def test_the_line_that_says_most_is_the_last_with_an_error(said: str, wanted: str) -> None:
     assert reason(said) == wanted
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("OSError: [Errno 2] No such file: '/tmp/a'", "OSError: [Errno 2] No such file: '/tmp/b'", True),
+        ("thread 17 of 64 cannot be started", "thread 3 of 64 cannot be started", True),
+        ("ImportError: <module at 0x7fa2>", "ImportError: <module at 0x7Fb0>", True),
+        ("MemoryError: in load", "MemoryError: in save", False),
+    ],
+)
+def test_errors_that_differ_in_values_only_are_of_one_kind(first: str, second: str, same: bool) -> None:
+    assert (kind_of_error(first) == kind_of_error(second)) == same

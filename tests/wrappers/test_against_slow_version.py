@@ -11,6 +11,7 @@ from ale_py import roms
 from gymnasium.spaces import Discrete
 
 from option_flags import EnvironmentOptions
+from options.protocols import PROTOCOLS
 from wrappers.atari import make_atari
 
 Array = npt.NDArray[np.uint8]
@@ -26,7 +27,9 @@ class SlowAtari:
         self.ale.setInt("max_num_frames_per_episode", options.max_game_frames)
         self.ale.setFloat("repeat_action_probability", 0.0)
         self.ale.loadROM(str(roms.get_rom_path(game)))
-        self.actions = self.ale.getMinimalActionSet()
+        minimal = self.ale.getMinimalActionSet()
+        self.actions = self.ale.getLegalActionSet() if options.full_action_space else minimal
+        self.fires = options.fire_on_reset and minimal[1] == ale_py.Action.FIRE
         self.finished: list[tuple[float, int]] = []
         self.life_lost = False
         self.last_action = 0
@@ -94,7 +97,7 @@ class SlowAtari:
 
     def reset(self) -> Array:
         frame = self.start()
-        if self.actions[1] == ale_py.Action.FIRE:
+        if self.fires:
             for _ in range(3):
                 frame, _ = self.agent_step(1)
                 if not (self.ale.game_over() or self.life_lost):
@@ -181,6 +184,10 @@ def test_whole_games(game: str, lives: int) -> None:
         ("SpaceInvaders", {"reward_clipping_method": "soft_asymmetric"}),
         ("Skiing", {"reward_clipping_method": "soft_asymmetric", "max_game_frames": 400}),
         ("SpaceInvaders", {"reward_clipping_method": "none", "episodic_life": False}),
+        ("SpaceInvaders", {"fire_on_reset": False}),
+        ("Breakout", {"full_action_space": True}),
+        ("Freeway", {"full_action_space": True}),
+        ("SpaceInvaders", {"protocol": "machado", **PROTOCOLS["machado"]}),
     ],
 )
 def test_other_options(game: str, changed: dict[str, Any]) -> None:

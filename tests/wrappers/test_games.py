@@ -1,12 +1,15 @@
 """All Atari games, and the errors for other ids."""
 
+from typing import Any
+
 import gymnasium
 import pytest
 
-from option_flags import EnvironmentOptions
+from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from wrappers.atari import ID_ENDING, atari_ids, check_atari, make_atari
-from wrappers.emulator import Emulator
+from wrappers.emulator import NOOP, Emulator
+from wrappers.fire_on_reset import FIRE
 
 
 def test_all_games_of_ale_have_an_id() -> None:
@@ -19,6 +22,52 @@ def test_options_reach_the_emulator() -> None:
     ale = make_atari(EnvironmentOptions(max_game_frames=1234), seed=0).get_wrapper_attr("ale")
     assert ale.getInt("max_num_frames_per_episode") == 1234
     assert ale.getFloat("repeat_action_probability") == 0  # ALE's default is 0.25
+
+
+ALL_ACTIONS = (
+    *("NOOP", "FIRE", "UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT", "UPFIRE"),
+    *("RIGHTFIRE", "LEFTFIRE", "DOWNFIRE", "UPRIGHTFIRE", "UPLEFTFIRE", "DOWNRIGHTFIRE", "DOWNLEFTFIRE"),
+)
+
+
+@pytest.mark.parametrize("game", ["Pong", "Freeway", "Phoenix", "Boxing"])
+@pytest.mark.parametrize("interaction", ["turns", "sequential", "realtime"])
+def test_the_full_action_space_has_the_actions_of_every_game(game: str, interaction: str) -> None:
+    options = EnvironmentOptions(env=f"{game}NoFrameskip-v4", full_action_space=True, interaction=interaction)
+    env = make_atari(options, seed=0)
+    assert isinstance(env.action_space, gymnasium.spaces.Discrete) and env.action_space.n == 18
+    assert env.get_wrapper_attr("action_meanings") == ALL_ACTIONS
+    assert ALL_ACTIONS[NOOP] == "NOOP" and ALL_ACTIONS[FIRE] == "FIRE"
+
+
+@pytest.mark.parametrize(("game", "pressed"), [("Breakout", True), ("Freeway", False)])
+@pytest.mark.parametrize("fire_on_reset", [True, False])
+@pytest.mark.parametrize("full", [True, False])
+def test_fire_is_pressed_at_the_start_of_games_that_may_wait_for_it(
+    game: str, pressed: bool, fire_on_reset: bool, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with all actions: in the full set, FIRE is action 1 of the games without a fire button too."""
+    played: list[int] = []
+    step = Emulator.step
+
+    def logged(self: Emulator, action: int) -> Any:
+        played.append(action)
+        return step(self, action)
+
+    monkeypatch.setattr(Emulator, "step", logged)
+    for life_loss in (False, True):
+        options = EnvironmentOptions(
+            env=f"{game}NoFrameskip-v4", noop_threshold=0, episodic_life=False, fire_on_life_loss=life_loss,
+            fire_on_reset=fire_on_reset, full_action_space=full, max_game_frames=2_000,
+        )  # fmt: skip
+        env = make_atari(options, seed=0)
+        env.reset()
+        assert played == ([FIRE] * 4 if pressed and fire_on_reset else [])
+        while not any(env.step(NOOP)[2:4]):
+            pass
+        again = pressed and fire_on_reset and life_loss
+        assert (FIRE in played[4:]) == again
+        played.clear()
 
 
 def test_a_game_that_ends_at_exactly_the_frame_limit_is_terminated_and_not_truncated() -> None:
@@ -55,7 +104,7 @@ def test_the_screen_can_be_watched() -> None:
     ],
 )
 def test_an_unknown_game_is_rejected_with_the_closest_ones(name: str, suggestion: str) -> None:
-    options = EnvironmentOptions(env=name)
+    options = Config.from_flags({"env": name}).environment
     with pytest.raises(UsageError) as raised:
         check_atari(options)
     message = str(raised.value)

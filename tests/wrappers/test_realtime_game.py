@@ -45,6 +45,7 @@ class Scripted(ScriptedGame):
     """A scripted game with screens and a FIRE button."""
 
     action_meanings = ("NOOP", "FIRE", "RIGHT")
+    has_fire = True
     screen_shape = (1, 1)
 
     def screen(self, out: Frame) -> None:

@@ -24,6 +24,7 @@ COLLECTIONS = {
     "procgen": ("procgen", "procgen"),
     "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
 }
+ATARI = "ale_py.env:AtariEnv"
 # The modules of Gymnasium's own environments, and the extra that installs what they need.
 EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "toy_text": "toy-text", "classic_control": "classic-control"}
 
@@ -38,12 +39,20 @@ def find_environment(env: str) -> str:
     known = [name] if name in gymnasium.registry else _versions_of(name)
     if not known:
         raise _unknown(env, name)
-    if gymnasium.registry[known[-1]].entry_point == "ale_py.env:AtariEnv" and not name.startswith("ALE/"):
-        game = re.sub(r"(Deterministic|-ram)*(-v\d+)?$", "", known[-1])
-        raise UsageError(
-            f"--env={env} is an old id of an Atari game; {game}NoFrameskip-v4 or ALE/{game}-v5 would be right."
-        )
+    if gymnasium.registry[known[-1]].entry_point == ATARI and not name.startswith("ALE/"):
+        raise _old_atari_id(env, _atari_game(known[-1]))
     return name
+
+
+def _atari_game(name: str) -> str:
+    """The name of the game in an id of Gymnasium's older forms."""
+    return re.sub(r"(Deterministic|-ram)*(-v\d+)?$", "", name)
+
+
+def _old_atari_id(env: str, game: str) -> UsageError:
+    return UsageError(
+        f"--env={env} is an old id of an Atari game; {game}NoFrameskip-v4 or ALE/{game}-v5 would be right."
+    )
 
 
 def import_module(module: str, flag: str) -> None:
@@ -108,6 +117,9 @@ def _unknown(env: str, name: str) -> UsageError:
     closest = [known[match] for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)]
     same = [known for known in gymnasium.registry if re.sub(r"-v\d+$", "", known) == re.sub(r"-v\d+$", "", name)]
     package = package_for(name)
+    game = _atari_game(name)
+    if f"ALE/{game}-v5" in gymnasium.registry and not name.startswith("ALE/"):
+        return _old_atari_id(env, game)
     if same or closest:
         hint = f"the closest: {', '.join(same or closest)}"
     elif package:

@@ -23,7 +23,14 @@ def _long_wait_for_the_last_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawers() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if "reports.sinks.curves_process" in p.cmdline()]
+    return [p for p in psutil.Process().children() if "reports.sinks.curves_process" in command_line(p)]
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """The command line. For a moment after a process was started, the system does not tell it."""
+    while not process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    return process.cmdline()
 
 
 def wait_for_end(process: psutil.Process) -> None:

@@ -29,6 +29,7 @@ class NumberedFrames(gymnasium.Env[Frame, int]):
     """
 
     action_meanings = ("NOOP", "UP", "DOWN")
+    has_fire = False
     screen_shape = (4, 4)
 
     def __init__(self, *endings: Ending) -> None:

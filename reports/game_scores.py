@@ -1,0 +1,182 @@
+"""The scores of runs as a table: `python -m reports.game_scores SWEEP` or `RUN [RUN ...]`.
+
+Returns by game, human-normalised, beside published ones; the interquartile mean over runs; and Atari-5's estimate of
+the median of 57 games.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from machine.run_command import run_command
+from options.command_line import split_words
+from options.rules import Options, UsageError, declared, one_of, option, whole
+from reports.compare_runs import group_runs
+from reports.dopamine_scores import AGENTS, AT_10M_FRAMES
+from reports.human_scores import game_name, human_normalised
+from reports.number_format import NOTHING_YET, count, percent, score
+from reports.score_aggregates import (
+    ATARI_5,
+    Estimate,
+    atari5_median,
+    atari5_median_of_runs,
+    interquartile_mean_of_runs,
+)
+from reports.tables import markdown_table, table_lines
+from run_files.curve_archive import SUFFIX, read_histories
+from run_files.run_history import History
+
+USAGE = "usage: python -m reports.game_scores SWEEP|RUN [RUN ...] [--name=value ...]"
+LAST_GAMES = 100
+HEADINGS = ("game", "runs", "steps", "return", "lowest", "highest", "human-normalised", *AGENTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GameScoreOptions(Options):
+    topic = "Options"
+
+    agent_steps: int = option(
+        0, whole(0), "Scores after so many agent steps of each run. 0: at its end. 2500000 are 10 million frames."
+    )
+    format: str = option("text", one_of("text", "markdown"), "How the tables are written.")
+
+
+class RunScore(NamedTuple):
+    return_mean: float  # of the last games
+    agent_steps: float
+
+
+class GameRow(NamedTuple):
+    """The runs of one game with equal options."""
+
+    env: str
+    runs: Sequence[RunScore]
+
+    @property
+    def returns(self) -> list[float]:
+        return [run.return_mean for run in self.runs]
+
+    @property
+    def normalised(self) -> list[float]:
+        """The score of each run; empty for a game without published scores of human players."""
+        scores = [human_normalised(self.env, run.return_mean) for run in self.runs]
+        return [found for found in scores if found is not None]
+
+
+def main(arguments: Sequence[str]) -> None:
+    flags, places = split_words(arguments, declared(GameScoreOptions))
+    options = GameScoreOptions(**flags)
+    if not places:
+        raise UsageError("name at least one run or sweep, such as results/sweep_atari5.")
+    histories = [history for place in places for history in runs_in(Path(place))]
+    print("\n".join(score_lines(histories, options.agent_steps, markdown=options.format == "markdown")))
+
+
+def runs_in(place: Path) -> Iterator[History]:
+    """The run in a folder, or all runs of a sweep's folder or of an archive."""
+    if place.name.endswith(SUFFIX) or (place / "config.json").exists() or not place.is_dir():
+        yield from read_histories(place)
+        return
+    folders = sorted(file.parent for pattern in ("*", "*/*") for file in place.glob(f"{pattern}/config.json"))
+    if not folders:
+        raise UsageError(f"{place} holds no runs; a run folder, or the folder of a sweep, would be right.")
+    for folder in folders:
+        yield from read_histories(folder)
+
+
+def score_lines(histories: Sequence[History], agent_steps: int, *, markdown: bool) -> list[str]:
+    """A table for each configuration, and below it what is over all of its games."""
+    rows: dict[str, list[GameRow]] = {}
+    without_games: list[str] = []
+    for group in group_runs(histories):
+        scores = [(run.folder, run_score(run, agent_steps)) for run in group.runs]
+        without_games += [str(folder) for folder, found in scores if found is None]
+        known = [found for _, found in scores if found is not None]
+        if known:
+            rows.setdefault(group.name, []).append(GameRow(group.env, known))
+    if not rows:
+        raise UsageError(f"{without_games[0]} has no finished game yet, so there are no scores.")
+    parts: list[list[str]] = []
+    for name, games in rows.items():
+        if len(rows) > 1:
+            parts.append([f"### {name}" if markdown else f"{name}:"])
+        parts += _tables(sorted(games), markdown)
+    if any(game_name(group.env) in AT_10M_FRAMES for games in rows.values() for group in games):
+        parts.append([f"{', '.join(AGENTS)}: Dopamine's after 10 million frames, means of five runs."])
+    if without_games:
+        parts.append([f"left out, without a finished game: {', '.join(without_games)}"])
+    return [line for part in parts for line in ("", *part)][1:]
+
+
+def run_score(history: History, agent_steps: int) -> RunScore | None:
+    """The mean return of the last games up to `agent_steps` (0: all); None if no game has ended."""
+    limit = agent_steps or math.inf
+    if limit < math.inf and history.agent_steps < limit:
+        raise UsageError(
+            f"--agent_steps={agent_steps} is more than {history.folder} has, {history.agent_steps:,.0f}; a smaller "
+            "number would be right."
+        )
+    steps = min(history.agent_steps, limit)
+    returns = history.games.y[history.games.x <= limit][-LAST_GAMES:]
+    if not len(returns):  # an archive of curves has no games, but their means
+        means = history.curve("return_mean")
+        returns = means.y[means.x <= limit][-1:]
+    return RunScore(float(np.mean(returns)), steps) if len(returns) else None
+
+
+def _tables(games: Sequence[GameRow], markdown: bool) -> list[list[str]]:
+    """The table by game, and with several runs the one over all of them, each as lines."""
+    table = markdown_table if markdown else table_lines
+    by_game = table([_cells(row) for row in games], HEADINGS, right=range(1, len(HEADINGS)))
+    scores: dict[str, list[float]] = {}
+    for row in games:
+        if row.normalised:
+            scores.setdefault(game_name(row.env), []).extend(row.normalised)
+    runs = sum(map(len, scores.values()))
+    if runs < 2:
+        return [by_game]
+    over_all = [_estimate_cells(f"interquartile mean of {runs} runs", interquartile_mean_of_runs(scores))]
+    missing = [game for game in ATARI_5 if game not in scores]
+    if not missing:
+        over_all.append(_estimate_cells("Atari-5's estimate of the median of 57 games", atari5_median_of_runs(scores)))
+        over_all += [_estimate_cells(f"the same for {agent}", _published(agent)) for agent in AGENTS]
+    parts = [by_game, table(over_all, ("human-normalised", "value", "95% interval over seeds"), right=(1, 2))]
+    if 0 < len(missing) < len(ATARI_5):
+        parts.append([f"Atari-5's estimate of the median of 57 games needs {', '.join(missing)} too."])
+    return parts
+
+
+def _cells(row: GameRow) -> list[str]:
+    returns, normalised = row.returns, row.normalised
+    several = len(returns) > 1
+    published = AT_10M_FRAMES.get(game_name(row.env), (None,) * len(AGENTS))
+    return [
+        game_name(row.env),
+        str(len(returns)),
+        count(min(run.agent_steps for run in row.runs)),
+        score(float(np.mean(returns))),
+        score(min(returns)) if several else NOTHING_YET,
+        score(max(returns)) if several else NOTHING_YET,
+        percent(float(np.mean(normalised)) if normalised else None),
+        *(score(value) for value in published),
+    ]
+
+
+def _estimate_cells(name: str, estimate: Estimate) -> list[str]:
+    interval = estimate.interval
+    between = NOTHING_YET if interval is None else f"{percent(interval[0])} to {percent(interval[1])}"
+    return [name, percent(estimate.value), between]
+
+
+def _published(agent: str) -> Estimate:
+    column = AGENTS.index(agent)
+    scores = {game: human_normalised(game, AT_10M_FRAMES[game][column]) for game in ATARI_5}
+    return Estimate(float(atari5_median({game: np.asarray(value) for game, value in scores.items()})), None)
+
+
+if __name__ == "__main__":
+    run_command(main, USAGE, GameScoreOptions)

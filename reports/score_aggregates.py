@@ -1,0 +1,70 @@
+"""One number for the returns of many games: the interquartile mean, and Atari-5's estimate of the median game.
+
+Scores are human-normalised: 0 for random play, 1 for a human player.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Aitchison et al., 2023 (arXiv 2210.02019): the weights of the linear regression without intercept that predicts
+# log10(1 + the median of 57 games) from log10(1 + score) of these five, scores in percent and at least 0.
+ATARI_5 = {
+    "BattleZone": 0.3819751237831753,
+    "DoubleDunk": 0.0679099488887574,
+    "NameThisGame": 0.310804148620847,
+    "Phoenix": 0.12412619402774641,
+    "Qbert": 0.08048518286466755,
+}
+RESAMPLES = 10_000
+INTERVAL = (2.5, 97.5)  # percentiles
+
+
+class Estimate(NamedTuple):
+    """A number over all games, and its 95% bootstrap interval; None where a game has one run only."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+def interquartile_mean(scores: Array) -> Array:
+    """The mean of the middle half of the last axis: [..., N] to [...].
+
+    A quarter, rounded down, is left out at each end, as in Agarwal et al., 2021 (arXiv 2108.13264).
+    """
+    count = scores.shape[-1]
+    left_out = count // 4
+    return np.asarray(np.sort(scores, axis=-1)[..., left_out : count - left_out].mean(axis=-1))
+
+
+def atari5_median(scores: Mapping[str, Array]) -> Array:
+    """Estimate the median of 57 games from the mean scores of the five, each [...]."""
+    logarithms = [weight * np.log10(1 + 100 * np.maximum(scores[game], 0)) for game, weight in ATARI_5.items()]
+    return np.asarray((10 ** np.sum(logarithms, axis=0) - 1) / 100)
+
+
+def interquartile_mean_of_runs(scores: Mapping[str, Sequence[float]]) -> Estimate:
+    """Over all runs of all games: the scores by game, one for each run."""
+    return _bootstrap(scores, lambda drawn: interquartile_mean(np.concatenate(list(drawn.values()), axis=-1)))
+
+
+def atari5_median_of_runs(scores: Mapping[str, Sequence[float]]) -> Estimate:
+    """From the scores of the five games, one for each run; other games are left out."""
+    five = {game: scores[game] for game in ATARI_5}
+    return _bootstrap(five, lambda drawn: atari5_median({game: runs.mean(axis=-1) for game, runs in drawn.items()}))
+
+
+def _bootstrap(scores: Mapping[str, Sequence[float]], aggregate: Callable[[Mapping[str, Array]], Array]) -> Estimate:
+    """Stratified by game: each game's runs are drawn with replacement, as many as it has. Arrays are [..., runs]."""
+    runs = {game: np.asarray(values, dtype=np.float64) for game, values in scores.items()}
+    value = float(aggregate(runs))
+    if min(len(values) for values in runs.values()) < 2:
+        return Estimate(value, None)
+    rng = np.random.default_rng(0)  # the same table each time
+    drawn = {game: values[rng.integers(len(values), size=(RESAMPLES, len(values)))] for game, values in runs.items()}
+    low, high = np.percentile(aggregate(drawn), INTERVAL)
+    return Estimate(value, (float(low), float(high)))

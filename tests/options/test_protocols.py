@@ -1,0 +1,132 @@
+"""--protocol sets several flags at once; single flags beat it, and a run keeps its own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from option_flags import OPTIONS, Config, EnvironmentOptions
+from options.protocols import PROTOCOLS, merged
+from options.rules import UsageError
+from reports.protocol_words import protocol_in_words
+from sweeps.plan import plan_sweep
+from tests.options.words import parse, sentence_of
+
+CLASSIC, MACHADO = parse([]), parse(["--protocol=machado"])
+
+
+def protocol_values(config: Config) -> dict[str, Any]:
+    return {name: getattr(config.environment, name) for name in PROTOCOLS["classic"]}
+
+
+def test_classic_is_the_defaults() -> None:
+    assert PROTOCOLS["classic"] == {name: OPTIONS[name].default for name in PROTOCOLS["classic"]}
+    assert parse(["--protocol=classic"]) == CLASSIC == Config()
+    assert {name: value for name, value in CLASSIC.flags().items() if name != "seed"} == {
+        name: item.default for name, item in OPTIONS.items() if name != "seed"
+    }
+
+
+def test_machado_is_that_of_the_paper_and_of_dopamine() -> None:
+    environment = MACHADO.environment
+    assert environment.repeat_action_probability == 0.25
+    assert environment.full_action_space
+    assert not (environment.episodic_life or environment.fire_on_reset or environment.noop_threshold)
+    assert environment.max_game_frames == 108_000
+    differing = {name for name, value in MACHADO.flags().items() if value != CLASSIC.flags()[name]}
+    assert differing == {"protocol", *PROTOCOLS["machado"]} - {"max_game_frames"}
+
+
+def test_all_protocols_set_the_same_flags() -> None:
+    """Otherwise one protocol would leave something of another one behind."""
+    assert len({frozenset(flags) for flags in PROTOCOLS.values()}) == 1
+
+
+def test_single_flags_beat_the_protocol(tmp_path: Path) -> None:
+    file = tmp_path / "my.flags"
+    for words, in_file in (
+        (["--protocol=machado", "--episodic_life"], ""),
+        (["--episodic_life", "--protocol=machado"], ""),
+        (["--protocol=machado"], "--episodic_life"),
+        (["--episodic_life"], "--protocol=machado"),
+    ):
+        file.write_text(in_file)
+        config = parse([*words, f"--flagfile={file}"])
+        assert protocol_values(config) == {**PROTOCOLS["machado"], "episodic_life": True}
+
+
+def test_a_default_that_is_given_beats_the_protocol_too() -> None:
+    assert parse(["--protocol=machado", "--repeat_action_probability=0"]).environment.repeat_action_probability == 0
+
+
+def test_the_command_line_beats_the_sweep_and_the_sweep_the_protocol() -> None:
+    sweep = {"flags": {"protocol": "machado", "noop_threshold": 5}, "grid": {"episodic_life": [False, True]}}
+    given = {"repeat_action_probability": 0.1}
+    configs = [run.config for run in plan_sweep(sweep, given).runs]
+    wanted = {**PROTOCOLS["machado"], "noop_threshold": 5, "repeat_action_probability": 0.1}
+    assert [protocol_values(config) for config in configs] == [
+        {**wanted, "episodic_life": False}, {**wanted, "episodic_life": True},
+    ]  # fmt: skip
+    (run,) = plan_sweep({"flags": {"protocol": "machado", "noop_threshold": 5}}, {"protocol": "classic"}).runs
+    assert protocol_values(run.config) == {**PROTOCOLS["classic"], "noop_threshold": 5}
+
+
+def test_a_protocol_is_kept_as_ordinary_flags() -> None:
+    chosen = parse(["--protocol=machado", "--episodic_life"])
+    saved = json.loads(json.dumps(chosen.flags()))
+    assert Config.from_flags(saved) == chosen
+    assert parse([], base=saved) == chosen
+    assert parse(["--protocol=machado"], base=saved) == chosen, "the run has it already"
+    assert protocol_values(parse(["--noepisodic_life"], base=saved)) == PROTOCOLS["machado"]
+
+
+def test_runs_without_the_option_are_classic() -> None:
+    older = {name: value for name, value in CLASSIC.flags().items() if name not in NEW}
+    assert Config.from_flags(older) == CLASSIC
+    assert merged(older, {}) == older
+    assert parse(["--protocol=classic"], base={**older, "repeat_action_probability": 0.1}) == (
+        CLASSIC.replace_flags(repeat_action_probability=0.1)
+    )
+
+
+NEW = {"protocol", "full_action_space", "fire_on_reset"}
+
+
+@pytest.mark.parametrize(("before", "after"), [("classic", "machado"), ("machado", "classic")])
+def test_another_protocol_sets_its_flags_anew(before: str, after: str) -> None:
+    saved = parse([f"--protocol={before}", "--noop_threshold=3", "--lr=0.5"])
+    for other in (
+        parse([f"--protocol={after}"], base=saved.flags()),
+        saved.replace_flags(protocol=after),
+    ):
+        assert protocol_values(other) == PROTOCOLS[after]
+        assert other.optimizer.lr == 0.5
+
+
+def test_an_unknown_protocol_is_refused() -> None:
+    assert sentence_of("--protocol=atari") == '--protocol must be one of classic, machado, not "atari".'
+    with pytest.raises(UsageError, match=r"^--protocol must be one of classic, machado, not \[1\]\.$"):
+        Config.from_flags({"protocol": [1]})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "classic protocol"),
+        (["--protocol=machado"], "machado protocol"),
+        (["--repeat_action_probability=0.25"], "classic protocol with --repeat_action_probability=0.25"),
+        (
+            ["--protocol=machado", "--episodic_life", "--nofull_action_space"],
+            "machado protocol with --episodic_life --nofull_action_space",
+        ),
+    ],
+)
+def test_the_protocol_in_words(words: list[str], said: str) -> None:
+    assert protocol_in_words(parse(words).environment) == said
+
+
+def test_what_a_test_always_does_is_left_out() -> None:
+    played = EnvironmentOptions(episodic_life=False)
+    assert protocol_in_words(played) == "classic protocol with --noepisodic_life"
+    assert protocol_in_words(played, leave_out=("episodic_life",)) == "classic protocol"

@@ -1,0 +1,116 @@
+"""Environments written for the tests: every space, and episodes that end where the test says. Also `module:Id` ones."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, spaces
+
+from option_flags import Config, EnvironmentOptions
+from wrappers.any_environment.adapter import AnyEnvironment
+
+NEVER = 10**9
+
+
+class Scripted(gymnasium.Env[Any, Any]):
+    """Returns a script of observations and rewards; records what it gets. A game ends where `ends` says."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any] | None = None,
+        observations: list[Any] | None = None,
+        rewards: list[Any] | None = None,
+        ends: Mapping[int, tuple[bool, bool]] | None = None,  # number of a game's step → (terminated, truncated)
+    ) -> None:
+        self.observation_space = observation_space
+        self.action_space = spaces.Discrete(3) if action_space is None else action_space
+        observation_space.seed(0)
+        self._observations = observations
+        self._rewards = rewards or [0.0]
+        self._ends = ends or {}
+        self.actions: list[Any] = []
+        self.seeds: list[int | None] = []
+        self._count = 0
+        self._game_step = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self._game_step = 0
+        return self._next(), {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.actions.append(action)
+        self._game_step += 1
+        reward = self._rewards[(len(self.actions) - 1) % len(self._rewards)]
+        return self._next(), reward, *self._ends.get(self._game_step, (False, False)), {}
+
+    def _next(self) -> Any:
+        if self._observations is None:
+            return self.observation_space.sample()
+        self._count += 1
+        return self._observations[(self._count - 1) % len(self._observations)]
+
+
+class Catch(gymnasium.Env[Any, Any]):
+    """A small registered environment; `lanes` is its argument."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(self, lanes: int = 3, render_mode: str | None = None) -> None:
+        if lanes < 1:
+            raise ValueError("a lane is needed")
+        self.render_mode = render_mode
+        self.observation_space = spaces.Box(0, lanes, (2,), np.float32)
+        self.action_space = spaces.Discrete(lanes)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._seen(), float(action), bool(self.np_random.random() < 0.1), False, {}
+
+    def render(self) -> Any:
+        return np.zeros((4, 6, 3), np.uint8)
+
+    def _seen(self) -> Any:
+        return self.np_random.random(2).astype(np.float32)
+
+
+class WithoutPictures(Catch):
+    metadata = {"render_modes": ["human"]}  # noqa: RUF012
+
+
+gymnasium.register("Collection/Catch-v1", entry_point="tests.wrappers.hand_written:Catch", max_episode_steps=30)
+gymnasium.register("Collection/Blind-v1", entry_point="tests.wrappers.hand_written:WithoutPictures")
+gymnasium.register("Collection/Missing-v1", entry_point="no_such_module_anywhere:Environment")
+
+CATCH = "tests.wrappers.hand_written:Collection/Catch-v1"
+BLIND = "tests.wrappers.hand_written:Collection/Blind-v1"
+MISSING = "tests.wrappers.hand_written:Collection/Missing-v1"
+
+
+def doubled(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    return gymnasium.wrappers.TransformReward(env, lambda reward: 2 * float(reward))
+
+
+def nothing(env: gymnasium.Env[Any, Any]) -> None:
+    del env
+
+
+def broken(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    raise RuntimeError("this wrapper never works")
+
+
+def options_of(env: str = "CartPole-v1", **flags: Any) -> EnvironmentOptions:
+    """The options of an environment, with the defaults of its family."""
+    return Config.from_flags({"env": env, **flags}).environment
+
+
+def adapted(env: gymnasium.Env[Any, Any], seed: int = 0, **flags: Any) -> AnyEnvironment:
+    return AnyEnvironment(env, options_of(**flags), seed)

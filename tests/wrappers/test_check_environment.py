@@ -1,0 +1,154 @@
+"""A mistake in the flags of an environment ends in one sentence before anything starts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import main
+from option_flags import Config
+from options.rules import UsageError
+from tests.wrappers.hand_written import BLIND, CATCH, MISSING, options_of
+from wrappers.any_environment.adapter import AnyEnvironment
+from wrappers.make_environment import check_environment, make_environment
+
+HERE = "tests.wrappers.hand_written"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"env": "CartPol-v1"}, "the closest: CartPole-v1"),
+        ({"env": "cartpole-v1"}, "the closest: .*CartPole-v1"),
+        ({"env": "CartPole-v77"}, "the closest: .*CartPole-v1"),
+        ({"env": "Xyzzyxyzzy-v0"}, "not an environment that Gymnasium knows"),
+        ({"env": "Pong-v4"}, "PongNoFrameskip-v4 or ALE/Pong-v5 would be right"),
+        ({"env": "PongDeterministic-v4"}, "PongNoFrameskip-v4 or ALE/Pong-v5 would be right"),
+        ({"env": "PongngNoFrameskip-v4"}, "the closest: PongNoFrameskip-v4"),
+        ({"env": "dm_control/cartpole-v0"}, r"needs the package shimmy: pip install 'shimmy\[dm-control\]'"),
+        ({"env": "phys2d/CartPole-v1"}, "cannot be made: ModuleNotFoundError: No module named 'jax'"),
+        ({"env": "no_such_module:X-v0"}, "there is no module no_such_module in the current folder"),
+        ({"env": "tests.no_such_module:X-v0"}, "there is no module tests.no_such_module in the current folder"),
+        ({"env": f"{HERE}:Unknown-v0"}, "not an environment that Gymnasium knows"),
+        ({"env": MISSING}, "No module named 'no_such_module_anywhere'"),
+        ({"env": CATCH, "env_kwargs": '{"lane": 3}'}, "--env_kwargs=.* does not fit .*unexpected keyword argument"),
+        ({"env": CATCH, "env_kwargs": '{"render_mode": "human"}'}, 'render_mode "human" is not for training'),
+        ({"env": CATCH, "env_wrapper": f"{HERE}:triple"}, "has no function triple"),
+        ({"env": CATCH, "env_wrapper": "no_such_module:f"}, "--env_wrapper=.*there is no module no_such_module"),
+        ({"env": CATCH, "env_wrapper": f"{HERE}:nothing"}, "must return an environment .*, not NoneType"),
+        ({"env": "PongNoFrameskip-v4", "env_kwargs": '{"mode": 1}'}, "--env_kwargs has no meaning .* ALE/Pong-v5"),
+        ({"env": "PongNoFrameskip-v4", "largest_pixel": 9}, "--largest_pixel has no meaning"),
+    ],
+)
+def test_one_sentence_says_what_would_be_right(flags: dict[str, Any], sentence: str) -> None:
+    options = Config.from_flags(flags).environment
+    with pytest.raises(UsageError, match=sentence) as raised:
+        check_environment(options)
+    assert str(raised.value).startswith("--")
+    assert not raised.value.details
+    with pytest.raises(UsageError, match=sentence):
+        make_environment(options, seed=0) if flags["env"] != "PongNoFrameskip-v4" else check_environment(options)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"env_kwargs": '{"lanes": 0}'}, "constructor failed with ValueError: a lane is needed"),
+        ({"env_wrapper": f"{HERE}:broken"}, "--env_wrapper=.* failed with RuntimeError: this wrapper never works"),
+    ],
+)
+def test_an_exception_of_the_users_code_has_its_traceback_once(
+    flags: dict[str, Any], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main([f"--env={CATCH}", *(f"--{name}={value}" for name, value in flags.items())]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("Traceback") == 1
+    assert err.count("hand_written.py") == 1
+    assert err.splitlines()[-1].startswith("main.py: --env")
+    with pytest.raises(UsageError, match=sentence):
+        check_environment(options_of(CATCH, **flags))
+
+
+def test_a_module_that_cannot_be_imported_shows_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_module.py").write_text("import math\nmath.unknown()\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="importing broken_module failed with AttributeError") as raised:
+        check_environment(options_of("broken_module:X-v0"))
+    assert "math.unknown()" in raised.value.details
+
+
+def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_module.py").write_text(
+        "import gymnasium\ngymnasium.register('OwnModule/Catch-v0', entry_point='tests.wrappers.hand_written:Catch')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    options = options_of("own_module:OwnModule/Catch-v0")
+    check_environment(options)
+    assert make_environment(options, 0).reset()[0].vector.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [(CATCH, ""), (BLIND, '--render needs an environment with the render mode "rgb_array", and .* has human')],
+)
+def test_films_need_the_render_mode(env: str, sentence: str) -> None:
+    check_environment(options_of(env), films=False)
+    if not sentence:
+        check_environment(options_of(env), films=True)
+        return
+    with pytest.raises(UsageError, match=sentence):
+        check_environment(options_of(env), films=True)
+
+
+def test_arguments_and_wrapper_reach_the_environment() -> None:
+    env = make_environment(options_of(CATCH, env_kwargs='{"lanes": 7}', env_wrapper=f"{HERE}:doubled"), seed=0)
+    assert isinstance(env, AnyEnvironment)
+    assert env.spec_for_agent.action_sizes == (7,)
+    env.reset()
+    assert env.step(6)[1] == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("noop_threshold", 30), ("episodic_life", True), ("fire_on_life_loss", True), ("interaction", "asynchronous")],
+)
+def test_options_of_noframeskip_games_are_refused_elsewhere(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"--{name}=.* is only for Atari games whose id ends in NoFrameskip-v4, not"):
+        options_of("CartPole-v1", **{name: value})
+    with pytest.raises(UsageError, match="is only for Atari games"):
+        options_of("ALE/Pong-v5", **{name: value})
+    assert getattr(options_of("PongNoFrameskip-v4", **{name: value}), name) == value
+
+
+def test_native_pictures_are_refused_in_noframeskip_games() -> None:
+    with pytest.raises(UsageError, match="--frame_scale_resolution=native has no meaning for --env=PongNoFrameskip-v4"):
+        options_of("PongNoFrameskip-v4", frame_scale_resolution="native")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"a": NaN}', "3", '{"a": Infinity}'])
+def test_arguments_must_be_a_json_object(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--env_kwargs must be a JSON object"):
+        options_of(env_kwargs=text)
+
+
+@pytest.mark.parametrize("text", ["module", "module:", ":f", "a b:f", "a:b:c", "1a:f", "a..b:f"])
+def test_a_wrapper_must_be_a_name(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--env_wrapper must be module:function"):
+        options_of(env_wrapper=text)
+
+
+def test_each_family_has_its_defaults() -> None:
+    assert Config.from_flags({}) == Config() == Config.from_flags({"env": "PongNoFrameskip-v4"})
+    ale, other = options_of("ALE/Pong-v5"), options_of("my_module:Game-v0")
+    names = ["skipped_frames", "frames_stacked", "grayscaling_frames", "frame_scale_resolution", "noop_threshold"]
+    names += ["episodic_life", "reward_clipping_method"]
+    assert [getattr(ale, name) for name in names] == [1, 4, True, "84,84", 0, False, "abs_one_sign"]
+    assert [getattr(other, name) for name in names] == [1, 1, False, "native", 0, False, "none"]
+    assert options_of("CartPole-v1", frames_stacked=3).frames_stacked == 3
+
+
+def test_saved_flags_are_complete_so_defaults_do_not_matter() -> None:
+    config = Config.from_flags({"env": "CartPole-v1"})
+    assert Config.from_flags(json.loads(json.dumps(config.flags()))) == config
