@@ -35,8 +35,8 @@ def test_it_is_the_product_of_normal_distributions(dimensions: int, seed: int) -
     p, q = random_parameters(dimensions, seed, 3, 2), random_parameters(dimensions, seed + 1, 3, 2)
     mine, theirs = reference(p), reference(q)
     actions = mine.sample()
-    torch.testing.assert_close(policy.log_prob(p, actions), mine.log_prob(actions))  # type: ignore[no-untyped-call]
-    torch.testing.assert_close(policy.entropy(p), mine.entropy())  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(policy.log_prob(p, actions), mine.log_prob(actions))
+    torch.testing.assert_close(policy.entropy(p), mine.entropy())
     torch.testing.assert_close(policy.kl_divergence(p, q), torch.distributions.kl_divergence(mine, theirs))
     assert torch.equal(policy.most_likely(p), p[..., :dimensions].float())
 
