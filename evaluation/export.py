@@ -124,7 +124,7 @@ def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
         frames = np.stack([one.frames for one in seen])
         random = rng.integers(0, 256, (RANDOM_FRAMES, *frames.shape[1:]), dtype=np.uint8)
         inputs.append(torch.from_numpy(np.concatenate([frames, random])).flatten(1, 2))
-    if network.vector_mean is not None:
+    if network.vector_mean is not None and network.vector_deviation is not None:
         vectors = torch.from_numpy(np.stack([one.vector for one in seen]))
         # Random ones around the mean, some of them beyond the limit of normalised numbers.
         normal = torch.randn(RANDOM_FRAMES, vectors.shape[1], generator=generator)

@@ -278,7 +278,7 @@ def test_help_shows_sentences_defaults_and_choices(help_text: str) -> None:
     text = " ".join(help_text.split())
     assert "--batch_size Unrolls in one batch. (default: 8)" in text
     assert "--[no]use_lstm Add" in text and "(default: unset)" in text and "(default: false)" in text
-    assert "One of nature, impala_shallow, impala_deep, conv3." in text
+    assert "module:function imports a network of your own. (default: auto)" in text
     for item in OPTIONS.values():
         assert item.metadata["help"] in text
 

@@ -31,7 +31,7 @@ def test_it_is_the_product_of_its_factors(sizes: tuple[int, ...], seed: int) -> 
     actions = torch.from_numpy(np.stack([rng.integers(0, size, (3, 2)) for size in sizes], -1))
     log_prob, entropy, divergence = torch.zeros(3, 2), torch.zeros(3, 2), torch.zeros(3, 2)
     for k, (one, other) in enumerate(zip(factors(p, sizes), factors(q, sizes), strict=True)):
-        mine, theirs = torch.distributions.Categorical(logits=one), torch.distributions.Categorical(logits=other)  # type: ignore[no-untyped-call]
+        mine, theirs = torch.distributions.Categorical(logits=one), torch.distributions.Categorical(logits=other)
         log_prob = log_prob + mine.log_prob(actions[..., k])  # type: ignore[no-untyped-call]
         entropy = entropy + mine.entropy()  # type: ignore[no-untyped-call]
         divergence = divergence + torch.distributions.kl_divergence(mine, theirs)

@@ -1,0 +1,184 @@
+"""Networks of a user's own: what the function gets, what it may return, and what is said if it fails."""
+
+import hashlib
+import importlib
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict
+
+from agents.network import ActorCritic, make_network
+from agents.torsos.make_torso import make_torso
+from agents.torsos.observed import Observed
+from agents.torsos.own_torso import network_source, note_on_source, observation_space
+from evaluation import export
+from evaluation.exported_policy import exported
+from option_flags import NetworkOptions
+from options.rules import UsageError
+from tests.agents.test_observations import PARTS, PICTURES
+
+PICTURE, VECTOR, BOTH = Observed((4, 10, 12), 0), Observed((0, 0, 0), 7), Observed((4, 10, 12), 7)
+WriteModule = Callable[[str], str]
+
+TORSO = """
+import torch
+from gymnasium.spaces import Box, Dict
+from torch import nn
+
+class Torso(nn.Module):
+    def __init__(self, space):
+        super().__init__()
+        self.parts = list(space.values()) if isinstance(space, Dict) else [space]
+        self.layers = nn.ModuleList(nn.Linear(self.size(part), 8) for part in self.parts)
+        nn.init.constant_(self.layers[0].bias, 0.25)
+
+    @staticmethod
+    def size(box):
+        size = 1
+        for n in box.shape:
+            size *= n
+        return size
+
+    def forward(self, seen):
+        seen = seen if isinstance(seen, tuple) else (seen,)
+        return sum(layer(part.flatten(1)) for layer, part in zip(self.layers, seen)).tanh()
+
+def make_torso(space):
+    return Torso(space)
+"""
+
+
+@pytest.fixture
+def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteModule]:
+    """Writes a module to the current folder and returns the value of --network."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
+
+    def write(code: str) -> str:
+        (tmp_path / "some_network.py").write_text(textwrap.dedent(code))
+        sys.modules.pop("some_network", None)
+        importlib.invalidate_caches()
+        return "some_network:make_torso"
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield write
+    sys.modules.pop("some_network", None)
+
+
+def test_the_space_describes_what_the_torso_gets() -> None:
+    picture, vector, both = (observation_space(observed) for observed in (PICTURE, VECTOR, BOTH))
+    assert picture == Box(0, 255, (4, 10, 12), np.uint8)
+    assert vector == Box(-10, 10, (7,), np.float32)
+    assert both == Dict(picture=picture, vector=vector)
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize(("lstm_size", "dtype"), [(0, torch.float32), (5, torch.float32), (0, torch.bfloat16)])
+def test_it_works_like_any_other_network(
+    write_module: WriteModule, parts: str, lstm_size: int, dtype: torch.dtype
+) -> None:
+    layout = replace(PICTURES, **PARTS[parts], lstm_size=lstm_size)
+    network = make_network(NetworkOptions(network=write_module(TORSO)), layout, dtype)
+    bias = network.torso.get_parameter("layers.0.bias")
+    assert bool((bias == 0.25).all()), "its own initialisation is kept"
+    count = 6
+    inputs: list[torch.Tensor] = []
+    if layout.has_pictures:
+        inputs.append(torch.randint(0, 256, (count, 2, 12, 12), dtype=torch.uint8))
+    if layout.vector_size:
+        inputs.append(torch.randn(count, layout.vector_size))
+    if lstm_size:
+        inputs += [torch.randint(0, 5, (count,)), torch.randn(count), torch.randn(count, 2, lstm_size)]
+    expected = export.reference(network, tuple(inputs))
+    assert expected[0].shape == (count, 5) and expected[0].dtype == torch.float32
+    sum(part.square().sum() for part in expected[:2]).backward()  # type: ignore[union-attr]
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.torso.parameters())
+    found = exported(network)(*inputs)
+    for one, other in zip(found, expected, strict=True):
+        close = 1e-5 if dtype == torch.float32 or not layout.has_pictures else 0.1
+        torch.testing.assert_close(one, other, rtol=close, atol=close)
+
+
+def test_a_picture_arrives_scaled_and_a_vector_beside_it(write_module: WriteModule) -> None:
+    network = ActorCritic(
+        write_module(TORSO), (2, 12, 12), make_network(NetworkOptions(), PICTURES, torch.float32).distribution,
+        vector_size=3,
+    )  # fmt: skip
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    network.torso.register_forward_pre_hook(lambda _torso, args: seen.append(args[0]))
+    network.features(torch.full((5, 2, 12, 12), 128, dtype=torch.uint8), torch.full((5, 3), 0.75))
+    picture, vector = seen[0]
+    assert picture.shape == (5, 2, 12, 12) and (picture == 0.5).all()
+    assert vector.shape == (5, 3) and (vector == 0.75).all()
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("make_torso = 3", r"the module some_network has no function make_torso\.$"),
+        ("def make_torso(space): return 3", r"must return a torch.nn.Module, not int\.$"),
+        ("def make_torso(space): return space.no_such", r"failed with AttributeError: .*no_such"),
+        ("def make_torso(): pass", r"failed with TypeError: "),
+        ("import no_such_module_at_all", r"importing some_network failed with ModuleNotFoundError"),
+        (
+            "from torch import nn\ndef make_torso(space): return nn.Identity()",
+            r"features \[N, F\].*not \[3, 4, 10, 12\]",
+        ),
+        ("from torch import nn\ndef make_torso(space): return nn.Linear(5, 5)", "its module failed .* RuntimeError"),
+        (
+            "from torch import nn\nclass T(nn.Module):\n    def forward(self, x): return x.flatten(1).long()\n"
+            "def make_torso(space): return T()",
+            r"must return floating-point numbers, not torch\.int64",
+        ),
+        (
+            "from torch import nn\nclass T(nn.Module):\n    def forward(self, x): return x, x\n"
+            "def make_torso(space): return T()",
+            "must return a tensor, not tuple",
+        ),
+        (
+            "from torch import nn\nclass T(nn.Module):\n    def forward(self, x): return x.sum((0, 2, 3))[None]\n"
+            "def make_torso(space): return T()",
+            r"not \[1, 4\]",
+        ),
+    ],
+)
+def test_mistakes_end_in_one_sentence(write_module: WriteModule, code: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence) as raised:
+        make_torso(write_module(code), PICTURE)
+    assert str(raised.value).startswith("--network=some_network:make_torso") and "\n" not in str(raised.value)
+
+
+def test_a_module_that_does_not_exist_is_named(write_module: WriteModule) -> None:
+    with pytest.raises(UsageError, match="no module no_such_network in the current folder"):
+        make_torso("no_such_network:make_torso", PICTURE)
+
+
+def test_an_exception_keeps_its_traceback(write_module: WriteModule) -> None:
+    with pytest.raises(UsageError) as raised:
+        make_torso(write_module("def make_torso(space):\n    raise ValueError('this line')"), PICTURE)
+    assert "some_network.py" in raised.value.details and "this line" in raised.value.details
+
+
+def test_a_changed_file_is_noticed(write_module: WriteModule, tmp_path: Path) -> None:
+    name = write_module(TORSO)
+    source = network_source(name)
+    assert source is not None
+    content = (tmp_path / "some_network.py").read_bytes()
+    assert source["network"] == name and source["sha256"] == hashlib.sha256(content).hexdigest()
+    checkpoint = {"network_source": source}
+    assert note_on_source(checkpoint) == []
+    write_module(TORSO + "\n# another version")
+    (note,) = note_on_source(checkpoint)
+    assert "has changed since this checkpoint" in note and name in note
+
+
+@pytest.mark.parametrize("checkpoint", [{}, {"network_source": None}])
+def test_networks_of_the_platform_have_no_source(checkpoint: dict[str, None]) -> None:
+    assert network_source("auto") is None
+    assert note_on_source(checkpoint) == []
