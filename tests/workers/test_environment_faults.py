@@ -45,9 +45,10 @@ class Run:
         self.clock = Clock()
         self.announced: list[str] = []
         self.answers = 0
+        self._waits = False  # for an answer
         worker = cast(Any, PlayingWorker(arguments))
         self._supervisor = Supervisor(
-            *(1, lambda index, restart_index: worker, None, self._received, lambda index: None, self.announced.append),
+            *(1, lambda index, restart_index: worker, None, self._received, self._ended, self.announced.append),
             silence_limit=SILENCE_LIMIT,
             restart_budget=100,
             clock=self.clock,
@@ -55,18 +56,20 @@ class Run:
 
     def _received(self, index: int, message: Message) -> None:
         self.answers += 1
+        self._waits = False
+
+    def _ended(self, index: int) -> None:
+        self._waits = False
 
     def ask_until(self, over: Callable[[], bool], tick: float = 0.0) -> None:
         """Ask for one step after the other; the clock goes on by `tick` while there is no answer."""
-        asked = self.answers
         while not over():
-            if self._supervisor.is_running(0) and self.answers == asked:
-                asked += 1
+            if not self._supervisor.is_running(0):
+                self.clock.now += 1.0
+            elif not self._waits:
+                self._waits = True
                 self._supervisor.request(0, Kind.SLOT_FREE)
             self._supervisor.poll(0.05)
-            if not self._supervisor.is_running(0):
-                asked = self.answers
-                self.clock.now += 1.0
             self.clock.now += tick
 
     def close(self) -> None:
