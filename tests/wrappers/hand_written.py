@@ -88,6 +88,13 @@ class WithoutPictures(Catch):
     metadata = {"render_modes": ["human"]}  # noqa: RUF012
 
 
+class Unseeded(Catch):
+    """Catch that ignores its seed."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return super().reset()
+
+
 class Faulty(Catch):
     """Catch that does something wrong in its step number `at`, and in every later one."""
 
@@ -123,10 +130,12 @@ gymnasium.register("Collection/Blind-v1", entry_point="tests.wrappers.hand_writt
 gymnasium.register("Collection/Missing-v1", entry_point="no_such_module_anywhere:Environment")
 
 gymnasium.register("Collection/Faulty-v1", entry_point="tests.wrappers.hand_written:Faulty")
+gymnasium.register("Collection/Unseeded-v1", entry_point="tests.wrappers.hand_written:Unseeded")
 
 CATCH = "tests.wrappers.hand_written:Collection/Catch-v1"
 BLIND = "tests.wrappers.hand_written:Collection/Blind-v1"
 FAULTY = "tests.wrappers.hand_written:Collection/Faulty-v1"
+UNSEEDED = "tests.wrappers.hand_written:Collection/Unseeded-v1"
 MISSING = "tests.wrappers.hand_written:Collection/Missing-v1"
 
 
