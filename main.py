@@ -16,6 +16,7 @@ from options.help_text import help_text
 from options.protocols import merged
 from options.rules import UsageError
 from workers.failures import RunFailedError
+from wrappers.any_environment.faults import EnvironmentFaultError
 
 USAGE = """\
 usage: python main.py [--name=value ...] [--flagfile=path]
@@ -66,6 +67,9 @@ def main(arguments: Sequence[str]) -> int:
         print(end=error.details, file=sys.stderr)
         print(f"main.py: {error}", file=sys.stderr)
         return 2
+    except EnvironmentFaultError as error:
+        print(f"{error.report}main.py: the environment has a fault, see above.", file=sys.stderr)
+        return 1
     except RunFailedError as error:
         print(f"main.py: {error}", file=sys.stderr)
         return 1

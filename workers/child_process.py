@@ -24,9 +24,12 @@ from typing import Any
 
 from machine.limits import limit_reached
 from workers.early_errors import EarlyErrors, why_not_started
+from workers.interrupts import INTERRUPT, accept_interrupts, place_in
 from workers.messages import send_error
+from wrappers.any_environment.faults import EnvironmentFaultError
 
 PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+BLOCKED_SIGNALS = (*PARENT_SIGNALS, INTERRUPT)  # a child accepts interrupts when it is ready for them
 
 
 class ChildProcess(SpawnProcess):  # CUDA and OpenCV both break under fork
@@ -119,6 +122,12 @@ def why_it_ended(process: BaseProcess, exit_code: int) -> str:
     return why_not_started(getattr(process, "early_errors", None), exit_code)
 
 
+def where_it_hangs(process: BaseProcess) -> str:
+    """Where a process was when it was interrupted, if it could say so."""
+    errors = getattr(process, "early_errors", None)
+    return "" if errors is None else place_in(errors.text())
+
+
 def _make_early_errors() -> EarlyErrors | None:
     """None where there is no stderr, or no place for a temporary file: processes start without it, too."""
     try:
@@ -138,7 +147,7 @@ def _signals_blocked() -> Iterator[None]:
         warnings.filterwarnings("ignore", "resource_tracker: process died", UserWarning)
         # Otherwise the first child's start would start it, which unblocks the signals.
         resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED_SIGNALS)
         try:
             yield
         finally:
@@ -151,13 +160,20 @@ def _child_main(errors: EarlyErrors | None, packed_worker: Packed, connection: C
     try:
         worker = packed_worker.unpack()
         if errors is not None:
-            errors.end()
+            accept_interrupts(errors.end())
         worker.run(connection, *pipes)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except BaseException as error:
-        send_error(connection, limit_reached(error) or traceback.format_exc())
+        signal.pthread_sigmask(signal.SIG_BLOCK, [INTERRUPT])
+        send_error(connection, _in_words(error))
         os._exit(1)
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, EnvironmentFaultError):
+        return error.report
+    return limit_reached(error) or traceback.format_exc()
 
 
 def _exit_with_parent() -> None:

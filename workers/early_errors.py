@@ -46,15 +46,21 @@ class EarlyErrors:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._stderr = state["stderr"].detach()
 
-    def end(self) -> None:
-        """In the child: what was written so far goes to stderr, and so does everything from now on."""
+    def end(self) -> int:
+        """In the child: what was written so far goes to stderr, and so does everything from now on.
+
+        Returns the file, which is empty now, for words that only the parent shall read.
+        """
         sys.stderr.flush()
         size = os.lseek(STDERR, 0, os.SEEK_END)
         early = os.pread(STDERR, size, 0)
         os.ftruncate(STDERR, 0)
+        os.lseek(STDERR, 0, os.SEEK_SET)
+        file = os.dup(STDERR)
         os.dup2(self._stderr, STDERR)
         os.close(self._stderr)
         os.write(STDERR, early)
+        return file
 
     def text(self) -> str:
         """In the parent: what the child has written, or nothing if it has been loaded."""

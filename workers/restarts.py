@@ -30,6 +30,7 @@ class WorkerHandle:
     failures: int = 0  # ends in a row without a delivered round
     refusals: int = 0  # starts in a row that the system refused
     start_at: float = 0.0  # earliest time of the next start
+    interrupted_at: float | None = None  # when a silent process was asked where it hangs
 
 
 class Restarts:

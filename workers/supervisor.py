@@ -8,10 +8,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from workers.child_process import end_process, start_process, why_it_ended
+from workers.child_process import end_process, start_process, where_it_hangs, why_it_ended
 from workers.early_errors import kind_of_error, reason
 from workers.failures import could_not_start
 from workers.inference.server import HEARTBEAT_SECONDS, InferenceServer, connect_worker
+from workers.interrupts import GRACE_SECONDS, interrupt
 from workers.messages import Kind, Message, WorkerError, receive, send
 from workers.restarts import Restarts, WorkerHandle
 from workers.worker import Worker
@@ -54,7 +55,7 @@ class Supervisor:
         self._servers = [] if server is None else [WorkerHandle(-1, "the inference server")]
         self._handles = [*self._servers, *self._workers]
         self._sources: dict[Any, WorkerHandle] = {}  # by pipe and by process sentinel
-        self._shown: set[str] = set()  # kinds of early errors, of which one output has been announced
+        self._shown: set[str] = set()  # kinds of errors, of which one output or traceback has been announced
         self._polled_at = clock()
         try:
             for handle in self._handles:
@@ -110,7 +111,7 @@ class Supervisor:
                 if now >= handle.start_at and (handle in self._servers or self._server_is_running):
                     self._start_again(handle)
             elif self._must_respond(handle) and now - handle.silent_since > self._silence_limit:
-                self._lose(handle, f"did not respond for {self._silence_limit:g} seconds")
+                self._interrupt(handle, now)
 
     def close(self) -> None:
         """End all processes. They hold nothing that could be lost."""
@@ -152,7 +153,7 @@ class Supervisor:
                     handle.unanswered -= 1
                     self._received(handle.index, message)
         except WorkerError as error:
-            self._lose(handle, f"failed:\n{error}")
+            self._lose(handle, self._failure(handle, str(error).rstrip()))
         except (EOFError, OSError):
             self._lose(handle)
 
@@ -164,6 +165,7 @@ class Supervisor:
             name = f"worker-{handle.index}"
             handle.process, handle.connection = self._start_process(worker, name, *self._server_pipes(handle))
         handle.silent_since = self._clock()
+        handle.interrupted_at = None
         self._sources[handle.connection] = self._sources[handle.process.sentinel] = handle
 
     def _server_pipes(self, handle: WorkerHandle) -> Iterator[Connection]:
@@ -188,6 +190,32 @@ class Supervisor:
                 self._announce(f"{handle.name} is replaced later: it could not be started ({why})")
         else:
             handle.refusals = 0
+
+    def _interrupt(self, handle: WorkerHandle, now: float) -> None:
+        """Let a silent process say where it hangs; if it does not end by that, end it."""
+        process = handle.process
+        assert process is not None
+        if handle.interrupted_at is None:
+            handle.interrupted_at = now
+            interrupt(process)
+        elif now - handle.interrupted_at > GRACE_SECONDS:
+            place = where_it_hangs(process)
+            self._lose(
+                handle, f"{self._silence}; it hangs here, most recent call first:\n{place}" if place else self._silence
+            )
+
+    @property
+    def _silence(self) -> str:
+        return f"did not respond for {self._silence_limit:g} seconds"
+
+    def _failure(self, handle: WorkerHandle, text: str) -> str:
+        """How a process failed: with its traceback, if this is the first of its kind."""
+        what = "failed" if handle.interrupted_at is None else self._silence
+        kind = kind_of_error(text)
+        if kind in self._shown:
+            return f"{what}, in the same way as before: {text.splitlines()[-1]}"
+        self._shown.add(kind)
+        return f"{what}:\n{text}"
 
     def _lose(self, handle: WorkerHandle, how: str = "") -> None:
         """End a process and plan its replacement."""

@@ -1,5 +1,7 @@
 """Environments written for the tests: every space, and episodes that end where the test says. Also `module:Id` ones."""
 
+import itertools
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,12 +88,54 @@ class WithoutPictures(Catch):
     metadata = {"render_modes": ["human"]}  # noqa: RUF012
 
 
+class Unseeded(Catch):
+    """Catch that ignores its seed."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return super().reset()
+
+
+class Faulty(Catch):
+    """Catch that does something wrong in its step number `at`, and in every later one."""
+
+    def __init__(self, how: str, at: int) -> None:
+        super().__init__()
+        self._how, self._at = how, at
+        self._steps = 0
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        if self._steps >= self._at:
+            if self._how == "raises":
+                raise ValueError(f"nothing works after {self._steps} steps")
+            if self._how == "nan":
+                return np.array([0, np.nan], np.float32), 0.0, False, False, {}
+            if self._how == "sleeps":
+                wait_for_a_server_that_never_answers()
+            if self._how == "computes":
+                sum(itertools.repeat(0))  # never ends, and never looks for signals
+        return super().step(action)
+
+
+def wait_for_a_server_that_never_answers() -> None:
+    while True:
+        try:
+            time.sleep(1000)
+        except Exception:
+            continue
+
+
 gymnasium.register("Collection/Catch-v1", entry_point="tests.wrappers.hand_written:Catch", max_episode_steps=30)
 gymnasium.register("Collection/Blind-v1", entry_point="tests.wrappers.hand_written:WithoutPictures")
 gymnasium.register("Collection/Missing-v1", entry_point="no_such_module_anywhere:Environment")
 
+gymnasium.register("Collection/Faulty-v1", entry_point="tests.wrappers.hand_written:Faulty")
+gymnasium.register("Collection/Unseeded-v1", entry_point="tests.wrappers.hand_written:Unseeded")
+
 CATCH = "tests.wrappers.hand_written:Collection/Catch-v1"
 BLIND = "tests.wrappers.hand_written:Collection/Blind-v1"
+FAULTY = "tests.wrappers.hand_written:Collection/Faulty-v1"
+UNSEEDED = "tests.wrappers.hand_written:Collection/Unseeded-v1"
 MISSING = "tests.wrappers.hand_written:Collection/Missing-v1"
 
 

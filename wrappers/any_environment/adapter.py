@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.any_environment.actions import actions_for
-from wrappers.any_environment.faults import EnvironmentFaultError, ValueFaultError
+from wrappers.any_environment.faults import EnvironmentFaultError, NoAnswerError, ValueFaultError
 from wrappers.any_environment.pictures import PictureReader
 from wrappers.any_environment.space_parts import parts_of
 from wrappers.any_environment.vectors import VectorReader
@@ -79,7 +79,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._latest = None
         try:
             result = self.env.reset(seed=seed, options=options)
-        except Exception as error:
+        except (Exception, NoAnswerError) as error:
             raise self._raised("reset", error) from error
         try:
             seen, info = result
@@ -112,7 +112,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._episode_steps += 1
         try:
             result = self.env.step(action)
-        except Exception as error:
+        except (Exception, NoAnswerError) as error:
             raise self._raised("step", error) from error
         try:
             seen, reward, terminated, truncated, info = result
@@ -148,7 +148,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         except ValueFaultError as error:
             raise self._fault(str(error)) from None
 
-    def _raised(self, method: str, error: Exception) -> EnvironmentFaultError:
+    def _raised(self, method: str, error: BaseException) -> EnvironmentFaultError:
         return self._fault(f"{method} raised {type(error).__name__}: {error}")
 
     def _fault(self, what: str) -> EnvironmentFaultError:

@@ -1,0 +1,32 @@
+"""Gymnasium's check of an environment: its complaints as sentences, whatever the environment does meanwhile."""
+
+import pytest
+
+from tests.wrappers.hand_written import CATCH, FAULTY, UNSEEDED, options_of
+from wrappers.any_environment.complaints import check, complaints
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_right_environment_has_no_complaints(capfd: pytest.CaptureFixture[str]) -> None:
+    assert complaints(options_of("CartPole-v1")) == []
+    assert complaints(options_of("PongNoFrameskip-v4")) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_each_complaint_is_a_sentence() -> None:
+    assert not list(check(options_of(CATCH)))
+    found = list(check(options_of(UNSEEDED)))
+    assert any("seed" in sentence for sentence in found)
+    assert all(sentence.endswith(".") and "\n" not in sentence and "\x1b" not in sentence for sentence in found)
+
+
+def test_what_an_environment_raises_is_a_complaint() -> None:
+    (sentence,) = complaints(options_of(FAULTY, env_kwargs='{"how": "raises", "at": 1}'))
+    assert sentence.startswith(f"{FAULTY}: ")
+    assert "nothing works after 1 steps" in sentence
+
+
+def test_an_environment_that_hangs_is_a_complaint() -> None:
+    found = complaints(options_of(FAULTY, env_kwargs='{"how": "computes", "at": 1}'), seconds=8)
+    assert found == [f"{FAULTY}: Gymnasium's check was ended after 8 seconds: reset or step may hang."]

@@ -1,0 +1,87 @@
+"""Gymnasium's own check of an environment, in a process of its own: an environment may print, crash or hang.
+
+`python -m wrappers.any_environment.complaints '<options as JSON>' N` writes the complaints as JSON to file descriptor N.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+
+from gymnasium.utils.env_checker import check_env
+
+from option_flags import EnvironmentOptions
+from options.environment_families import is_noframeskip
+from options.rules import UsageError
+from wrappers.any_environment.creation import create
+
+CHECK_SECONDS = 60.0
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# What Gymnasium recommends and this platform does itself, or does not need.
+WITHOUT_MEANING = (
+    "symmetric and normalized space",
+    "is -infinity",
+    "is infinity",
+    "unconventional shape",
+    "out of date",
+)
+
+
+def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> list[str]:
+    """What Gymnasium's check says about the environment, one sentence each. Nothing of its output is shown."""
+    if is_noframeskip(options.env):
+        return []
+    command = [sys.executable, "-m", "wrappers.any_environment.complaints", json.dumps(dataclasses.asdict(options))]
+    with tempfile.TemporaryFile() as found:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        try:
+            ended = subprocess.run(
+                [*command, str(found.fileno())],
+                env=environment,
+                pass_fds=[found.fileno()],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return [f"{options.env}: Gymnasium's check was ended after {seconds:g} seconds: reset or step may hang."]
+        if ended.returncode:
+            return [f"{options.env}: Gymnasium's check ended with code {ended.returncode}."]
+        found.seek(0)
+        sentences: list[str] = json.loads(found.read())
+    return [f"{options.env}: {sentence}" for sentence in sentences]
+
+
+def check(options: EnvironmentOptions) -> Iterator[str]:
+    """Check the environment without wrappers, in this process; yield each complaint."""
+    environment = create(options).unwrapped
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        error = ""
+        try:
+            check_env(environment, skip_render_check=True, skip_close_check=True)
+        except Exception as raised:
+            error = str(raised) or type(raised).__name__
+    for text in dict.fromkeys([*(str(warning.message) for warning in warned), error]):
+        if text and not any(words in text for words in WITHOUT_MEANING):
+            yield _sentence(text)
+
+
+def _sentence(text: str) -> str:
+    words = " ".join(COLOUR.sub("", text).removeprefix("WARN: ").split())
+    return words.rstrip(".") + "."
+
+
+if __name__ == "__main__":
+    try:
+        sentences = list(check(EnvironmentOptions(**json.loads(sys.argv[1]))))
+    except UsageError:
+        sentences = []  # it is reported elsewhere
+    with open(int(sys.argv[2]), "w", encoding="utf-8") as file:
+        json.dump(sentences, file)
