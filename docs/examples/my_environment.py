@@ -19,7 +19,7 @@ class Goal(gymnasium.Env[NDArray[np.float32], int]):
     The goal gives 1, and every other step costs 0.01.
     """
 
-    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
     def __init__(self, size: int = 5, render_mode: str | None = None) -> None:
         self.size = size
