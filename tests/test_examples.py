@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -19,7 +20,7 @@ SMALL = ["--environment_max_steps=4000", "--worker_count=1", "--envs_per_worker=
 
 
 def test_gymnasium_has_no_complaints_about_the_environment() -> None:
-    check_env(Goal(render_mode="rgb_array"))
+    check_env(gymnasium.make("Goal-v0", render_mode="rgb_array").unwrapped)
 
 
 def test_the_goal_ends_a_game_of_the_environment() -> None:

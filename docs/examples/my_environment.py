@@ -39,7 +39,7 @@ class Goal(gymnasium.Env[NDArray[np.float32], int]):
         reached = bool((self.agent == self.goal).all())
         return self._seen(), 1.0 if reached else -0.01, reached, False, {}
 
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         picture = np.zeros((self.size, self.size, 3), np.uint8)
         picture[tuple(self.goal)] = 0, 200, 0
         picture[tuple(self.agent)] = 255, 255, 255
@@ -50,4 +50,4 @@ class Goal(gymnasium.Env[NDArray[np.float32], int]):
 
 
 # A game that has lasted 50 steps is cut off, which is not the same as its end: Gymnasium does this.
-gymnasium.register("Goal-v0", entry_point=Goal, max_episode_steps=50)
+gymnasium.register("Goal-v0", entry_point=f"{__name__}:Goal", max_episode_steps=50)
