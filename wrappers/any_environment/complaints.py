@@ -1,6 +1,6 @@
 """Gymnasium's own check of an environment, in a process of its own: an environment may print, crash or hang.
 
-`python -m wrappers.any_environment.complaints '<options as JSON>' N` writes the complaints as JSON to file descriptor N.
+`python -m wrappers.any_environment.complaints OPTIONS N` takes options as JSON and writes JSON to file descriptor N.
 """
 
 import dataclasses
