@@ -45,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         from evaluation.score_checkpoint import score_checkpoint
         from run_files.checkpoint import find_checkpoint
         from training.train import train
+        from wrappers.any_environment.complaints import complaints
         from wrappers.make_environment import check_environment, make_environment
 
         parent = None
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
             assert parent is not None  # a test without --load_model_url is refused by Config
             score_checkpoint(config, make_environment, parent)
         else:
-            train(config, make_environment, parent)
+            train(config, make_environment, parent, complaints(config.environment))
     except HelpRequested:
         print(help_text(USAGE, (*TOPICS.values(), FlagFile)))
     except UsageError as error:

@@ -139,12 +139,12 @@ _SEAT = table(
 _SNAPSHOT = table(
     {
         "seats": list_of(_SEAT),  # the environments of one worker
-        "observations": raw_bytes(),
         "lstm_state": list_of(list_of(list_of(number()))),
         "previous_actions": LIST,
         "previous_rewards": list_of(number()),
     },
-    {"open_unrolls": TABLE, "vectors": raw_bytes()},  # with delayed actions; with observations that have a vector
+    # Of observations with pictures; of those with vectors; with delayed actions.
+    {"observations": raw_bytes(), "vectors": raw_bytes(), "open_unrolls": TABLE},
 )
 _SPACES = table(
     {
@@ -232,7 +232,7 @@ def check_in_flight(in_flight: Any, layout: UnrollLayout, workers: int, environm
     snapshot = table(
         {
             "seats": list_of(TABLE, environments),
-            "observations": raw_bytes(environments * stack),
+            **({"observations": raw_bytes(environments * stack)} if layout.has_pictures else {}),
             "lstm_state": numbers(environments, 2, layout.lstm_size),
             "previous_actions": _previous_actions(layout, environments),
             **({"vectors": raw_bytes(environments * layout.vector_size * 4)} if layout.vector_size else {}),

@@ -23,7 +23,10 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
     Episodes are cut off after 4 steps and end after 6, in turns.
     """
 
-    def __init__(self, seed: int, pictures: bool, vectors: bool, kind: ActionKind) -> None:
+    def __init__(
+        self, seed: int, pictures: bool, vectors: bool, kind: ActionKind, watch: Watch = lambda picture, score: None
+    ) -> None:
+        self._watch = watch
         self._pictures, self._vectors, self._kind = pictures, vectors, kind
         self.spec_for_agent = EnvironmentSpec(
             frame_stack=STACK if pictures else 0,
@@ -71,6 +74,7 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
 
     def _observation(self, first: bool) -> Observation:
         self._target = int(self.np_random.integers(2))
+        self._watch(self.render(), self._return)
         frame = np.zeros((1, SIZE, SIZE), np.uint8)
         frame[0, :6] = 255 * self._target
         frame[0, 11] = self._episode % 256
@@ -87,7 +91,4 @@ class MakeScripted:
         self._arguments = pictures, vectors, kind
 
     def __call__(self, options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> ScriptedSpaces:
-        environment = ScriptedSpaces(seed, *self._arguments)
-        if watch is not None:
-            watch(environment.render(), 0.0)
-        return environment
+        return ScriptedSpaces(seed, *self._arguments, *([] if watch is None else [watch]))

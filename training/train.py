@@ -1,6 +1,7 @@
 """Training, from the configuration to the trained weights: creates all parts of a run and connects them."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -32,10 +33,16 @@ from workers.actors import make_actors
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
-def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Checkpoint | None = None) -> Path:
+def train(
+    config: Config,
+    make_environment: MakeWatchedEnvironment,
+    parent: Checkpoint | None = None,
+    environment_notes: Sequence[str] = (),
+) -> Path:
     """Train an agent as configured, from the start or from a checkpoint; return the run's folder.
 
-    All checks of the options come before a folder is made or a process is started.
+    All checks of the options come before a folder is made or a process is started. `environment_notes` are further
+    lines for the head of the run.
     """
     setup = set_up_run(config, make_environment, parent)
     config, machine, layout, resume = setup.config, setup.machine, setup.layout, setup.resume
@@ -49,7 +56,7 @@ def train(config: Config, make_environment: MakeWatchedEnvironment, parent: Chec
         last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)
         header = run_header(config, folder, machine, layout, setup.memory, resume.planned_updates)
-        console.start([*header, *setup.environment_notes, *setup.weights.notes(), *resume.notes()])
+        console.start([*header, *environment_notes, *setup.environment_notes, *setup.weights.notes(), *resume.notes()])
 
         learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device)
         setup.weights.restore_background(learner)

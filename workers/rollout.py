@@ -120,7 +120,7 @@ class Rollout:
         """The environments and the policy's inputs, in plain values and bytes."""
         return {
             "seats": [environment.snapshot() for environment in self._environments],  # the key in existing checkpoints
-            "observations": self._stacks.tobytes(),
+            **({"observations": self._stacks.tobytes()} if self._stacks.size else {}),
             **({"vectors": self._vectors.tobytes()} if self._vectors.size else {}),
             "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
@@ -132,7 +132,7 @@ class Rollout:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot of as many environments with the same options."""
         state = self._state
-        stacks = np.frombuffer(snapshot["observations"], np.uint8).reshape(self._stacks.shape)
+        stacks = np.frombuffer(snapshot.get("observations", b""), np.uint8).reshape(self._stacks.shape)
         vectors = np.frombuffer(snapshot.get("vectors", b""), np.float32).reshape(self._vectors.shape)
         for e, (environment, seat) in enumerate(zip(self._environments, snapshot["seats"], strict=True)):
             environment.restore(seat)

@@ -1,6 +1,7 @@
 """Makes an environment with Gymnasium, and applies the user's wrapper to it."""
 
 import importlib
+import importlib.util
 import warnings
 from typing import Any
 
@@ -40,7 +41,14 @@ def _check_render_mode(options: EnvironmentOptions, name: str, arguments: dict[s
         )
 
 
+def _silence_mujoco(name: str) -> None:
+    """MuJoCo writes each warning about Gymnasium's own models to the console, and to a file in the current folder."""
+    if "mujoco" in str(gymnasium.registry[name].entry_point) and importlib.util.find_spec("mujoco"):
+        importlib.import_module("mujoco").set_mju_user_warning(lambda message: None)
+
+
 def _made(options: EnvironmentOptions, name: str, arguments: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    _silence_mujoco(name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # shown once before the run, see check.py
