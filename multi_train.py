@@ -1,13 +1,15 @@
 """A sweep, many runs of main.py: `python multi_train.py --jobs=2`; `--sweep=my.json` replaces the `SWEEP` below.
 
 There is one run for each of `runs` (an object by name, or a list), each point of `grid` (lists of values by flag) and
-each of `seeds`. All runs share `flags`. Flags of main.py on the command line take precedence over the sweep. The same
-command continues a sweep that was interrupted.
+each of `seeds`. All runs share `flags`. With `search` in place of `runs` and `grid`, Optuna chooses the flags of each
+run. Flags of main.py on the command line take precedence over the sweep. The same command continues a sweep that was
+interrupted.
 """
 
+import importlib.util
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,10 @@ from options.rules import PATH, Options, UsageError, declared, option, whole
 from reports.console import make_console
 from sweeps.files import try_lock
 from sweeps.plan import Sweep, plan_sweep, read_sweep
-from sweeps.runner import POLL_SECONDS, SweepRunner
+from sweeps.run_source import ListedRuns, RunSource
+from sweeps.runner import ENDED, POLL_SECONDS, SweepRunner
+from sweeps.search_plan import SearchPlan, is_search, plan_search
+from sweeps.search_result import MOST_CURVES, best_first, search_result
 from sweeps.state import SweepState
 from sweeps.summary import draw_curves, summarise, summary_table, write_csv
 
@@ -89,9 +94,10 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
     try:
         given = given_flags(arguments, {**declared(SweepOptions), **OPTIONS})
         own = SweepOptions(**{name: given.pop(name) for name in declared(SweepOptions) if name in given})
-        sweep = plan_sweep(SWEEP if own.sweep is None else read_sweep(own.sweep), given)
-        folder = Path(own.sweep_dir or f"results/sweep_{sweep.name}").absolute()
-        lock, state = open_folder(folder, sweep)
+        definition = SWEEP if own.sweep is None else read_sweep(own.sweep)
+        plan = plan_search(definition, given) if is_search(definition) else plan_sweep(definition, given)
+        folder = Path(own.sweep_dir or f"results/sweep_{plan.name}").absolute()
+        lock, state, source = open_folder(folder, plan)
     except HelpRequested:
         print(help_text(USAGE, (SweepOptions, *TOPICS.values(), FlagFile)))
         return 0
@@ -100,20 +106,42 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         return 2
     print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
     with lock, StopSignals() as stop:
-        print_line(f"{len(sweep.runs)} runs, {own.jobs} at once, in {folder}")
-        SweepRunner(sweep, folder, state, own.jobs, program, stop, print_line, poll_seconds).run()
-        rows = summarise(sweep, folder, state.runs)
-        print_line("\n".join(["", *summary_table(rows), "", write_csv(rows, folder / "summary.csv")]))
-        if not stop.requested:
-            print_line(draw_curves(rows, folder / "curves.png"))
-        unfinished = any(row["status"] != "done" for row in rows)
+        print_line(f"{source.total} runs, {own.jobs} at once, in {folder}")
+        SweepRunner(source, folder, state, own.jobs, program, stop, print_line, poll_seconds).run()
+        unfinished = show_results(plan, source, folder, state, print_line, draw=not stop.requested)
         if unfinished:
             print_line(f"go on with: {shlex.join(['python', 'multi_train.py', *arguments])}")
         return 1 if unfinished and not stop.requested else 0
 
 
-def open_folder(folder: Path, sweep: Sweep) -> tuple[BinaryIO, SweepState]:
+def show_results(
+    plan: Sweep | SearchPlan,
+    source: RunSource,
+    folder: Path,
+    state: SweepState,
+    print_line: Callable[[str], None],
+    draw: bool,
+) -> bool:
+    """Show the table, write it, and draw the curves. True if there are runs that have not ended."""
+    rows = summarise(source, folder, state.runs)
+    result: list[str] = []
+    drawn = rows
+    if isinstance(plan, SearchPlan):
+        rows = best_first(rows)
+        drawn = rows[:MOST_CURVES]
+        result = search_result(rows, source, state.runs)
+    print_line("\n".join(["", *summary_table(rows), "", write_csv(rows, folder / "summary.csv")]))
+    if draw:
+        print_line(draw_curves(drawn, folder / "curves.png"))
+    for line in result:
+        print_line(line)
+    return len(rows) < source.total or any(row["status"] not in ENDED for row in rows)
+
+
+def open_folder(folder: Path, plan: Sweep | SearchPlan) -> tuple[BinaryIO, SweepState, RunSource]:
     """Create the sweep's folder, lock it against a second multi_train.py, and read the state of its runs."""
+    if isinstance(plan, SearchPlan):
+        check_optuna()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = try_lock(folder / "lock")
@@ -121,14 +149,29 @@ def open_folder(folder: Path, sweep: Sweep) -> tuple[BinaryIO, SweepState]:
             raise UsageError(f"--sweep_dir={folder} is in use by another multi_train.py; wait for it, or stop it.")
         with ExitStack() as close_on_error:
             close_on_error.enter_context(lock)
-            state = SweepState(folder, sweep)
+            state = SweepState(folder)
+            source = make_source(plan, folder, state)
             state.write()
             close_on_error.pop_all()
-        return lock, state
+        return lock, state, source
     except OSError as error:
         raise UsageError(
             f"--sweep_dir={folder} cannot be written ({error.strerror}); a folder that you can write to would be right."
         ) from None
+
+
+def make_source(plan: Sweep | SearchPlan, folder: Path, state: SweepState) -> RunSource:
+    """Where the runs come from: the list of a sweep, or Optuna, which is loaded only for a search."""
+    if isinstance(plan, Sweep):
+        return ListedRuns(plan, state)
+    from sweeps.search import Search
+
+    return Search(plan, folder, state)
+
+
+def check_optuna() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise UsageError('a sweep with "search" needs the package optuna; run pip install optuna.')
 
 
 if __name__ == "__main__":

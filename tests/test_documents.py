@@ -21,6 +21,7 @@ from reports.staggering_plot import StaggeringPlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
 from run_files.metrics import read_metrics
 from sweeps.plan import KEYS, plan_sweep, read_sweep
+from sweeps.search_plan import SEARCH_KEYS, plan_search
 from tests.catch import make_catch
 from tests.options.words import parse
 from training.action_timing import ActionTiming
@@ -150,7 +151,9 @@ def fields_of(header: str) -> set[str]:
 
 def test_the_sweep_is_understood() -> None:
     """The JSON and the command of docs/sweeps.md."""
-    definition = json.loads(SWEEPS.split("```json\n")[1].split("```")[0])
+    definition, search = (json.loads(block.split("```")[0]) for block in SWEEPS.split("```json\n")[1:])
+    assert set(search) == set(SEARCH_KEYS)
+    assert plan_search(search, {}).trials == 20
     assert set(definition) == set(KEYS)
     assert len(plan_sweep(definition, {}).runs) == 16
     (words,) = commands("docs/sweeps.md", r"multi_train\.py")
