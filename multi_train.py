@@ -7,6 +7,7 @@ interrupted.
 """
 
 import importlib.util
+import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -23,12 +24,14 @@ if __name__ == "__main__":
     explain_limits()
 
 from machine.stop_signals import StopSignals
-from option_flags import OPTIONS, TOPICS
+from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
 from options.help_text import help_text
-from options.rules import PATH, Options, UsageError, declared, option, whole
+from options.rules import PATH, Options, Rule, UsageError, at_least, declared, option, whole
 from reports.console import make_console
 from sweeps.files import try_lock
+from sweeps.on_cluster.check import CLUSTER, check_cluster
+from sweeps.places import Places, ThisMachine
 from sweeps.plan import Sweep, plan_sweep, read_sweep
 from sweeps.run_source import ListedRuns, RunSource
 from sweeps.runner import ENDED, POLL_SECONDS, SweepRunner
@@ -71,7 +74,7 @@ SWEEP: dict[str, Any] = {
     "seeds": [1, 2],
 }
 
-USAGE = "usage: python multi_train.py [--jobs=n] [--sweep=path] [--sweep_dir=path] [--name=value ...]"
+USAGE = "usage: python multi_train.py [--jobs=n] [--cluster=auto] [--sweep=path] [--sweep_dir=path] [--name=value ...]"
 PROGRAM = Path(__file__).resolve().with_name("main.py")
 
 
@@ -81,9 +84,29 @@ class SweepOptions(Options):
 
     sweep: str | None = option(None, PATH, "JSON file with the sweep, instead of the one in multi_train.py.")
     sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
-    jobs: int = option(
-        1, whole(1), "Runs at a time. Set --worker_count and --learner_threads too: each run uses that many cores."
+    jobs: int | None = option(
+        None,
+        whole(1, optional=True),
+        "Runs at a time. Set --worker_count and --learner_threads too: each run uses that many cores. Unset: 1; with "
+        "--cluster, as many as its nodes have room for.",
     )
+    cluster: str | None = option(
+        None,
+        CLUSTER,
+        "Ray cluster whose nodes run the configurations: auto (the one that this machine belongs to) or the host:port "
+        "of its head. Unset: this machine runs them.",
+    )
+    job_cpus: float | None = option(
+        None,
+        Rule(float, "be a number above 0", lambda v: 0 < v < math.inf, optional=True),
+        "With --cluster: CPUs of a node for each run. Unset: --worker_count and --learner_threads together.",
+    )
+    job_gpus: float = option(0.0, at_least(0), "With --cluster: GPUs of a node for each run, or the part of one.")
+
+    def _check_together(self) -> None:
+        for name in ("job_cpus", "job_gpus"):
+            if getattr(self, name) and not self.cluster:
+                raise UsageError(f"--{name} has no effect without --cluster; --cluster=auto with it would be right.")
 
 
 def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float = POLL_SECONDS) -> int:
@@ -97,6 +120,8 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         definition = SWEEP if own.sweep is None else read_sweep(own.sweep)
         plan = plan_search(definition, given) if is_search(definition) else plan_sweep(definition, given)
         folder = Path(own.sweep_dir or f"results/sweep_{plan.name}").absolute()
+        print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
+        places = make_places(own, plan, program, print_line)
         lock, state, source = open_folder(folder, plan)
     except HelpRequested:
         print(help_text(USAGE, (SweepOptions, *TOPICS.values(), FlagFile)))
@@ -104,10 +129,10 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
     except UsageError as error:
         print(f"multi_train.py: {error}", file=sys.stderr)
         return 2
-    print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
     with lock, StopSignals() as stop:
-        print_line(f"{source.total} runs, {own.jobs} at once, in {folder}")
-        SweepRunner(source, folder, state, own.jobs, program, stop, print_line, poll_seconds).run()
+        print_line(f"{source.total} runs, {places.words} at once, in {folder}")
+        SweepRunner(source, folder, state, places, stop, print_line, poll_seconds).run()
+        places.close()
         unfinished = show_results(plan, source, folder, state, print_line, draw=not stop.requested)
         if unfinished:
             print_line(f"go on with: {shlex.join(['python', 'multi_train.py', *arguments])}")
@@ -167,6 +192,34 @@ def make_source(plan: Sweep | SearchPlan, folder: Path, state: SweepState) -> Ru
     from sweeps.search import Search
 
     return Search(plan, folder, state)
+
+
+def make_places(
+    own: SweepOptions, plan: Sweep | SearchPlan, program: Path, print_line: Callable[[str], None]
+) -> Places:
+    """Where runs are started. Ray is loaded only for a cluster."""
+    if own.cluster is None:
+        return ThisMachine(own.jobs or 1, program)
+    cpus = own.job_cpus or cpus_of_a_run(plan)
+    address = check_cluster(own.cluster)
+    from sweeps.on_cluster.cluster_places import ClusterPlaces
+
+    return ClusterPlaces(address, program, cpus, own.job_gpus, own.jobs, print_line)
+
+
+def cpus_of_a_run(plan: Sweep | SearchPlan) -> float:
+    """Worker processes and threads of the learner, of the run that has the most of them."""
+    if isinstance(plan, SearchPlan):
+        configs = [Config.from_flags(dict(plan.flags))]
+        searched = {"worker_count", "learner_threads"} & plan.ranges.keys()
+    else:
+        configs, searched = [run.config for run in plan.runs], set()
+    if searched or not all(config.workers.worker_count for config in configs):
+        raise UsageError(
+            "--cluster must know the CPUs of a run; --worker_count=4 --learner_threads=1 (or others), or --job_cpus=5, "
+            "would be right."
+        )
+    return max(config.workers.worker_count + max(1, config.run.learner_threads) for config in configs)
 
 
 def check_optuna() -> None:

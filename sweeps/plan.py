@@ -25,6 +25,7 @@ RESERVED_FLAGS = {  # flags that a sweep sets itself
     "op_mode": "a sweep starts and continues its runs by itself",
     "load_model_url": "a sweep starts and continues its runs by itself",
     "load_weights_only": "a sweep starts and continues its runs by itself",
+    "cluster": "--cluster of multi_train.py is for the whole sweep",
     "results_dir": "--sweep_dir sets the folder of a sweep and all its runs",
 }
 NAME = r"\w[\w.-]*"

@@ -18,6 +18,10 @@ class RunSource(Protocol):
     def total(self) -> int:
         """How many runs there will be."""
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `next_run` may have a run."""
+
     def next_run(self) -> SweepRun | None:
         """A new run. None if there is no further one."""
 
@@ -47,6 +51,10 @@ class ListedRuns:
     @property
     def total(self) -> int:
         return len(self._sweep.runs)
+
+    @property
+    def has_more(self) -> bool:
+        return False
 
     def next_run(self) -> SweepRun | None:
         return None

@@ -53,9 +53,13 @@ class Search:
     def _refused(self) -> int:
         return len(self._study.trials) - len(self._runs)
 
+    @property
+    def has_more(self) -> bool:
+        return len(self._study.trials) < self._plan.trials
+
     def next_run(self) -> SweepRun | None:
         """A new trial. Values that main.py refuses together count as failed trials, and others are drawn."""
-        while len(self._study.trials) < self._plan.trials:
+        while self.has_more:
             number = len(self._study.trials)
             name = f"trial_{number:03d}"
             self._study.sampler = _sampler(self._plan.sampler, number)

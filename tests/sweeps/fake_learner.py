@@ -2,6 +2,8 @@
 
 The mean return is 1000 × --lr × the fraction of the steps. With --gamma=0.5 it fails. With an --lr below 0.002 it waits
 at half of its steps until it is stopped; with --gamma=0.6 until then or until there is a file "go" in its folder.
+It saves at half of its steps and at the end, with --save_replay also a file of nine megabytes, which it then needs to
+continue.
 """
 
 import json
@@ -17,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # it is run as a s
 from tests.sweeps.fake_main import write_checkpoint
 
 HOPELESS = 0.002
+REPLAYS = bytes(range(256)) * 36_000
 
 
 class FakeRun:
@@ -28,7 +31,14 @@ class FakeRun:
         (self.folder / "checkpoints").mkdir(parents=True)
         (self.folder / "config.json").write_text("{}")
         parent = flags.get("load_model_url")
-        self.steps = int((Path(parent) / "steps.txt").read_text()) if parent else 0
+        self.steps = self.load(Path(parent)) if parent else 0
+
+    def load(self, parent: Path) -> int:
+        newest = max((parent / "checkpoints").glob("checkpoint_*.pt"))
+        if "save_replay" in self.flags:
+            replays = (newest.parent / newest.name.replace("checkpoint", "replays")).with_suffix(".bin")
+            assert replays.read_bytes() == REPLAYS
+        return int(newest.stem.partition("_")[2])
 
     def play(self) -> None:
         signal.signal(signal.SIGTERM, self.stop)
@@ -44,6 +54,7 @@ class FakeRun:
             with (self.folder / "metrics.jsonl").open("a") as metrics:
                 metrics.write(json.dumps(report) + "\n")
             if self.steps == self.end // 2:
+                self.save()
                 self.wait()
         self.save()
 
@@ -63,8 +74,10 @@ class FakeRun:
         raise SystemExit(0)
 
     def save(self) -> None:
-        write_checkpoint(self.folder / "checkpoints" / f"checkpoint_{self.steps:010}.pt", self.steps)
-        (self.folder / "steps.txt").write_text(str(self.steps))
+        checkpoints = self.folder / "checkpoints"
+        if "save_replay" in self.flags:
+            (checkpoints / f"replays_{self.steps:010}.bin").write_bytes(REPLAYS)
+        write_checkpoint(checkpoints / f"checkpoint_{self.steps:010}.pt", self.steps)
 
 
 if __name__ == "__main__":
