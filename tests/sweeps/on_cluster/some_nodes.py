@@ -1,8 +1,6 @@
 """A Ray cluster on this machine, in a process of its own: the tests do not load Ray.
 
-`python -m tests.sweeps.on_cluster.some_nodes` starts a head without CPUs. Each line of its standard input is a command
-in JSON and is answered with a line of JSON; at the end of the input, all nodes end. Each node has a folder of its own
-for temporary files, as if it were another machine.
+Each node has a folder of its own for temporary files, as if it were another machine.
 """
 
 import json
@@ -20,7 +18,6 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[3]
-OBJECT_STORE = 100 << 20
 
 
 class SomeNodes:
@@ -31,7 +28,7 @@ class SomeNodes:
         self.folder = Path(tempfile.mkdtemp(prefix="rl", dir="/tmp"))
         self.environment = {**os.environ, "RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0", **environment}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.sweeps.on_cluster.some_nodes"],
+            [sys.executable, "-m", "tests.sweeps.on_cluster.nodes_process"],
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.PIPE,
@@ -109,31 +106,3 @@ def _command(process: psutil.Process) -> str:
     with suppress(psutil.Error):
         return " ".join(process.cmdline()) if process.status() != psutil.STATUS_ZOMBIE else ""
     return ""
-
-
-def main() -> None:
-    from ray.cluster_utils import Cluster
-
-    (Path(os.environ["RAY_TMPDIR"]) / "ray").mkdir(exist_ok=True)
-    arguments = {"object_store_memory": OBJECT_STORE, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={**arguments, "num_cpus": 0})
-    print(json.dumps({"address": cluster.address}), flush=True)
-    nodes: list[Any] = []
-    try:
-        for line in sys.stdin:
-            command = json.loads(line)
-            if command["do"] == "add":
-                before = dict(os.environ)
-                os.environ.update(command["environment"])
-                nodes.append(cluster.add_node(num_cpus=command["cpus"], object_store_memory=OBJECT_STORE))
-                os.environ.clear()
-                os.environ.update(before)
-            else:
-                cluster.remove_node(nodes[command["index"]], allow_graceful=False)
-            print(json.dumps({"nodes": len(nodes)}), flush=True)
-    finally:
-        cluster.shutdown()
-
-
-if __name__ == "__main__":
-    main()
