@@ -13,6 +13,7 @@ from ray.exceptions import GetTimeoutError, RayError
 
 from sweeps.files import resumable, try_lock
 from sweeps.job import NewLines, flag_words
+from sweeps.on_cluster.node_job import RESULTS
 from sweeps.on_cluster.run_files_transfer import RunFilesTransfer
 
 SYNC_SECONDS = 0.5  # between two looks at the files of a run
@@ -91,14 +92,14 @@ class ClusterJob:
 
     def _run(self, flags: Mapping[str, Any]) -> int:
         """Start or continue the run; return its exit code once all of its files are here."""
-        node_folder = self._call("folder")
-        files = RunFilesTransfer(self.folder, node_folder, self._call)
+        files = RunFilesTransfer(self.folder, self._call("folder"), self._call)
         parent = resumable(self.folder)
         files.send(parent)
         mode = ["--op_mode=train"]
         if parent is not None:
-            mode = ["--op_mode=train_w_load", f"--load_model_url={node_folder}/{parent.name}"]
-        self._call("start", self._program, [*mode, f"--results_dir={node_folder}", *flag_words(flags)])
+            mode = ["--op_mode=train_w_load", f"--load_model_url={RESULTS}/{parent.name}"]
+        # Relative paths: a checkpoint keeps --results_dir, and a folder of the node is not one to continue in later.
+        self._call("start", self._program, [*mode, f"--results_dir={RESULTS}", *flag_words(flags)])
         while True:
             while self._signals:
                 self._call("signal", self._signals.pop(0))

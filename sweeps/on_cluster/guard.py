@@ -1,7 +1,7 @@
 """Starts a run on a node, and ends it when nobody wants it any more.
 
-`python guard.py <folder>` reads one JSON object a line from its standard input: {"start": [words], "folder": path} and
-{"signal": number}. It writes the exit code of the run to `<folder>/exit_code`. When its input is closed, because the
+`python guard.py <folder>` reads one JSON object a line from its standard input: {"start": [words]}, which it runs in the
+folder, and {"signal": number}. It writes the exit code of the run to `<folder>/exit_code`. When its input is closed, because the
 process that started it has ended, however it ended, it kills the run and removes the folder.
 """
 
@@ -41,10 +41,10 @@ class Guard:
 
     def _obey(self, command: dict[str, Any]) -> None:
         if "start" in command:
-            with open(self._folder / "out" / "log.txt", "ab") as log:
+            with open(self._folder / "results" / "log.txt", "ab") as log:
                 self._run = subprocess.Popen(
                     command["start"],
-                    cwd=command["folder"],
+                    cwd=self._folder,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -74,5 +74,9 @@ class Guard:
 if __name__ == "__main__":
     # In a session of its own and no child of the process that started it: Ray kills the children of its workers.
     os.setsid()
+    # Ray's workers ignore or block signals, which their children inherit.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
     if os.fork() == 0:
         Guard(Path(sys.argv[1])).serve()

@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+RESULTS = "results"  # of a run, in its temporary folder
+
 
 class Stamp(NamedTuple):
     """By which one sees that a file has changed."""
@@ -33,7 +35,7 @@ class NodeJob:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # they are for runs that asked for them
         self._checkout = Path(checkout)
         self._folder = Path(tempfile.mkdtemp(prefix="rl_sweep_"))
-        self._files = self._folder / "out"
+        self._files = self._folder / RESULTS
         self._files.mkdir()
         self._guard = subprocess.Popen(
             [sys.executable, str(self._checkout / "sweeps" / "on_cluster" / "guard.py"), str(self._folder)],
@@ -59,7 +61,8 @@ class NodeJob:
             file.write(content)
 
     def start(self, program: str, words: list[str]) -> None:
-        self._tell(start=[sys.executable, str(self._checkout / program), *words], folder=str(self._checkout))
+        """Start the program of the checkout in the temporary folder, so that `words` have no path of this node."""
+        self._tell(start=[sys.executable, str(self._checkout / program), *words])
 
     def signal(self, number: int) -> None:
         self._tell(signal=number)

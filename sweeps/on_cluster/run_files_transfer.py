@@ -1,5 +1,6 @@
 """Brings the files of a run to its node, and from there into the sweep's folder."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -7,7 +8,7 @@ from typing import Any, BinaryIO
 from run_files.checkpoint import newest_first
 from run_files.run_folder import CHECKPOINTS, MESSAGES, write_atomically
 from sweeps.files import run_folders
-from sweeps.on_cluster.node_job import Stamp
+from sweeps.on_cluster.node_job import RESULTS, Stamp
 
 CHUNK = 4 << 20  # bytes of one message
 GROWING = {".jsonl", ".csv"}  # files to which complete lines are added
@@ -31,6 +32,8 @@ class RunFilesTransfer:
     def __init__(self, folder: Path, node_folder: str, call: Call) -> None:
         self._folder = folder
         self._here, self._there = str(folder).encode(), node_folder.encode()
+        relative = rb"(?<![\w./-])" + RESULTS.encode() + rb"(?=/)"
+        self._paths_there = re.compile(re.escape(self._there) + rb"|" + relative)
         self._call = call
         self._earlier = {path.name for path in folder.iterdir() if path.is_dir()}  # folders of earlier starts
         self._offsets: dict[str, int] = {}
@@ -115,7 +118,7 @@ class RunFilesTransfer:
         self._copied[name] = stamp
 
     def _with_own_paths(self, path: Path, content: bytes) -> bytes:
-        return content.replace(self._there, self._here) if path.suffix in WITH_PATHS else content
+        return self._paths_there.sub(lambda _: self._here, content) if path.suffix in WITH_PATHS else content
 
     def _remove_old_checkpoints(self, files: Mapping[str, Stamp]) -> None:
         for name in [name for name in self._copied if name not in files]:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ class ClusterSweep:
         self, nodes: SomeNodes, folder: Path, definition: dict[str, Any], *words: str, program: Path = LEARNER
     ) -> None:
         self.folder = folder
-        arguments = [*command(folder, definition), f"--cluster={nodes.address}", "--job_cpus=2", *words]
-        code = (
-            f"import multi_train, pathlib, sys; sys.exit(multi_train.main({arguments}, pathlib.Path({str(program)!r})))"
-        )
+        *own, steps = command(folder, definition)
+        steps = next((word for word in words if word.startswith("--environment_max_steps=")), steps)
+        others = [word for word in words if word != steps]
+        arguments = [*own, steps, f"--cluster={nodes.address}", "--job_cpus=2", *others]
+        main = f"multi_train.main({arguments}, pathlib.Path({str(program)!r}))"
+        code = f"import multi_train, pathlib, sys; sys.exit({main})"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             cwd=ROOT,
@@ -81,8 +83,3 @@ def metrics_lines(job: Path) -> int:
 
 def checkpoints(job: Path) -> list[str]:
     return sorted(str(path.relative_to(job)) for path in job.glob("Game_*/checkpoints/*.pt"))
-
-
-def run_places(folders: Sequence[Path]) -> list[Path]:
-    """The folders of runs on the nodes."""
-    return [path for folder in folders for path in folder.glob("rl_sweep_*/out")]

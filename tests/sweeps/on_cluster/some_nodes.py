@@ -86,10 +86,16 @@ class SomeNodes:
 
 
 def processes_of(folders: Sequence[Path]) -> list[str]:
-    """The command lines of all processes that name one of these folders: guards and runs of nodes."""
+    """The command lines of all processes that name one of these folders or run in it: guards and runs of nodes."""
     words = [str(folder / "rl_sweep_") for folder in folders]
-    lines = [_command(process) for process in psutil.process_iter()]
-    return [line for line in lines if any(word in line for word in words)]
+    lines = []
+    for process in psutil.process_iter():
+        line, place = _command(process), ""
+        with suppress(psutil.Error):
+            place = process.cwd()
+        if line and any(word in line or word in place for word in words):
+            lines.append(line)
+    return lines
 
 
 def wait_until_gone(folders: Sequence[Path], seconds: float = 30.0) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from run_files.checkpoint import find_checkpoint
 from tests.sweeps.fake_learner import REPLAYS
 from tests.sweeps.fake_sweeps import ROOT, rows, starts
 from tests.sweeps.on_cluster.cluster_sweep import checkpoints, metrics_lines
@@ -130,12 +131,10 @@ def test_a_hopeless_trial_is_stopped_on_its_node(start_sweep: StartSweep, two: l
     search = {"lr": {"choices": [0.01, 0.001]}}
     pruner = {"type": "median", "startup_trials": 1, "warmup_steps": 300, "interval_steps": 100}
     sampler = {"type": "random", "seed": 2}
-    sweep = start_sweep({"search": search, "trials": 5, "sampler": sampler, "pruner": pruner})
+    sweep = start_sweep({"search": search, "trials": 5, "sampler": sampler, "pruner": pruner}, "--jobs=1")
     assert sweep.end() == 0, sweep.output
-    assert {(row["differs"], row["status"]) for row in rows(sweep.folder).values()} == {
-        ("lr=0.01", "done"),
-        ("lr=0.001", "pruned"),
-    }
+    ends = {(row["differs"], row["status"]) for row in rows(sweep.folder).values()}
+    assert ends == {("lr=0.01", "done"), ("lr=0.001", "pruned")}, sweep.output
 
 
 def test_paths_in_files_are_those_of_the_sweep(start_sweep: StartSweep, two: list[Path], tmp_path: Path) -> None:
@@ -159,4 +158,5 @@ def test_paths_in_files_are_those_of_the_sweep(start_sweep: StartSweep, two: lis
     assert ended.end(120) == 0, ended.output
     (row,) = rows(sweep.folder).values()
     assert (row["status"], row["agent_steps"]) == ("done", str(enough))
-    assert json.loads((Path(row["folder"]) / "config.json").read_text())["parent"]["run_folder"] == str(run)
+    assert find_checkpoint(row["folder"]).options["results_dir"] == "results"
+    assert json.loads((Path(row["folder"]) / "config.json").read_text())["parent"]["run"] == str(run)
