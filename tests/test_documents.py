@@ -156,8 +156,9 @@ def test_the_sweep_is_understood() -> None:
     assert plan_search(search, {}).trials == 20
     assert set(definition) == set(KEYS)
     assert len(plan_sweep(definition, {}).runs) == 16
-    (words,) = commands("docs/sweeps.md", r"multi_train\.py")
+    words, on_cluster = commands("docs/sweeps.md", r"multi_train\.py")
     assert len(plan_sweep(SWEEP, given_flags(shlex.split(words), OPTIONS)).runs) == 8
+    assert given_flags(shlex.split(on_cluster), {**declared(SweepOptions), **OPTIONS})["cluster"] == "auto"
 
 
 def test_ci_runs_the_two_lines_of_the_quick_start() -> None:

@@ -16,6 +16,7 @@ from ray._private.state import available_resources_per_node
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from options.rules import UsageError
 from sweeps.on_cluster import node_code, node_job
 from sweeps.on_cluster.check import ROOT
 from sweeps.on_cluster.cluster_job import ClusterJob
@@ -44,7 +45,11 @@ class ClusterPlaces:
         self, address: str, program: Path, cpus: float, gpus: float, most: int | None, print_line: Callable[[str], None]
     ) -> None:
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+        except Exception as error:  # Ray raises all kinds of errors, and each one means that the cluster cannot be used
+            text = " ".join(str(error).split())[:200]
+            raise UsageError(f"--cluster={address} cannot be used: {text or type(error).__name__}.") from None
         for number, handler in handlers.items():  # Ray sets its own
             signal.signal(number, handler)
         for module in (node_code, node_job):  # a node gets them by value, before it is known where its code is

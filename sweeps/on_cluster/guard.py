@@ -1,8 +1,8 @@
 """Starts a run on a node, and ends it when nobody wants it any more.
 
-`python guard.py <folder>` reads one JSON object a line from its standard input: {"start": [words]}, which it runs in the
-folder, and {"signal": number}. It writes the exit code of the run to `<folder>/exit_code`. When its input is closed, because the
-process that started it has ended, however it ended, it kills the run and removes the folder.
+`python guard.py <folder>` reads one JSON object a line from its standard input: {"start": [words]}, which it runs in
+the folder, and {"signal": number}. It writes the exit code of the run to `<folder>/exit_code`. When its input is
+closed, because the process that started it has ended, however it ended, it kills the run and removes the folder.
 """
 
 import json

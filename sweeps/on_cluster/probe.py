@@ -20,7 +20,12 @@ def main(address: str) -> dict[str, str]:
         if "token" in text.lower():
             return {"problem": "its head refuses this token; the RAY_AUTH_TOKEN of the head would be right."}
         if isinstance(error, ConnectionError):
-            return {"problem": "no Ray runs there; ray start --head on one machine of the cluster would be right."}
+            if address == "auto":
+                return {"problem": "no Ray runs here; ray start --head on one machine of the cluster would be right."}
+            return {
+                "problem": "what listens there is no head of Ray, or one with another token; the address that ray "
+                "start --head printed, with the RAY_AUTH_TOKEN of the head if it has one, would be right."
+            }
         return {"problem": f"{text[:200] or type(error).__name__}."}
     return {"address": str(ray.get_runtime_context().gcs_address)}
 

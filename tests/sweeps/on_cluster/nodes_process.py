@@ -34,7 +34,7 @@ def main() -> None:
                 cluster.remove_node(nodes[command["index"]], allow_graceful=False)
             print(json.dumps({"nodes": len(nodes)}), flush=True)
     finally:
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_ports
-from tests.sweeps.fake_sweeps import ROOT, run_sweep
+from tests.sweeps.fake_sweeps import ROOT, rows, run_sweep
+from tests.sweeps.on_cluster.cluster_sweep import ClusterSweep
+from tests.sweeps.on_cluster.some_nodes import SomeNodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -54,7 +56,7 @@ def test_no_cluster_is_refused(
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     sentence = refused(capsys, tmp_path, "--cluster=auto", "--job_cpus=1")
-    assert "--cluster=auto cannot be used: no Ray runs there; ray start --head" in sentence
+    assert "--cluster=auto cannot be used: no Ray runs here; ray start --head" in sentence
 
 
 def test_a_missing_token_is_refused(
@@ -79,3 +81,23 @@ def test_without_ray_one_sentence_says_what_to_install(
 def test_without_a_cluster_ray_is_not_loaded() -> None:
     code = "import multi_train, sys; assert 'ray' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_cluster_with_a_token_takes_sweeps_that_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another token is refused."""
+    pytest.importorskip("ray")
+    nodes = SomeNodes(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64)
+    try:
+        nodes.add()
+        sweep = ClusterSweep(nodes, tmp_path / "sweep", {"flags": {"lr": 0.01}})
+        assert sweep.end() == 0, sweep.output
+        assert rows(sweep.folder)["run_seed1"]["status"] == "done"
+        sweep.close()
+        nodes.environment["RAY_AUTH_TOKEN"] = "b" * 64
+        refused = ClusterSweep(nodes, tmp_path / "refused", {"flags": {"lr": 0.01}})
+        assert refused.end() == 2, refused.output
+        refused.close()
+        assert "or one with another token" in refused.output and len(refused.lines) == 1
+        assert not (tmp_path / "refused" / "sweep.json").exists()
+    finally:
+        nodes.close()
