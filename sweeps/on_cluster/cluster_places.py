@@ -73,7 +73,7 @@ class ClusterPlaces:
             self._look()
         found = (self._most is None or running < self._most) and self._find() is not None
         if found or running:
-            self._had_room_at = now
+            self._had_room_at, self._said_full = now, False
         elif now - self._had_room_at > QUIET_SECONDS and not self._said_full:
             self._said_full = True
             self._print_line(f"waiting for a node with {self._words()} for a run")
