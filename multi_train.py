@@ -1,13 +1,16 @@
 """A sweep, many runs of main.py: `python multi_train.py --jobs=2`; `--sweep=my.json` replaces the `SWEEP` below.
 
 There is one run for each of `runs` (an object by name, or a list), each point of `grid` (lists of values by flag) and
-each of `seeds`. All runs share `flags`. Flags of main.py on the command line take precedence over the sweep. The same
-command continues a sweep that was interrupted.
+each of `seeds`. All runs share `flags`. With `search` in place of `runs` and `grid`, Optuna chooses the flags of each
+run. Flags of main.py on the command line take precedence over the sweep. The same command continues a sweep that was
+interrupted.
 """
 
+import importlib.util
+import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +24,19 @@ if __name__ == "__main__":
     explain_limits()
 
 from machine.stop_signals import StopSignals
-from option_flags import OPTIONS, TOPICS
+from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
 from options.help_text import help_text
-from options.rules import PATH, Options, UsageError, declared, option, whole
+from options.rules import PATH, Options, Rule, UsageError, at_least, declared, option, whole
 from reports.console import make_console
 from sweeps.files import try_lock
+from sweeps.on_cluster.check import CLUSTER, check_cluster
+from sweeps.places import Places, ThisMachine
 from sweeps.plan import Sweep, plan_sweep, read_sweep
-from sweeps.runner import POLL_SECONDS, SweepRunner
+from sweeps.run_source import ListedRuns, RunSource
+from sweeps.runner import ENDED, POLL_SECONDS, SweepRunner
+from sweeps.search_plan import SearchPlan, is_search, plan_search
+from sweeps.search_result import MOST_CURVES, best_first, search_result
 from sweeps.state import SweepState
 from sweeps.summary import draw_curves, summarise, summary_table, write_csv
 
@@ -66,7 +74,7 @@ SWEEP: dict[str, Any] = {
     "seeds": [1, 2],
 }
 
-USAGE = "usage: python multi_train.py [--jobs=n] [--sweep=path] [--sweep_dir=path] [--name=value ...]"
+USAGE = "usage: python multi_train.py [--jobs=n] [--cluster=auto] [--sweep=path] [--sweep_dir=path] [--name=value ...]"
 PROGRAM = Path(__file__).resolve().with_name("main.py")
 
 
@@ -76,9 +84,29 @@ class SweepOptions(Options):
 
     sweep: str | None = option(None, PATH, "JSON file with the sweep, instead of the one in multi_train.py.")
     sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
-    jobs: int = option(
-        1, whole(1), "Runs at a time. Set --worker_count and --learner_threads too: each run uses that many cores."
+    jobs: int | None = option(
+        None,
+        whole(1, optional=True),
+        "Runs at a time. Set --worker_count and --learner_threads too: each run uses that many cores. Unset: 1; with "
+        "--cluster, as many as its nodes have room for.",
     )
+    cluster: str | None = option(
+        None,
+        CLUSTER,
+        "Ray cluster whose nodes run the configurations: auto (the one that this machine belongs to) or the host:port "
+        "of its head. Unset: this machine runs them.",
+    )
+    job_cpus: float | None = option(
+        None,
+        Rule(float, "be a number above 0", lambda v: 0 < v < math.inf, optional=True),
+        "With --cluster: CPUs of a node for each run. Unset: --worker_count and --learner_threads together.",
+    )
+    job_gpus: float = option(0.0, at_least(0), "With --cluster: GPUs of a node for each run, or the part of one.")
+
+    def _check_together(self) -> None:
+        for name in ("job_cpus", "job_gpus"):
+            if getattr(self, name) and not self.cluster:
+                raise UsageError(f"--{name} has no effect without --cluster; --cluster=auto with it would be right.")
 
 
 def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float = POLL_SECONDS) -> int:
@@ -89,31 +117,56 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
     try:
         given = given_flags(arguments, {**declared(SweepOptions), **OPTIONS})
         own = SweepOptions(**{name: given.pop(name) for name in declared(SweepOptions) if name in given})
-        sweep = plan_sweep(SWEEP if own.sweep is None else read_sweep(own.sweep), given)
-        folder = Path(own.sweep_dir or f"results/sweep_{sweep.name}").absolute()
-        lock, state = open_folder(folder, sweep)
+        definition = SWEEP if own.sweep is None else read_sweep(own.sweep)
+        plan = plan_search(definition, given) if is_search(definition) else plan_sweep(definition, given)
+        folder = Path(own.sweep_dir or f"results/sweep_{plan.name}").absolute()
+        print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
+        places = make_places(own, plan, program, print_line)
+        lock, state, source = open_folder(folder, plan)
     except HelpRequested:
         print(help_text(USAGE, (SweepOptions, *TOPICS.values(), FlagFile)))
         return 0
     except UsageError as error:
         print(f"multi_train.py: {error}", file=sys.stderr)
         return 2
-    print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
     with lock, StopSignals() as stop:
-        print_line(f"{len(sweep.runs)} runs, {own.jobs} at once, in {folder}")
-        SweepRunner(sweep, folder, state, own.jobs, program, stop, print_line, poll_seconds).run()
-        rows = summarise(sweep, folder, state.runs)
-        print_line("\n".join(["", *summary_table(rows), "", write_csv(rows, folder / "summary.csv")]))
-        if not stop.requested:
-            print_line(draw_curves(rows, folder / "curves.png"))
-        unfinished = any(row["status"] != "done" for row in rows)
+        print_line(f"{source.total} runs, {places.words} at once, in {folder}")
+        SweepRunner(source, folder, state, places, stop, print_line, poll_seconds).run()
+        places.close()
+        unfinished = show_results(plan, source, folder, state, print_line, draw=not stop.requested)
         if unfinished:
             print_line(f"go on with: {shlex.join(['python', 'multi_train.py', *arguments])}")
         return 1 if unfinished and not stop.requested else 0
 
 
-def open_folder(folder: Path, sweep: Sweep) -> tuple[BinaryIO, SweepState]:
+def show_results(
+    plan: Sweep | SearchPlan,
+    source: RunSource,
+    folder: Path,
+    state: SweepState,
+    print_line: Callable[[str], None],
+    draw: bool,
+) -> bool:
+    """Show the table, write it, and draw the curves. True if there are runs that have not ended."""
+    rows = summarise(source, folder, state.runs)
+    result: list[str] = []
+    drawn = rows
+    if isinstance(plan, SearchPlan):
+        rows = best_first(rows)
+        drawn = rows[:MOST_CURVES]
+        result = search_result(rows, source, state.runs)
+    print_line("\n".join(["", *summary_table(rows), "", write_csv(rows, folder / "summary.csv")]))
+    if draw:
+        print_line(draw_curves(drawn, folder / "curves.png"))
+    for line in result:
+        print_line(line)
+    return len(rows) < source.total or any(row["status"] not in ENDED for row in rows)
+
+
+def open_folder(folder: Path, plan: Sweep | SearchPlan) -> tuple[BinaryIO, SweepState, RunSource]:
     """Create the sweep's folder, lock it against a second multi_train.py, and read the state of its runs."""
+    if isinstance(plan, SearchPlan):
+        check_optuna()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = try_lock(folder / "lock")
@@ -121,14 +174,57 @@ def open_folder(folder: Path, sweep: Sweep) -> tuple[BinaryIO, SweepState]:
             raise UsageError(f"--sweep_dir={folder} is in use by another multi_train.py; wait for it, or stop it.")
         with ExitStack() as close_on_error:
             close_on_error.enter_context(lock)
-            state = SweepState(folder, sweep)
+            state = SweepState(folder)
+            source = make_source(plan, folder, state)
             state.write()
             close_on_error.pop_all()
-        return lock, state
+        return lock, state, source
     except OSError as error:
         raise UsageError(
             f"--sweep_dir={folder} cannot be written ({error.strerror}); a folder that you can write to would be right."
         ) from None
+
+
+def make_source(plan: Sweep | SearchPlan, folder: Path, state: SweepState) -> RunSource:
+    """Where the runs come from: the list of a sweep, or Optuna, which is loaded only for a search."""
+    if isinstance(plan, Sweep):
+        return ListedRuns(plan, state)
+    from sweeps.search import Search
+
+    return Search(plan, folder, state)
+
+
+def make_places(
+    own: SweepOptions, plan: Sweep | SearchPlan, program: Path, print_line: Callable[[str], None]
+) -> Places:
+    """Where runs are started. Ray is loaded only for a cluster."""
+    if own.cluster is None:
+        return ThisMachine(own.jobs or 1, program)
+    cpus = own.job_cpus or cpus_of_a_run(plan)
+    address = check_cluster(own.cluster)
+    from sweeps.on_cluster.cluster_places import ClusterPlaces
+
+    return ClusterPlaces(address, program, cpus, own.job_gpus, own.jobs, print_line)
+
+
+def cpus_of_a_run(plan: Sweep | SearchPlan) -> float:
+    """Worker processes and threads of the learner, of the run that has the most of them."""
+    if isinstance(plan, SearchPlan):
+        configs = [Config.from_flags(dict(plan.flags))]
+        searched = {"worker_count", "learner_threads"} & plan.ranges.keys()
+    else:
+        configs, searched = [run.config for run in plan.runs], set()
+    if searched or not all(config.workers.worker_count for config in configs):
+        raise UsageError(
+            "--cluster must know the CPUs of a run; --worker_count=4 --learner_threads=1 (or others), or --job_cpus=5, "
+            "would be right."
+        )
+    return max(config.workers.worker_count + max(1, config.run.learner_threads) for config in configs)
+
+
+def check_optuna() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise UsageError('a sweep with "search" needs the package optuna; run pip install optuna.')
 
 
 if __name__ == "__main__":

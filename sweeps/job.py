@@ -25,12 +25,12 @@ class Job:
         self.log = folder / "log.txt"
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None  # None if it was not started here
-        self._log_bytes_read = 0
+        self._new_lines = NewLines(self.log)
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(self, flags: Mapping[str, Any]) -> bool:
         """Begin the run, or continue it. False if it is running already; it is then only watched."""
-        self._log_bytes_read = self.log.stat().st_size if self.log.exists() else 0
+        self._new_lines.skip()
         lock = try_lock(self._lock_path)
         if lock is None:
             return False
@@ -74,15 +74,15 @@ class Job:
 
     def new_log_lines(self) -> list[str]:
         """Complete lines that were added to the log since the last call."""
-        if not self.log.exists():
-            return []
-        with self.log.open("rb") as file:
-            file.seek(self._log_bytes_read)
-            complete = file.read().rpartition(b"\n")[0]
-        if not complete:
-            return []
-        self._log_bytes_read += len(complete) + 1
-        return complete.decode("utf-8", errors="replace").splitlines()
+        return self._new_lines.read()
+
+    @property
+    def why_lost(self) -> str:
+        return "it has stopped"  # its process was not started here, so the reason is not known
+
+    @property
+    def where(self) -> str:
+        return ""
 
     @property
     def _lock_path(self) -> Path:
@@ -92,6 +92,30 @@ class Job:
         """Processes of main.py for this folder that were not started here, found by their command lines."""
         words = {str(self._program), f"--results_dir={self.folder}"}
         return [process for process in psutil.process_iter(["cmdline"]) if words <= set(process.info["cmdline"] or ())]
+
+
+class NewLines:
+    """Reads a log as it grows."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._bytes_read = 0
+
+    def skip(self) -> None:
+        """Leave out what is in the log already."""
+        self._bytes_read = self._log.stat().st_size if self._log.exists() else 0
+
+    def read(self) -> list[str]:
+        """Complete lines that were added since the last call."""
+        if not self._log.exists():
+            return []
+        with self._log.open("rb") as file:
+            file.seek(self._bytes_read)
+            complete = file.read().rpartition(b"\n")[0]
+        if not complete:
+            return []
+        self._bytes_read += len(complete) + 1
+        return complete.decode("utf-8", errors="replace").splitlines()
 
 
 def flag_words(flags: Mapping[str, Any]) -> list[str]:

@@ -25,8 +25,10 @@ RESERVED_FLAGS = {  # flags that a sweep sets itself
     "op_mode": "a sweep starts and continues its runs by itself",
     "load_model_url": "a sweep starts and continues its runs by itself",
     "load_weights_only": "a sweep starts and continues its runs by itself",
+    "cluster": "--cluster of multi_train.py is for the whole sweep",
     "results_dir": "--sweep_dir sets the folder of a sweep and all its runs",
 }
+NAME = r"\w[\w.-]*"
 MAX_NAME_LENGTH = 80
 
 
@@ -75,15 +77,13 @@ def plan_sweep(definition: object, given: Mapping[str, Any]) -> Sweep:
     The flags `given` on the command line take precedence. Raises a UsageError if anything is wrong.
     """
     described = _checked(definition)
-    for name, reason in RESERVED_FLAGS.items():
-        if name in given:
-            raise UsageError(f"--{name} has no meaning here: {reason}.")
+    refuse_reserved(given)
     seeds = [given["seed"]] if "seed" in given else described["seeds"]
     runs: list[SweepRun] = []
     for name, overrides in _variants(described["runs"], described["grid"]).items():
         for seed in seeds:
-            flags = _as_flags({**described["flags"], **overrides, **given, "seed": seed})
-            runs.append(_checked_run(f"{name}_seed{seed}", flags))
+            flags = as_flags({**described["flags"], **overrides, **given, "seed": seed})
+            runs.append(checked_run(f"{name}_seed{seed}", flags))
     for first, second in itertools.combinations(runs, 2):
         if first.name == second.name or first.config == second.config:
             raise UsageError(
@@ -93,7 +93,15 @@ def plan_sweep(definition: object, given: Mapping[str, Any]) -> Sweep:
     return Sweep(described["name"], runs)
 
 
-def _checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
+def refuse_reserved(given: Mapping[str, Any]) -> None:
+    """Raise a UsageError if the command line sets a flag that the sweep sets itself."""
+    for name, reason in RESERVED_FLAGS.items():
+        if name in given:
+            raise UsageError(f"--{name} has no meaning here: {reason}.")
+
+
+def checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
+    """The run of this name. Raises a UsageError that names it if main.py would refuse its flags."""
     try:
         config = Config.from_flags(flags)
         check_environment(config.environment, films=config.test.render)
@@ -113,7 +121,7 @@ def _checked(definition: object) -> dict[str, Any]:
     runs, grid, seeds = described["runs"], described["grid"], described["seeds"]
     groups = list(runs.values()) if isinstance(runs, dict) else runs
     valid = {
-        "name": isinstance(described["name"], str) and re.fullmatch(r"\w[\w.-]*", described["name"]),
+        "name": isinstance(described["name"], str) and re.fullmatch(NAME, described["name"]),
         "flags": isinstance(described["flags"], dict),
         "runs": isinstance(groups, list | tuple) and groups and all(isinstance(group, dict) for group in groups),
         "grid": isinstance(grid, dict) and all(isinstance(values, list | tuple) and values for values in grid.values()),
@@ -158,7 +166,7 @@ def _label(overrides: Mapping[str, Any]) -> str:
     return "_".join(parts)
 
 
-def _as_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+def as_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The flags, with lists and objects as the JSON text of a command line."""
     return {
         name: json.dumps(value) if _is_list(value) or isinstance(value, dict) else value

@@ -3,17 +3,21 @@
 import math
 import signal
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
 from sweeps.files import agent_steps, is_complete, is_locked, last_lines, resumable
-from sweeps.job import Job
-from sweeps.plan import Sweep, SweepRun
+from sweeps.places import Places, RunJob
+from sweeps.plan import SweepRun
+from sweeps.run_source import RunSource
 from sweeps.state import SweepState
 
 POLL_SECONDS = 0.2
+MOST_LOSSES = 5  # of a run without a newer checkpoint, until it counts as failed
+ENDED = {"done", "pruned"}
+PRUNED_AT = "pruned_at"  # in the state of a run that was stopped as hopeless: the steps of its newest checkpoint
 SECONDS_BETWEEN_SIGNALS = 2 * SAME_SIGNAL_SECONDS  # main.py counts two signals within half of this as one
 
 
@@ -22,54 +26,68 @@ class SweepRunner:
 
     def __init__(
         self,
-        sweep: Sweep,
+        source: RunSource,
         folder: Path,
         state: SweepState,
-        jobs: int,
-        program: Path,
+        places: Places,
         stop: StopSignals,
         print_line: Callable[[str], None],
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
-        self._sweep = sweep
+        self._source = source
         self._folder = folder
         self._state = state
-        self._jobs = jobs
-        self._program = program
+        self._places = places
         self._stop = stop
         self._print_line = print_line
         self._poll_seconds = poll_seconds
-        self._active: dict[str, tuple[SweepRun, Job]] = {}
+        self._active: dict[str, tuple[SweepRun, RunJob]] = {}
+        self._waiting: deque[SweepRun] = deque()
+        self._lost: Counter[tuple[str, int]] = Counter()  # how often a run was lost at its agent steps
+        self._signalled: set[str] = set()  # runs that were stopped because they are hopeless
         self._stop_pacing = StopPacing()
-        self._width = max(len(run.name) for run in sweep.runs)
+        self._width = max((len(run.name) for run in source.runs), default=0)
 
     def run(self) -> None:
         """Run until all jobs have ended, or until the running ones have stopped after a stop signal."""
-        waiting = self._waiting()
-        while (waiting and not self._stop.requested) or self._active:
+        self._waiting = self._find_waiting()
+        while self._active or (self._has_more and not self._stop.requested):
             self._forward_signals()
-            while waiting and len(self._active) < self._jobs and not self._stop.requested:
-                self._try_start(waiting.popleft())
+            self._start_jobs()
             for run, job in list(self._active.values()):
                 is_running = job.is_running  # before the log is read, so that its last lines are not missed
                 self._print_progress(run, job)
                 if not is_running:
                     del self._active[run.name]
                     if not self._record_end(run, job):
-                        waiting.appendleft(run)
+                        self._waiting.appendleft(run)
+                else:
+                    self._prune_if_hopeless(run, job)
             time.sleep(self._poll_seconds)
 
-    def _waiting(self) -> deque[SweepRun]:
-        """The runs that are not done. Those that are still running come first: only their sweep was killed."""
-        waiting = []
-        for run in self._sweep.runs:
-            if self._is_done(run):
-                self._state.set(run.name, "done")
+    @property
+    def _has_more(self) -> bool:
+        return bool(self._waiting) or self._source.has_more
+
+    def _start_jobs(self) -> None:
+        """Start as many jobs as there is room for."""
+        while self._has_more and not self._stop.requested and self._places.has_room(len(self._active)):
+            run = self._waiting.popleft() if self._waiting else self._source.next_run()
+            if run is not None:
+                self._try_start(run)
+
+    def _find_waiting(self) -> deque[SweepRun]:
+        """The runs that have not ended. Those that are still running come first: only their sweep was killed."""
+        waiting, runs = [], self._source.runs
+        for run in runs:
+            if self._was_pruned(run) and not self._is_running(run):
+                self._set_end(run, "pruned")
+            elif self._is_done(run):
+                self._set_end(run, "done")
             else:
                 waiting.append(run)
-        if len(waiting) < len(self._sweep.runs):
-            done = len(self._sweep.runs) - len(waiting)
-            self._print_line(f"{done} of {len(self._sweep.runs)} runs are done already")
+        if len(waiting) < len(runs):
+            self._print_line(f"{len(runs) - len(waiting)} of {self._source.total} runs are done already")
         return deque(sorted(waiting, key=lambda run: not self._is_running(run)))
 
     def _job_folder(self, run: SweepRun) -> Path:
@@ -87,20 +105,20 @@ class SweepRunner:
             self._start(run)
         except OSError as error:
             self._active.pop(run.name, None)
-            self._state.set(run.name, "failed", None, [str(error)])
+            self._set_end(run, "failed", None, [str(error)])
             self._print(run, f"could not be started ({error.strerror})")
 
     def _start(self, run: SweepRun) -> None:
-        job = Job(self._job_folder(run), self._program)
+        job = self._places.make_job(self._job_folder(run))
         parent = resumable(job.folder)
         console = "off" if run.flags.get("console") == "off" else "plain"
         self._active[run.name] = run, job
         if not job.start({**run.flags, "console": console}):
             self._print(run, "is running already; waiting for it")
         elif parent is None:
-            self._print(run, f"starts, log in {job.log}")
+            self._print(run, f"starts{job.where}, log in {job.log}")
         else:
-            self._print(run, f"continues at {agent_steps(job.folder):,} agent steps, log in {job.log}")
+            self._print(run, f"continues at {agent_steps(job.folder):,} agent steps{job.where}, log in {job.log}")
         self._state.set(run.name, "running")
 
     def _forward_signals(self) -> None:
@@ -116,31 +134,57 @@ class SweepRunner:
         for _, job in self._active.values():
             job.signal(number)
 
-    def _print_progress(self, run: SweepRun, job: Job) -> None:
+    def _print_progress(self, run: SweepRun, job: RunJob) -> None:
         for line in job.new_log_lines():
             if line.startswith("done "):
                 self._print(run, line)
 
-    def _record_end(self, run: SweepRun, job: Job) -> bool:
+    def _record_end(self, run: SweepRun, job: RunJob) -> bool:
         """Record how a job has ended. False if it must be started again."""
         code, lines = job.exit_code, last_lines(job.log)
         if code in (0, None) and self._is_done(run):
-            self._state.set(run.name, "done", code)
-            done = sum(self._state.runs[one.name]["status"] == "done" for one in self._sweep.runs)
-            self._print(run, f"is done ({done} of {len(self._sweep.runs)})")
+            self._set_end(run, "done", code)
+            ended = sum(self._state.runs[one.name]["status"] in ENDED for one in self._source.runs)
+            self._print(run, f"is done ({ended} of {self._source.total})")
+        elif code in (0, None) and self._was_pruned(run):
+            self._set_end(run, "pruned", code)
+            self._print(run, f"is pruned at {agent_steps(job.folder):,} agent steps, and can be resumed by hand")
         elif code is None and not self._stop.requested:
-            self._print(run, "has stopped")  # its process was not started here, so the reason is not known
-            return False
+            self._lost[run.name, agent_steps(job.folder)] += 1
+            if self._lost[run.name, agent_steps(job.folder)] < MOST_LOSSES:
+                self._print(run, f"{job.why_lost}; it goes on from its last checkpoint")
+                return False
+            self._set_end(run, "failed", None, lines)
+            self._print(run, f"{job.why_lost}, for the {MOST_LOSSES}th time without a newer checkpoint")
         elif code in (0, None) or (self._stop.requested and code in (-signal.SIGTERM, -signal.SIGKILL)):
             self._state.set(run.name, "stopped", code, lines)
             self._print(run, f"has stopped at {agent_steps(job.folder):,} agent steps")
         else:
-            self._state.set(run.name, "failed", code, lines)
+            self._set_end(run, "failed", code, lines)
             ending = "".join(f"\n    {line}" for line in lines)
             self._print(run, f"failed with exit code {code}; the last lines of {job.log}:{ending}")
         return True
 
+    def _prune_if_hopeless(self, run: SweepRun, job: RunJob) -> None:
+        """Stop a run in good order, as CTRL+C would, if its source finds it hopeless. It is signalled once."""
+        if run.name in self._signalled or not (self._was_pruned(run) or self._source.is_hopeless(run)):
+            return
+        self._signalled.add(run.name)
+        self._state.runs[run.name].setdefault(PRUNED_AT, agent_steps(job.folder))
+        self._state.set(run.name, "running")  # saved first: a sweep that is killed now knows it when it goes on
+        self._print(run, "is worse than the others were at its number of steps; stopping it")
+        job.signal(signal.SIGINT)
+
+    def _set_end(self, run: SweepRun, status: str, code: int | None = None, lines: Sequence[str] = ()) -> None:
+        """Record that a run has ended, and tell its source, which may choose further runs by it."""
+        self._source.ended(run, status)
+        self._state.set(run.name, status, code, lines)
+
+    def _was_pruned(self, run: SweepRun) -> bool:
+        return PRUNED_AT in self._state.runs[run.name]
+
     def _print(self, run: SweepRun, text: str) -> None:
+        self._width = max(self._width, len(run.name))
         self._print_line(f"{run.name:<{self._width}}  {text}")
 
 

@@ -1,14 +1,14 @@
 """`sweep.json`: the flags and the status of each run of a sweep."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from options.rules import UsageError
 from run_files.run_folder import write_json
-from sweeps.plan import Sweep, SweepRun
+from sweeps.plan import SweepRun
 
 STATE_FILE = "sweep.json"
 # Flags that may change when a sweep is continued: they do not change what was learned so far.
@@ -16,33 +16,44 @@ CHANGEABLE = {"environment_max_steps", "stop_at_return", "console", "console_per
 
 
 class SweepState:
-    """The flags, the status and the end of each run, as in `sweep.json`. The progress of a run is in its own files."""
+    """The flags, the status and the end of each run, as in `sweep.json`. The progress of a run is in its own files.
 
-    def __init__(self, folder: Path, sweep: Sweep) -> None:
+    A sweep that searches keeps there too what it searches, and the figures by which it judged each run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._path = folder / STATE_FILE
-        self.runs = self._read(folder) if self._path.exists() else {}
-        if self.runs and not self.runs.keys() & {run.name for run in sweep.runs}:
-            raise UsageError(
-                f"--sweep_dir={folder} holds other runs ({next(iter(self.runs))}, ...) and none of this sweep; another "
-                "--sweep_dir, or another name for this sweep, would be right."
-            )
-        for run in sweep.runs:
-            self._add(run, folder)
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.search: dict[str, Any] | None = None
+        if self._path.exists():
+            self._read()
 
-    def _read(self, folder: Path) -> dict[str, dict[str, Any]]:
+    def _read(self) -> None:
         try:
-            runs = json.loads(self._path.read_text(encoding="utf-8"))["runs"]
-            for entry in runs.values():
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+            self.runs, self.search = dict(content["runs"]), content.get("search")
+            for entry in self.runs.values():
                 if not (isinstance(entry["flags"], dict) and isinstance(entry["status"], str)):
                     raise TypeError
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise UsageError(
-                f"--sweep_dir={folder} holds a {STATE_FILE} that is damaged or not of a sweep; another folder would be "
-                "right."
-            ) from None
-        return dict(runs)
+            raise self.damaged() from None
 
-    def _add(self, run: SweepRun, folder: Path) -> None:
+    def damaged(self) -> UsageError:
+        return UsageError(
+            f"--sweep_dir={self._folder} holds a {STATE_FILE} that is damaged or not of a sweep; another folder would "
+            "be right."
+        )
+
+    def refuse_others(self, names: Collection[str]) -> None:
+        """Raise a UsageError if the folder has runs, and none of these."""
+        if self.runs and not self.runs.keys() & set(names):
+            raise UsageError(
+                f"--sweep_dir={self._folder} holds other runs ({next(iter(self.runs))}, ...) and none of this sweep; "
+                "another --sweep_dir, or another name for this sweep, would be right."
+            )
+
+    def add(self, run: SweepRun) -> None:
         """Add a new run, or check that a known one has the same flags as before."""
         flags = json.loads(json.dumps(run.flags))
         entry = self.runs.setdefault(run.name, {"flags": flags, "status": "waiting"})
@@ -50,8 +61,8 @@ class SweepState:
         for name in {**before, **flags}:
             if name not in CHANGEABLE and before.get(name) != flags.get(name):
                 raise UsageError(
-                    f"--sweep_dir={folder} holds the run {run.name} with another --{name}; another --sweep_dir, or the "
-                    "same flags as before, would be right."
+                    f"--sweep_dir={self._folder} holds the run {run.name} with another --{name}; another --sweep_dir, "
+                    "or the same flags as before, would be right."
                 )
         entry["flags"] = flags
 
@@ -62,4 +73,5 @@ class SweepState:
             self.write()
 
     def write(self) -> None:
-        write_json(self._path, {"runs": self.runs})
+        search = {} if self.search is None else {"search": self.search}
+        write_json(self._path, {**search, "runs": self.runs})

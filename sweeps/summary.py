@@ -12,7 +12,7 @@ from reports.number_format import NOTHING_YET, count, score
 from reports.tables import table_lines
 from run_files.run_folder import write_atomically
 from sweeps.files import last_report
-from sweeps.plan import Sweep
+from sweeps.run_source import RunSource
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = (
@@ -23,12 +23,12 @@ HEADINGS = ("run", "differs in", "seed", "status", "steps", "mean return", "best
 LEFT = {"name", "differs", "status", "folder"}  # columns that are aligned left
 
 
-def summarise(sweep: Sweep, folder: Path, states: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def summarise(source: RunSource, folder: Path, states: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each run, with None for values that do not exist (yet)."""
     rows = []
-    for run in sweep.runs:
+    for run in source.runs:
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
-        row |= {"name": run.name, "differs": sweep.differing_flags(run), "seed": run.config.run.seed}
+        row |= {"name": run.name, "differs": source.differing_flags(run), "seed": run.config.run.seed}
         row["status"] = states[run.name]["status"]
         newest = last_report(folder / run.name)
         if newest is not None:

@@ -22,6 +22,7 @@ from reports.staggering_plot import StaggeringPlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
 from run_files.metrics import read_metrics
 from sweeps.plan import KEYS, plan_sweep, read_sweep
+from sweeps.search_plan import SEARCH_KEYS, plan_search
 from tests.catch import make_catch
 from tests.options.words import parse
 from training.action_timing import ActionTiming
@@ -151,11 +152,14 @@ def fields_of(header: str) -> set[str]:
 
 def test_the_sweep_is_understood() -> None:
     """The JSON and the command of docs/sweeps.md."""
-    definition = json.loads(SWEEPS.split("```json\n")[1].split("```")[0])
+    definition, search = (json.loads(block.split("```")[0]) for block in SWEEPS.split("```json\n")[1:])
+    assert set(search) == set(SEARCH_KEYS)
+    assert plan_search(search, {}).trials == 20
     assert set(definition) == set(KEYS)
     assert len(plan_sweep(definition, {}).runs) == 16
-    (words,) = commands("docs/sweeps.md", r"multi_train\.py")
+    words, on_cluster = commands("docs/sweeps.md", r"multi_train\.py")
     assert len(plan_sweep(SWEEP, given_flags(shlex.split(words), OPTIONS)).runs) == 8
+    assert given_flags(shlex.split(on_cluster), {**declared(SweepOptions), **OPTIONS})["cluster"] == "auto"
 
 
 def test_ci_runs_the_two_lines_of_the_quick_start() -> None:

@@ -112,9 +112,8 @@ def played_at_random(config: Config, layout: UnrollLayout, make_environment: Mak
         frames[: layout.frame_stack] = seen.frames
         for t in range(layout.unroll_length):
             observation, _, terminated, truncated, _ = environment.step(random_action(layout, rng))
-            if terminated or truncated:
-                observation, _ = environment.reset()
-            frames[layout.frame_stack + t] = as_observation(observation).frames[-1]
+            seen = as_observation(environment.reset()[0] if terminated or truncated else observation)
+            frames[layout.frame_stack + t] = seen.frames[-1]
     environment.close()
     return rows
 

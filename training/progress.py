@@ -197,6 +197,11 @@ class Progress:
         span = last_time - first_time
         return (last_steps - first_steps) / span if span >= MIN_SPEED_SPAN else 0.0
 
+    def _milliseconds(self, stage: str) -> float | None:
+        """Time of a stage for each update of the interval."""
+        interval = self.interval
+        return 1000 * interval.stage_seconds[stage] / interval.updates if interval.updates else None
+
     def close_interval(self, updates: int) -> dict[str, JsonValue]:
         """The figures of the interval that ends here, by their names in metrics.jsonl; a new interval begins."""
         seconds, interval_seconds = self.seconds, self.interval_seconds
@@ -216,6 +221,9 @@ class Progress:
             "policy_lag_max": lag_max,
             "updates_per_second": self.interval.updates / interval_seconds,
             "learner_wait_fraction": self.wait_fraction(),
+            "update_ms": self._milliseconds("update"),
+            "publish_ms": self._milliseconds("publish"),
+            "unrolls_accepted": self.steps_since_report // self._layout.unroll_length,
             "time_shares": {name: value / interval_seconds for name, value in self.interval.stage_seconds.items()},
         }
         figures |= self.interval.figures()

@@ -16,11 +16,12 @@ import multi_train
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_main.py")
+LEARNER = Path(__file__).with_name("fake_learner.py")
 QUEUE = [{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]
 
 
-def run_sweep(words: Sequence[str]) -> int:
-    return multi_train.main(words, FAKE, poll_seconds=0.01)
+def run_sweep(words: Sequence[str], program: Path = FAKE) -> int:
+    return multi_train.main(words, program, poll_seconds=0.01)
 
 
 def command(folder: Path, definition: dict[str, Any], *words: str) -> list[str]:
@@ -60,6 +61,6 @@ def when(condition: Callable[[], bool], act: Callable[[], None]) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def start_sweep(words: Sequence[str]) -> subprocess.Popen[bytes]:
-    code = f"import multi_train, pathlib; multi_train.main({[*words]}, pathlib.Path({str(FAKE)!r}))"
+def start_sweep(words: Sequence[str], program: Path = FAKE) -> subprocess.Popen[bytes]:
+    code = f"import multi_train, pathlib; multi_train.main({[*words]}, pathlib.Path({str(program)!r}))"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)

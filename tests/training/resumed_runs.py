@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {
 OF_THE_MACHINE = {
     *("time", "seconds", "steps_per_second", "frames_per_second", "learner_wait_fraction", "time_shares"),
     *("replay_time_shares", "memory_learner_mb", "memory_workers_mb"),
-    *("updates_per_second", "core_seconds_per_1000_frames"),
+    *("updates_per_second", "update_ms", "publish_ms", "core_seconds_per_1000_frames"),
     *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
     *("cpu_watts", "cpu_watt_hours", "gpu_watts", "gpu_watt_hours"),
 }

@@ -155,6 +155,34 @@ def test_prometheus_gets_the_newest_report() -> None:
     check_sinks(config(metrics_port=port).report)
 
 
+def test_prometheus_gets_the_figures_of_nodes_until_they_vanish() -> None:
+    port = free_port()
+    sink = PrometheusSink("127.0.0.1", port, "run", "Pong")
+    first: Report = {"node": "one", "alive": True, "workers": 4, "unrolls_refused": 7, "round_trip_ms": 1.5}
+    second: Report = {"node": 'two "b"', "alive": False, "workers": 2, "unrolls_refused": 0, "round_trip_ms": None}
+    sink.write({"agent_steps": 5, "nodes": [first, second]})
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    assert [line for line in lines if line.startswith(("rl_node", "# TYPE rl_node"))] == [
+        "# TYPE rl_node_alive gauge",
+        'rl_node_alive{node="one"} 1.0',
+        'rl_node_alive{node="two \\"b\\""} 0.0',
+        "# TYPE rl_node_workers gauge",
+        'rl_node_workers{node="one"} 4.0',
+        'rl_node_workers{node="two \\"b\\""} 2.0',
+        "# TYPE rl_node_unrolls_refused_total counter",
+        'rl_node_unrolls_refused_total{node="one"} 7.0',
+        'rl_node_unrolls_refused_total{node="two \\"b\\""} 0.0',
+        "# TYPE rl_node_round_trip_ms gauge",
+        'rl_node_round_trip_ms{node="one"} 1.5',
+    ]
+    sink.write({"agent_steps": 6, "nodes": [second]})
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    sink.close()
+    assert 'node="one"' not in text and "rl_node_workers{" in text and "rl_agent_steps 6.0" in text
+
+
 # --- Weights & Biases -------------------------------------------------------------------------------------------------
 
 

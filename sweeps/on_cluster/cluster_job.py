@@ -1,0 +1,113 @@
+"""One run of a sweep on a node of a cluster, as seen from the sweep."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+
+from sweeps.files import resumable, try_lock
+from sweeps.job import NewLines, flag_words
+from sweeps.on_cluster.node_job import RESULTS
+from sweeps.on_cluster.run_files_transfer import RunFilesTransfer
+
+SYNC_SECONDS = 0.5  # between two looks at the files of a run
+ANSWER_SECONDS = 90.0  # after which a node that does not answer has lost its runs
+
+
+class ClusterJob:
+    """Starts the run in an actor on a node, and brings its files into the job's folder until it has ended.
+
+    A thread does all of this. `is_running` is true until the last byte is here, or the node is lost.
+    """
+
+    def __init__(self, folder: Path, program: str, actor: Any, node: str, on_end: Callable[[], None]) -> None:
+        self.folder = folder
+        self.log = folder / "log.txt"
+        self._program = program  # relative to the checkout
+        self._actor = actor
+        self._node = node
+        self._on_end = on_end
+        self._exit_code: int | None = None
+        self._why_lost = ""
+        self._signals: list[int] = []
+        self._thread: threading.Thread | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._new_lines = NewLines(self.log)
+
+    def start(self, flags: Mapping[str, Any]) -> bool:
+        lock = try_lock(self.folder / "lock")
+        if lock is None:
+            self._close()
+            raise BlockingIOError(0, "it is running on this machine already; it ends by itself, or by its process")
+        self._new_lines.skip()
+        self._thread = threading.Thread(target=self._work, args=(dict(flags), lock), name="cluster job", daemon=True)
+        self._thread.start()
+        return True
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._exit_code
+
+    @property
+    def why_lost(self) -> str:
+        return self._why_lost
+
+    @property
+    def where(self) -> str:
+        return f" on node {self._node}"
+
+    def new_log_lines(self) -> list[str]:
+        return self._new_lines.read()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._signals.append(int(number))  # sent by the thread: a run that has not started yet gets it then
+
+    def _work(self, flags: Mapping[str, Any], lock: BinaryIO) -> None:
+        with lock:
+            try:
+                self._exit_code = self._run(flags)
+            except GetTimeoutError:
+                self._why_lost = f"its node {self._node} did not answer for {ANSWER_SECONDS:g} seconds"
+            except RayError as error:
+                self._why_lost = f"its node {self._node} has lost it ({type(error).__name__})"
+            except OSError as error:  # a full disk here, for example
+                self._why_lost = f"its files could not be written ({error.strerror})"
+            finally:
+                self._close()
+
+    def _close(self) -> None:
+        with suppress(RayError):
+            ray.kill(self._actor)  # its guard then ends the run and removes its folder
+        self._on_end()
+
+    def _run(self, flags: Mapping[str, Any]) -> int:
+        """Start or continue the run; return its exit code once all of its files are here."""
+        files = RunFilesTransfer(self.folder, self._call("folder"), self._call)
+        parent = resumable(self.folder)
+        files.send(parent)
+        mode = ["--op_mode=train"]
+        if parent is not None:
+            mode = ["--op_mode=train_w_load", f"--load_model_url={RESULTS}/{parent.name}"]
+        # Relative paths: a checkpoint keeps --results_dir, and a folder of the node is not one to continue in later.
+        self._call("start", self._program, [*mode, f"--results_dir={RESULTS}", *flag_words(flags)])
+        while True:
+            while self._signals:
+                self._call("signal", self._signals.pop(0))
+            code, stamps = self._call("state")
+            files.fetch(stamps, ended=code is not None)
+            if code is not None:
+                return int(code)
+            time.sleep(SYNC_SECONDS)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        return ray.get(getattr(self._actor, method).remote(*arguments), timeout=ANSWER_SECONDS)

@@ -1,0 +1,44 @@
+"""The mean returns of a run at equally spaced numbers of steps, at which the runs of a search are compared."""
+
+import os
+from pathlib import Path
+
+from run_files.metrics import parse_report
+
+
+class StepValues:
+    """Reads the new lines of a job's `metrics.jsonl` files.
+
+    Reports of different runs are at different steps. The value at each multiple of `interval` is the mean return of
+    the first report from there on.
+    """
+
+    def __init__(self, interval: int, reached: int) -> None:
+        self._interval = interval
+        self._reached = reached  # the last multiple that has a value
+        self._read: dict[Path, int] = {}  # bytes of each file
+
+    def read_new(self, job_folder: Path) -> dict[int, float]:
+        """The values by their steps that came since the last call."""
+        values: dict[int, float] = {}
+        for path in sorted(job_folder.glob("*/metrics.jsonl"), key=lambda path: (path.stat().st_mtime_ns, path)):
+            for line in self._new_lines(path):
+                report = parse_report(line, str(path))
+                steps, value = report.get("agent_steps"), report.get("return_mean")
+                if isinstance(steps, int | float) and isinstance(value, int | float):
+                    while self._reached + self._interval <= steps:
+                        self._reached += self._interval
+                        values[self._reached] = float(value)
+        return values
+
+    def _new_lines(self, path: Path) -> list[bytes]:
+        done = self._read.get(path, 0)
+        if path.stat().st_size <= done:
+            return []
+        with path.open("rb") as file:
+            file.seek(done, os.SEEK_SET)
+            complete = file.read().rpartition(b"\n")
+        if not complete[1]:
+            return []
+        self._read[path] = done + len(complete[0]) + 1
+        return complete[0].splitlines()

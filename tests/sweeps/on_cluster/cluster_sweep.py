@@ -1,0 +1,85 @@
+"""A sweep on a cluster, in a process of its own: multi_train.py with a fake main.py."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.sweeps.fake_sweeps import LEARNER, ROOT, command
+from tests.sweeps.on_cluster.some_nodes import SomeNodes
+
+
+class ClusterSweep:
+    """Starts the sweep, and follows what it prints."""
+
+    def __init__(
+        self, nodes: SomeNodes, folder: Path, definition: dict[str, Any], *words: str, program: Path = LEARNER
+    ) -> None:
+        self.folder = folder
+        *own, steps = command(folder, definition)
+        steps = next((word for word in words if word.startswith("--environment_max_steps=")), steps)
+        others = [word for word in words if word != steps]
+        arguments = [*own, steps, f"--cluster={nodes.address}", "--job_cpus=2", *others]
+        main = f"multi_train.main({arguments}, pathlib.Path({str(program)!r}))"
+        code = f"import multi_train, pathlib, sys; sys.exit({main})"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**nodes.environment, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self, seconds: float = 90.0) -> int:
+        """Wait for its end; returns the exit code."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not end:\n{self.output}") from None
+        self._reader.join(5)
+        return code
+
+    def wait_for(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError(f"it did not come to that:\n{self.output}")
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join(5)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+
+def metrics_lines(job: Path) -> int:
+    """How many reports of a job have come to the sweep's folder."""
+    return sum(path.read_text().count("\n") for path in job.glob("Game_*/metrics.jsonl"))
+
+
+def checkpoints(job: Path) -> list[str]:
+    return sorted(str(path.relative_to(job)) for path in job.glob("Game_*/checkpoints/*.pt"))

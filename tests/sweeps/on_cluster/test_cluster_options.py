@@ -1,0 +1,103 @@
+"""What a sweep refuses before it uses a cluster."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ports import free_ports
+from tests.sweeps.fake_sweeps import ROOT, rows, run_sweep
+from tests.sweeps.on_cluster.cluster_sweep import ClusterSweep
+from tests.sweeps.on_cluster.some_nodes import SomeNodes
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> str:
+    """The one sentence that a sweep is refused with."""
+    path, folder = tmp_path / "sweep.json", tmp_path / "sweep"
+    path.write_text(json.dumps({"flags": {"lr": 0.01}}))
+    assert run_sweep([f"--sweep={path}", f"--sweep_dir={folder}", *words]) == 2
+    out, errors = capsys.readouterr()
+    assert out == "" and errors.count("\n") == 1 and not folder.exists()
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--cluster=here"], "--cluster must be auto, or the address of a head such as 192.0.2.1:6379"),
+        (["--cluster=auto"], "--cluster must know the CPUs of a run"),
+        (["--job_cpus=2"], "--job_cpus has no effect without --cluster"),
+        (["--job_gpus=1"], "--job_gpus has no effect without --cluster"),
+        (["--cluster=auto", "--job_cpus=0"], "--job_cpus must be a number above 0"),
+        (["--cluster=auto", "--job_cpus=2", "--job_gpus=-1"], "--job_gpus must be a number of at least 0"),
+    ],
+)
+def test_wrong_options_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    assert sentence in refused(capsys, tmp_path, *words)
+
+
+def test_a_wrong_address_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = free_ports(1)
+    sentence = refused(capsys, tmp_path, f"--cluster=127.0.0.1:{port}", "--job_cpus=1")
+    assert f"--cluster=127.0.0.1:{port} does not answer (Connection refused)" in sentence
+
+
+def test_no_cluster_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    sentence = refused(capsys, tmp_path, "--cluster=auto", "--job_cpus=1")
+    assert "--cluster=auto cannot be used: no Ray runs here; ray start --head" in sentence
+
+
+def test_a_missing_token_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    sentence = refused(capsys, tmp_path, "--cluster=auto", "--job_cpus=1")
+    assert "with RAY_AUTH_MODE=token needs the token of the cluster" in sentence
+
+
+def test_without_ray_one_sentence_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    sentence = refused(capsys, tmp_path, "--cluster=auto", "--job_cpus=1")
+    assert sentence == "multi_train.py: --cluster=auto needs the package ray; run pip install 'ray>=2.60'.\n"
+
+
+def test_without_a_cluster_ray_is_not_loaded() -> None:
+    code = "import multi_train, sys; assert 'ray' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_cluster_with_a_token_takes_sweeps_that_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another token is refused."""
+    pytest.importorskip("ray")
+    nodes = SomeNodes(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64)
+    try:
+        nodes.add()
+        sweep = ClusterSweep(nodes, tmp_path / "sweep", {"flags": {"lr": 0.01}})
+        assert sweep.end() == 0, sweep.output
+        assert rows(sweep.folder)["run_seed1"]["status"] == "done"
+        sweep.close()
+        nodes.environment["RAY_AUTH_TOKEN"] = "b" * 64
+        refused = ClusterSweep(nodes, tmp_path / "refused", {"flags": {"lr": 0.01}})
+        assert refused.end() == 2, refused.output
+        refused.close()
+        assert "or one with another token" in refused.output and len(refused.lines) == 1
+        assert not (tmp_path / "refused" / "sweep.json").exists()
+    finally:
+        nodes.close()

@@ -1,0 +1,152 @@
+"""The files of a run between its node and the sweep's folder, without Ray: the node's job is called directly."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.on_cluster.node_job import NodeJob
+from sweeps.on_cluster.run_files_transfer import CHUNK, RunFilesTransfer
+from tests.sweeps.fake_sweeps import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+
+
+class Ends:
+    """Both ends: the folder `there` of a run on its node, and the folder `here` of the sweep's job."""
+
+    def __init__(self, here: Path, monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(temporary))
+        self.here = here
+        self.node = NodeJob(str(ROOT), False)
+        self.there = Path(self.node.folder())
+        self.before_read: list[Any] = []  # functions that the next calls of `read` run first
+        self.transfer = RunFilesTransfer(here, str(self.there), self.call)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        if method == "read" and self.before_read:
+            self.before_read.pop(0)()
+        return getattr(self.node, method)(*arguments)
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self.there / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(".x.tmp")
+        temporary.write_bytes(content)
+        temporary.replace(path)
+
+    def fetch(self, ended: bool = False) -> None:
+        self.transfer.fetch(self.node.state()[1], ended)
+
+    def close(self) -> None:
+        """As if the actor had ended: the guard removes the folder."""
+        guard = self.node._guard
+        assert guard.stdin is not None
+        guard.stdin.close()
+        guard.wait()
+        deadline = time.monotonic() + 30
+        while self.there.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not self.there.exists()
+
+
+@pytest.fixture
+def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
+    here, temporary = tmp_path / "job", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    both = Ends(here, monkeypatch, temporary)
+    yield both
+    both.close()
+
+
+def test_growing_files_are_continued_by_complete_lines(ends: Ends) -> None:
+    path = ends.here / "Game_1" / "metrics.jsonl"
+    ends.write("Game_1/metrics.jsonl", b"one\ntw")
+    ends.fetch()
+    assert path.read_bytes() == b"one\n"
+    ends.write("Game_1/metrics.jsonl", b"one\ntwo\nthree")
+    ends.fetch()
+    assert path.read_bytes() == b"one\ntwo\n"
+    ends.fetch(ended=True)
+    assert path.read_bytes() == b"one\ntwo\nthree"
+
+
+def test_a_file_that_changes_while_it_is_copied_is_complete_in_the_next_round(ends: Ends) -> None:
+    name = "Game_1/checkpoints/checkpoint_0000000001.pt"
+    old, new = os.urandom(CHUNK + 5), os.urandom(2 * CHUNK + 7)
+    ends.write(name, old)
+    ends.fetch()
+    assert (ends.here / name).read_bytes() == old
+    ends.write(name, old[::-1])
+    ends.before_read = [lambda: None, lambda: ends.write(name, new)]  # between the first and the second part
+    ends.fetch()
+    assert (ends.here / name).read_bytes() == old
+    ends.fetch()
+    assert (ends.here / name).read_bytes() == new
+    assert [path.name for path in (ends.here / name).parent.iterdir()] == [Path(name).name]
+
+
+def test_old_checkpoints_are_removed_only_after_newer_ones_have_come(ends: Ends) -> None:
+    names = [f"Game_1/checkpoints/checkpoint_000000000{number}.pt" for number in (1, 2)]
+    ends.write(names[0], b"first")
+    ends.write("Game_1/videos/a.mp4", b"film")
+    ends.fetch()
+    ends.write(names[1], b"second")
+    (ends.there / names[0]).unlink()
+    (ends.there / "Game_1/videos/a.mp4").unlink()
+    ends.before_read = [lambda: ends.write(names[1], b"second, again")]
+    ends.fetch()
+    assert [(ends.here / name).exists() for name in names] == [True, False]
+    ends.fetch()
+    assert [(ends.here / name).exists() for name in names] == [False, True]
+    assert (ends.here / "Game_1/videos/a.mp4").exists()
+
+
+def test_paths_of_the_node_become_those_of_the_sweep_in_text_only(ends: Ends) -> None:
+    text = f'{{"go_on": "--load_model_url=results/Game_1", "run": "{ends.there}/Game_0", "results_dir": "results"}}'
+    ends.write("Game_1/summary.json", text.encode())
+    ends.write("Game_1/checkpoints/checkpoint_0000000001.pt", text.encode())
+    ends.write("log.txt", b"it is in results/Game_1, not in /other/results/Game_1\n")
+    ends.fetch()
+    here = ends.here
+    assert (here / "Game_1" / "summary.json").read_text() == (
+        f'{{"go_on": "--load_model_url={here}/Game_1", "run": "{here}/Game_0", "results_dir": "results"}}'
+    )
+    assert (here / "log.txt").read_text() == f"it is in {here}/Game_1, not in /other/results/Game_1\n"
+    assert (here / "Game_1/checkpoints/checkpoint_0000000001.pt").read_text() == text
+
+
+def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, temporary = tmp_path / "job", tmp_path / "temporary"
+    temporary.mkdir()
+    parent = here / "Game_1"
+    (parent / "checkpoints").mkdir(parents=True)
+    content = os.urandom(CHUNK + 3)
+    for name in ("checkpoint_0000000001.pt", "checkpoint_0000000002.pt", "replays_0000000002.bin", "best.pt"):
+        (parent / "checkpoints" / name).write_bytes(content)
+    (parent / "config.json").write_text(f'{{"parent": "{here}/Game_0"}}')
+    (parent / "metrics.jsonl").write_bytes(b"")
+    (parent / "curves.png").write_bytes(b"picture")
+    (here / "Game_0").mkdir()
+    ends = Ends(here, monkeypatch, temporary)
+    ends.transfer.send(parent)
+    sent = {str(path.relative_to(ends.there)): path.read_bytes() for path in ends.there.rglob("*") if path.is_file()}
+    assert sent == {
+        "Game_1/checkpoints/checkpoint_0000000002.pt": content,
+        "Game_1/checkpoints/replays_0000000002.bin": content,
+        "Game_1/checkpoints/best.pt": content,
+        "Game_1/config.json": f'{{"parent": "{ends.there}/Game_0"}}'.encode(),
+        "Game_1/metrics.jsonl": b"",
+    }
+    assert (ends.there / "Game_0").is_dir(), "so that a new run gets another name"
+    before = (parent / "config.json").stat()
+    ends.write("Game_2/config.json", b"{}")
+    ends.fetch()
+    assert (parent / "config.json").stat() == before and (here / "Game_2" / "config.json").read_text() == "{}"
+    ends.close()
