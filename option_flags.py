@@ -231,6 +231,37 @@ class RealtimeOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterOptions(Options):
+    topic = "Cluster"
+
+    cluster: str = option(
+        "",
+        matching(r"|auto|[\w.\[\]:-]+:[0-9]{1,5}", "be auto, or the address of a head such as 192.0.2.1:6379"),
+        "Ray cluster whose other machines play too: auto (the one that this machine belongs to) or the host:port of "
+        "its head. Unset: only this machine plays.",
+    )
+    local_workers: bool = option(True, ON_OFF, "With --cluster: workers on the learner's machine, too.")
+    node_workers: int = option(
+        0, whole(0, 1024), "With --cluster: workers on each other node. 0: one per CPU that the node offers."
+    )
+    weights_interval: float = option(
+        0.1, at_least(0), "With --cluster: least number of seconds between two sends of weights to the nodes."
+    )
+    weights_precision: str = option(
+        "auto",
+        one_of("auto", "float32", "bfloat16"),
+        "With --cluster: number format of weights on their way to the nodes. auto: that of the workers' networks.",
+    )
+    max_policy_lag: int = option(
+        200, whole(0), "With --cluster: unrolls of other nodes that are more updates old are refused. 0: none is."
+    )
+
+    def _check_together(self) -> None:
+        if not self.cluster and not self.local_workers:
+            raise UsageError("--nolocal_workers leaves nobody who plays; with --cluster=auto it would be right.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplayOptions(Options):
     topic = "Batches and replays"
 
@@ -425,6 +456,7 @@ class Config:
     environment: EnvironmentOptions = field(default_factory=EnvironmentOptions)
     workers: WorkerOptions = field(default_factory=WorkerOptions)
     realtime: RealtimeOptions = field(default_factory=RealtimeOptions)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)
     loss: LossOptions = field(default_factory=LossOptions)
@@ -440,6 +472,8 @@ class Config:
             )
         if self.environment.in_real_time:
             self._check_real_time()
+        if self.cluster.cluster:
+            self._check_cluster()
         kinds = [replay.dist_function for replay in self.replay.replays if replay.ranks]
         if self.network.use_lstm and "kl_div" in kinds:
             raise UsageError(
@@ -461,6 +495,18 @@ class Config:
             raise UsageError(
                 f"--inference_processes={self.realtime.inference_processes} may start several processes, each with "
                 "another memory; with --use_lstm, 1 would be right."
+            )
+
+    def _check_cluster(self) -> None:
+        if self.run.reproducible:
+            raise UsageError(
+                f"--cluster={self.cluster.cluster} takes unrolls as they arrive, which is never the same twice; "
+                "without --reproducible would be right."
+            )
+        if self.environment.in_real_time:
+            raise UsageError(
+                f"--cluster={self.cluster.cluster} needs games that wait for their workers; without "
+                "--interaction=realtime would be right."
             )
 
     @property

@@ -74,6 +74,8 @@ def prepare_machine(config: Config) -> Machine:
     torch.set_flush_denormal(True)
     prepare_torch(device, config.run.reproducible)
     worker_count = config.workers.worker_count or usable_cores()
+    if not config.cluster.local_workers:
+        worker_count = 0
     return Machine(
         device=device,
         precision=choose_precision(config.run.precision, device),
