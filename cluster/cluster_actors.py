@@ -82,6 +82,7 @@ class ClusterActors(Actors):
             self.pool.wait(0.0)
         self._tell_wanted()
         self._ask_for_figures()
+        self._book.tick()
 
     def take(self, limit: int) -> Iterator[Rows]:
         """At most `limit` unrolls: one round of this machine, one of another node, and so on."""
@@ -107,9 +108,6 @@ class ClusterActors(Actors):
 
     def node_figures(self) -> Sequence[dict[str, JsonValue]]:
         return self._book.figures()
-
-    def begin_interval(self) -> None:
-        self._book.begin_interval()
 
     def answer_commands(self, run: str, stop: StopSignals, state_line: Callable[[], str]) -> None:
         self._run, self._stop, self._state_line = run, stop, state_line
@@ -228,4 +226,3 @@ def make_actors(
         announce,
         version,
     )
-

@@ -36,7 +36,7 @@ class Gateway:
 def quiet_ray() -> None:
     """Settings that Ray reads when it is loaded; what it prints goes nowhere, because its log files have it all."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_task_events_report_interval_ms"] = "0"  # otherwise the head remembers every call
+    os.environ["RAY_task_events_report_interval_ms"] = "0"  # noqa: SIM112  # or the head notes every call
     os.environ["RAY_DEDUP_LOGS"] = "0"
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):

@@ -65,7 +65,7 @@ class NodeActor:
 
     def _find_checkout(self) -> Path | None:
         named = os.environ.get(CHECKOUT_VARIABLE)
-        candidates = [Path(folder) for folder in (named, self._root, os.getcwd()) if folder]
+        candidates = [Path(folder) for folder in (named, self._root, Path.cwd()) if folder]
         return next((folder for folder in candidates if (folder / "cluster" / "code_version.py").exists()), None)
 
     async def load_weights(self, version: int, weights: Any) -> None:

@@ -1,12 +1,16 @@
 """What the learner knows of each node: its name, what was accepted and refused of it, and figures for reports."""
 
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from run_files.metrics import JsonValue
 
+WINDOW_SECONDS = 10.0  # over which speed, lag and bandwidth are averaged
+MARK_SECONDS = 1.0
 MOST_LEFT = 20  # nodes that have left and are still shown
 COUNTERS = ("restarts", "received_bytes", "sent_bytes")
 
@@ -26,15 +30,16 @@ class Node:
     lag_sum: int = 0
     gateway: dict[str, Any] = field(default_factory=dict)  # the newest figures that the gateway sent
     before: dict[str, int] = field(default_factory=dict)  # counters of the node from earlier gateways
+    marks: deque["_Mark"] = field(default_factory=deque)  # of the latest seconds, oldest first
 
     def counter(self, name: str) -> int:
         return self.before.get(name, 0) + int(self.gateway.get(name, 0))
 
 
-@dataclass
-class _Mark:
-    """Counters at the start of an interval."""
+class _Mark(NamedTuple):
+    """A node's counters at one moment."""
 
+    seconds: float
     agent_steps: int
     accepted: int
     lag_sum: int
@@ -50,8 +55,7 @@ class NodeBook:
         self._clock = clock
         self._nodes: dict[str, Node] = {}
         self._players: dict[int, Node] = {}
-        self._marks: dict[str, _Mark] = {}
-        self._marked_at = clock()
+        self._marked_at = -math.inf
 
     def joined(self, described: Mapping[str, Any]) -> Node:
         """A player has started; `described` is from the gateway."""
@@ -63,6 +67,7 @@ class NodeBook:
         node.seat, node.workers = int(described["seat"]), int(described["workers"])
         node.alive, node.capacity = True, int(described["capacity"])
         node.gateway = dict(described)
+        node.marks.append(_mark(node, self._clock()))
         self._players[int(described["number"])] = node
         self._forget_old()
         return node
@@ -103,16 +108,25 @@ class NodeBook:
         return sum(node.capacity for node in self._nodes.values())
 
     def figures(self) -> list[dict[str, JsonValue]]:
-        """Each node's figures since the latest `begin_interval`, by their names in metrics.jsonl."""
-        seconds = max(self._clock() - self._marked_at, 1e-9)
-        return [self._figures_of(node, seconds) for node in self._nodes.values()]
+        """Each node's figures by their names in metrics.jsonl; those by time are means of the latest seconds."""
+        now = self._clock()
+        return [self._figures_of(node, now) for node in self._nodes.values()]
 
-    def begin_interval(self) -> None:
-        self._marked_at = self._clock()
-        self._marks = {name: _mark(node) for name, node in self._nodes.items()}
+    def tick(self) -> None:
+        """Note the counters once a second."""
+        now = self._clock()
+        if now - self._marked_at < MARK_SECONDS:
+            return
+        self._marked_at = now
+        for node in self._nodes.values():
+            node.marks.append(_mark(node, now))
+            while len(node.marks) > 1 and now - node.marks[1].seconds >= WINDOW_SECONDS:
+                node.marks.popleft()
 
     def _figures_of(self, node: Node, seconds: float) -> dict[str, JsonValue]:
-        now, before = _mark(node), self._marks.get(node.name, _Mark(0, 0, 0, 0, 0))
+        now = _mark(node, seconds)
+        before = node.marks[0] if node.marks else now
+        seconds = max(now.seconds - before.seconds, 1e-9)
         unrolls = now.accepted - before.accepted
         return {
             "node": node.name,
@@ -138,7 +152,6 @@ class NodeBook:
             self._players = {number: node for number, node in self._players.items() if node is not gone}
 
 
-def _mark(node: Node) -> _Mark:
-    return _Mark(
-        node.agent_steps, node.accepted, node.lag_sum, node.counter("received_bytes"), node.counter("sent_bytes")
-    )
+def _mark(node: Node, now: float) -> _Mark:
+    received, sent = node.counter("received_bytes"), node.counter("sent_bytes")
+    return _Mark(now, node.agent_steps, node.accepted, node.lag_sum, received, sent)

@@ -118,12 +118,12 @@ class NodeLink:
         self._actor = _start_actor(self._node_id)
         helpers: list[asyncio.Task[None]] = []
         try:
-            problem = await _answer(
+            problem: str | None = await _answer(
                 self._actor.prepare.remote(self._hub.spec, self.number, seed, self.workers), START_SECONDS
             )
             if problem:
                 self._starts -= 1
-                return str(problem), ""
+                return problem, ""
             version = await self._send_weights(-1)
             self.playing = True
             self._hub.joined(self)
@@ -158,7 +158,7 @@ class NodeLink:
         self._failures = 0
         self._last_problem = ""
         self.received_bytes += len(content)
-        self._requests.discard(asyncio.current_task())  # type: ignore[arg-type]
+        self._requests.discard(asyncio.current_task())
         self._hub.landed(content)
 
     async def _keep_weights_new(self, version: int) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import ray
 from ray._private.services import canonicalize_bootstrap_address_or_die
-from ray._raylet import GcsClient
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
 CALL_SECONDS = 10.0
 NOT_HERE = (
@@ -24,7 +24,7 @@ def probe(address: str) -> dict[str, str]:
     except Exception as error:  # of several kinds, some of them private to Ray
         return {"problem": _why(error)}
     own = {address for node in nodes.values() if node.state == 0 for address in [node.node_manager_address]}
-    host = ray.util.get_node_ip_address()
+    host = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
     if host not in own and not own & {"127.0.0.1", "localhost"}:
         return {"problem": f"this machine ({host}) is none of its nodes; ray start --address={found} would be right."}
     return {"address": found}

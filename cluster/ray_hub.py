@@ -34,7 +34,7 @@ def serve(gateway: Gateway, connection: Connection) -> None:
         configure_logging=True,
     )
     # A node unpickles the actor before it knows where its own code is.
-    cloudpickle.register_pickle_by_value(node_actor)
+    cloudpickle.register_pickle_by_value(node_actor)  # type: ignore[no-untyped-call]
     try:
         asyncio.run(RayHub(gateway, connection).serve())
     finally:

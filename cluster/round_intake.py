@@ -14,6 +14,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.flow_control import PlayOnDemand
 
+MOST_GAPS = 10_000  # rounds of a player that may arrive before an earlier one
 WORKERS_PER_SEAT = 1024  # environments of nodes are numbered as if each node had so many workers
 
 
@@ -129,6 +130,8 @@ class RoundIntake:
         if sequence < below or sequence in above:
             return False
         above.add(sequence)
+        if len(above) > MOST_GAPS:  # a round that was lost on its way never comes
+            below = min(above)
         while below in above:
             above.remove(below)
             below += 1
@@ -148,4 +151,3 @@ class RoundIntake:
         if text not in self._announced and len(self._announced) < 100:
             self._announced.add(text)
             self._announce(text)
-

@@ -31,7 +31,7 @@ def node_rows(nodes: Sequence[Node], width: int) -> list[RenderableType]:
         return []
     grid = Table.grid(padding=(0, 2, 0, 0))
     for justify in ("left", "right", "right", "right", "right", "right"):
-        grid.add_column(no_wrap=True, justify=justify)  # type: ignore[arg-type]
+        grid.add_column(no_wrap=True, justify=justify)
     for node in nodes:
         if not node["alive"]:
             grid.add_row(Text(str(node["node"]), DIM), Text("gone", ALERT), "", "", "", "")

@@ -112,7 +112,14 @@ class Status:
         timing = _action_timing(self, width)
         nodes = node_rows(self.nodes, width)
         below = [*_replays(self, width), *timing, *nodes]
-        needed = 2 + sum(map(len, rows_of_cards)) + 1 + len(self.replays) + len(timing) + (len(nodes) and 1 + len(self.nodes))
+        needed = (
+            2
+            + sum(map(len, rows_of_cards))
+            + 1
+            + len(self.replays)
+            + len(timing)
+            + (len(nodes) and 1 + len(self.nodes))
+        )
         blank = [Text()] if needed + len(rows_of_cards) + 1 <= height else []
         spaced = [line for row in rows_of_cards for line in (*blank, *row)]
         return Group("", progress_line(self.done), *spaced, *blank, *below)
@@ -136,7 +143,10 @@ def plain_line(status: Status) -> str:
             (f"best {score(status.return_max)}", 12),
             (f"filled {status.filled:.0%}" if status.is_warming_up else f"entropy {decimal(status.entropy)}", 14),
             (f"wait {status.learner_wait_fraction:.0%}", 9),
-            (f"workers {status.workers_alive}/{status.worker_count}", 12 if status.action_timing or status.nodes else 0),
+            (
+                f"workers {status.workers_alive}/{status.worker_count}",
+                12 if status.action_timing or status.nodes else 0,
+            ),
             *([(node_text(status.nodes), 0)] if status.nodes else []),
             *([(_timing_text(status.action_timing), 0)] if status.action_timing else []),
         ]

@@ -126,7 +126,6 @@ class Reporter:
         report |= figures
         if self._actors is not None:
             nodes = self._actors.node_figures()
-            self._actors.begin_interval()
             report |= {"nodes": nodes} if nodes else {}
         self._sink.write(report)
 

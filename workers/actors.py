@@ -50,11 +50,8 @@ class Actors:
         self.publisher.deliver(wait)
 
     def node_figures(self) -> Sequence[dict[str, JsonValue]]:
-        """Figures of each other machine that plays, since the latest report."""
+        """Figures of each other machine of a cluster."""
         return []
-
-    def begin_interval(self) -> None:
-        """A report was written."""
 
     def answer_commands(self, run: str, stop: StopSignals, state_line: Callable[[], str]) -> None:
         """From now on, let commands from other machines stop or save the run, or ask for its state."""
