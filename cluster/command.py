@@ -59,7 +59,9 @@ def _read_words(arguments: Sequence[str]) -> tuple[str, str, str]:
         elif name in values and equals and value:
             values[name] = value
         else:
-            raise UsageError(f"{argument} is no flag of this command; --run=<name> or --address=<host>:<port> would be.")
+            raise UsageError(
+                f"{argument} is no flag of this command; --run=<name> or --address=<host>:<port> would be."
+            )
     if len(words) != 1 or words[0] not in COMMANDS:
         raise UsageError(f"one of {', '.join(COMMANDS)} is needed, not {' '.join(words) or 'nothing'}.")
     return words[0], values["run"], values["address"]

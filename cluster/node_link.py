@@ -17,6 +17,7 @@ from cluster.node_actor import NodeActor
 
 START_SECONDS = 120.0  # in which a node has to prepare its games
 SILENCE_SECONDS = 30.0  # after which an actor that answers no call is replaced
+SILENT_SECONDS = 3.0  # after which nobody waits for the rounds of an actor
 PING_SECONDS = 1.0
 REFUSED_SECONDS = 30.0  # after which a node that could not play is checked again
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 30.0  # seconds between two starts
@@ -65,6 +66,7 @@ class NodeLink:
         self._pool_restarts = 0  # of workers, by earlier players
         self._pool: dict[str, Any] = {"alive": 0, "restarts": 0}
         self._requests: set[asyncio.Task[None]] = set()
+        self._answered_at = 0.0
         self._failures = 0  # in a row, without a round between them
         self._lost: asyncio.Future[str] | None = None
         self._last_problem = ""
@@ -73,6 +75,11 @@ class NodeLink:
     def outstanding(self) -> int:
         """Rounds that were asked for and have not arrived."""
         return len(self._requests)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it does not answer, so that the rounds that it owes must not keep others from playing."""
+        return self.playing and time.monotonic() - self._answered_at > SILENT_SECONDS
 
     @property
     def capacity(self) -> int:
@@ -125,7 +132,7 @@ class NodeLink:
                 self._starts -= 1
                 return problem, ""
             version = await self._send_weights(-1)
-            self.playing = True
+            self.playing, self._answered_at = True, time.monotonic()
             self._hub.joined(self)
             helpers = [asyncio.create_task(self._keep_weights_new(version)), asyncio.create_task(self._ping())]
             return "", await self._lost
@@ -184,6 +191,7 @@ class NodeLink:
             while True:
                 begun = time.monotonic()
                 self._pool = await _answer(self._actor.figures.remote(), SILENCE_SECONDS)
+                self._answered_at = time.monotonic()
                 self.round_trip_ms = 1000 * (time.monotonic() - begun)
                 for text in self._pool["notices"]:
                     self._hub.notice(f"node {self.name}: {text}")

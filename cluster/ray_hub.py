@@ -110,6 +110,7 @@ class RayHub:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             self._send(Kind.HEARTBEAT)
+            self._distribute()  # a node may have become silent
 
     def _hand_over(self) -> None:
         while self._waiting and self._free_places:
@@ -156,7 +157,7 @@ class RayHub:
     def _distribute(self) -> None:
         """Ask for as many rounds as the learner wants, each time the node with the fewest open requests a worker."""
         places_taken = self._gateway.landing.places - len(self._free_places)
-        links = [link for link, _ in self._links.values()]
+        links = [link for link, _ in self._links.values() if not link.is_silent]
         in_flight = sum(link.outstanding for link in links) + len(self._waiting) + places_taken
         for _ in range(self._wanted - in_flight):
             able = [link for link in links if link.outstanding < link.capacity]

@@ -78,7 +78,7 @@ class ClusterRun:
 
     def gateway(self) -> psutil.Process:
         """The child that has loaded Ray."""
-        (gateway,) = [child for child in self.children() if _has_loaded_ray(child)]
+        (gateway,) = [child for child in self.children() if has_loaded_ray(child)]
         return gateway
 
     def stop(self) -> str:
@@ -106,5 +106,5 @@ class ClusterRun:
             self.lines.append(line)
 
 
-def _has_loaded_ray(process: psutil.Process) -> bool:
+def has_loaded_ray(process: psutil.Process) -> bool:
     return any("_raylet" in mapped.path for mapped in process.memory_maps())

@@ -1,8 +1,4 @@
-"""A Ray cluster on this machine, in a process of its own: neither the tests nor the learner load Ray.
-
-`python -m tests.cluster.some_nodes` starts a head without CPUs. Each line of its standard input is a command in JSON
-and is answered with a line of JSON; at the end of the input, all nodes end.
-"""
+"""A Ray cluster on this machine, in a process of its own: neither the tests nor the learner load Ray."""
 
 import json
 import os
@@ -17,18 +13,18 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-OBJECT_STORE = 100 << 20
 
 
 class SomeNodes:
     """A cluster for tests."""
 
     def __init__(self, **environment: str) -> None:
+        """`environment` is added to that of all nodes, and of the runs."""
         # The paths of Unix sockets must be short.
         self.folder = Path(tempfile.mkdtemp(prefix="rl", dir="/tmp"))
         self.environment = {**os.environ, "RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0", **environment}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.some_nodes"],
+            [sys.executable, "-m", "tests.cluster.node_server"],
             cwd=ROOT,
             env=self.environment,
             stdin=subprocess.PIPE,
@@ -105,36 +101,3 @@ def wait_until_gone(processes: list[psutil.Process], seconds: float = 30.0) -> l
             break
         time.sleep(0.1)
     return left
-
-
-def main() -> None:
-    from ray.cluster_utils import Cluster
-
-    (Path(os.environ["RAY_TMPDIR"]) / "ray").mkdir(exist_ok=True)
-    arguments = {"object_store_memory": OBJECT_STORE, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={**arguments, "num_cpus": 0})
-    print(json.dumps({"address": cluster.address}), flush=True)
-    nodes: list[Any] = []
-    try:
-        for line in sys.stdin:
-            command = json.loads(line)
-            match command["do"]:
-                case "add":
-                    before = dict(os.environ)
-                    os.environ.update(command["environment"])
-                    nodes.append(cluster.add_node(num_cpus=command["cpus"], object_store_memory=OBJECT_STORE))
-                    os.environ.clear()
-                    os.environ.update(before)
-                case "kill":
-                    cluster.remove_node(nodes[command["index"]], allow_graceful=False)
-            answer = {"index": len(nodes) - 1}
-            if command["do"] == "raylet":
-                (raylet,) = nodes[command["index"]].all_processes["raylet"]
-                answer["pid"] = raylet.process.pid
-            print(json.dumps(answer), flush=True)
-    finally:
-        cluster.shutdown()
-
-
-if __name__ == "__main__":
-    main()
