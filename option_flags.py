@@ -33,6 +33,7 @@ from options.rules import (
 )
 from options.unknown_names import unknown_flag
 
+CLUSTER_ADDRESS = r"auto|[\w.\[\]:-]+:[0-9]{1,5}"
 MAX_CHANNELS = 128  # of one observation; a limit of OpenCV
 
 
@@ -234,9 +235,14 @@ class RealtimeOptions(Options):
 class ClusterOptions(Options):
     topic = "Cluster"
 
-    cluster: str = option(
-        "",
-        matching(r"|auto|[\w.\[\]:-]+:[0-9]{1,5}", "be auto, or the address of a head such as 192.0.2.1:6379"),
+    cluster: str | None = option(
+        None,
+        Rule(
+            str,
+            "be auto, or the address of a head such as 192.0.2.1:6379",
+            lambda text: re.fullmatch(CLUSTER_ADDRESS, text) is not None,
+            optional=True,
+        ),
         "Ray cluster whose other machines play too: auto (the one that this machine belongs to) or the host:port of "
         "its head. Unset: only this machine plays.",
     )
@@ -256,9 +262,9 @@ class ClusterOptions(Options):
         200, whole(0), "With --cluster: unrolls of other nodes that are more updates old are refused. 0: none is."
     )
 
-    def _check_together(self) -> None:
-        if not self.cluster and not self.local_workers:
-            raise UsageError("--nolocal_workers leaves nobody who plays; with --cluster=auto it would be right.")
+    @property
+    def all_workers_are_remote(self) -> bool:
+        return self.cluster is not None and not self.local_workers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,8 +478,6 @@ class Config:
             )
         if self.environment.in_real_time:
             self._check_real_time()
-        if self.cluster.cluster:
-            self._check_cluster()
         kinds = [replay.dist_function for replay in self.replay.replays if replay.ranks]
         if self.network.use_lstm and "kl_div" in kinds:
             raise UsageError(
@@ -495,18 +499,6 @@ class Config:
             raise UsageError(
                 f"--inference_processes={self.realtime.inference_processes} may start several processes, each with "
                 "another memory; with --use_lstm, 1 would be right."
-            )
-
-    def _check_cluster(self) -> None:
-        if self.run.reproducible:
-            raise UsageError(
-                f"--cluster={self.cluster.cluster} takes unrolls as they arrive, which is never the same twice; "
-                "without --reproducible would be right."
-            )
-        if self.environment.in_real_time:
-            raise UsageError(
-                f"--cluster={self.cluster.cluster} needs games that wait for their workers; without "
-                "--interaction=realtime would be right."
             )
 
     @property

@@ -11,10 +11,30 @@ import sys
 from pathlib import Path
 
 from cluster.code_version import ROOT
+from option_flags import Config
 from options.rules import UsageError
 
 LEAST_VERSION = (2, 60)
 CONNECT_SECONDS, PROBE_SECONDS = 5.0, 60.0
+
+
+def check_combinations(config: Config) -> None:
+    """Raise a UsageError for options that do not go together with --cluster."""
+    flag = f"--cluster={config.cluster.cluster}"
+    if config.run.reproducible:
+        raise UsageError(
+            f"{flag} takes unrolls as they arrive, which is never the same twice; without --reproducible would be "
+            "right."
+        )
+    if config.environment.in_real_time:
+        raise UsageError(
+            f"{flag} needs games that wait for their workers; without --interaction=realtime would be right."
+        )
+    if config.workers.inference == "learner" and not config.cluster.local_workers:
+        raise UsageError(
+            f"{flag} with --nolocal_workers leaves an inference server nothing to do; --inference=worker would be "
+            "right."
+        )
 
 
 def check_cluster(address: str, flag: str = "--cluster") -> str:

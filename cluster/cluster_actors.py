@@ -196,15 +196,15 @@ def make_actors(
     local = local_actors.make_actors(
         config, make_environment, network, version, layout, machine, resume_count, announce
     )
-    options = config.cluster
-    if not options.cluster:
+    options, address = config.cluster, config.cluster.cluster
+    if address is None:
         return local
     spec = pickle.dumps(PlayerSpec(config, make_environment, layout, resume_count))
     formats = {"auto": machine.worker_precision, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
     def make_gateway(landing: Landing, starts: int) -> Gateway:
         return Gateway(
-            address=options.cluster,
+            address=address,
             spec=spec,
             seed=config.seed,
             resume_count=resume_count,

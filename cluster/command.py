@@ -4,67 +4,70 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cluster.check import check_cluster
-from options.rules import UsageError
+from option_flags import CLUSTER_ADDRESS
+from options.command_line import HelpRequested, split_words
+from options.help_text import help_text
+from options.rules import Options, Rule, UsageError, declared, matching, option
 
 USAGE = """\
-usage: python -m cluster.command save|stop|status [--run=<name>] [--address=<host>:<port>]
+usage: python -m cluster.command save|stop|status [--name=value ...]
 
   save     the run writes a checkpoint now
   stop     the run saves and ends, as after CTRL+C
-  status   how far the run is, and what each node does
-
---run is the name of the run's folder; newest, the default, is the one that began last.
---address is that of the head; auto, the default, is the cluster that this machine belongs to."""
+  status   how far the run is, and what each node does"""
 COMMANDS = ("save", "stop", "status")
 SILENT_SECONDS = 15.0  # without a sign of life after which a run counts as ended
 LOOK_SECONDS = 3.0
 ANSWER_SECONDS = 30.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions(Options):
+    topic = "Commands to a run"
+
+    run: str = option(
+        "newest", Rule(str, "be the name of a run's folder", bool), "Name of the run's folder. newest: begun last."
+    )
+    address: str = option(
+        "auto",
+        matching(CLUSTER_ADDRESS, "be auto, or the address of a head such as 192.0.2.1:6379"),
+        "The head's host:port. auto: the cluster that this machine belongs to.",
+    )
+
+
 def main(arguments: Sequence[str]) -> int:
     """Give the command, wait until the run has read it, and print a few lines; returns the exit code."""
-    if not arguments or {"--help", "-h"} & set(arguments):
-        print(USAGE)
-        return 0
     try:
-        command, run, address = _read_words(arguments)
-        found = check_cluster(address, "--address")
+        command, options = _read_words(arguments)
+        found = check_cluster(options.address, "--address")
         _connect(found)
         from cluster import run_board
 
         runs = _alive_runs()
-        name = _chosen(run, runs)
+        name = _chosen(options.run, runs)
         if command == "status":
             print("\n".join(_status_lines(name, runs)))
         else:
             run_board.give_command(name, command)
             _wait_until_taken(name, command)
+    except HelpRequested:
+        print(help_text(USAGE, (CommandOptions,)))
     except UsageError as error:
         print(f"cluster.command: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def _read_words(arguments: Sequence[str]) -> tuple[str, str, str]:
-    """The command, the run and the address."""
-    values = {"run": "newest", "address": "auto"}
-    words = []
-    for argument in arguments:
-        name, equals, value = argument.removeprefix("--").partition("=")
-        if not argument.startswith("--"):
-            words.append(argument)
-        elif name in values and equals and value:
-            values[name] = value
-        else:
-            raise UsageError(
-                f"{argument} is no flag of this command; --run=<name> or --address=<host>:<port> would be."
-            )
+def _read_words(arguments: Sequence[str]) -> tuple[str, CommandOptions]:
+    """The command, and its options."""
+    given, words = split_words(arguments, declared(CommandOptions))
     if len(words) != 1 or words[0] not in COMMANDS:
         raise UsageError(f"one of {', '.join(COMMANDS)} is needed, not {' '.join(words) or 'nothing'}.")
-    return words[0], values["run"], values["address"]
+    return words[0], CommandOptions(**given)
 
 
 def _connect(address: str) -> None:

@@ -104,6 +104,8 @@ class Status:
     def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
         """The live display in `width` columns and `height` lines; `trend` is the history of the mean return."""
         if self.starting:
+            if not self.worker_count:
+                return Group("", progress_line(self.done), Text("waiting for other nodes of the cluster…"))
             running = (f" {self.workers_alive} of {self.worker_count} running", DIM)
             return Group("", progress_line(self.done), Text.assemble("starting workers…", running))
         columns = column_count(width)

@@ -34,11 +34,17 @@ def run_header(
         f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
         *_interaction(config, machine),
+        *_cluster(config),
         *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
         *memory,
         *(warning if lag >= HIGH_LAG else []),
         *unused_in_training(config),
     ]
+
+
+def _cluster(config: Config) -> list[str]:
+    address = config.cluster.cluster
+    return [] if address is None else [f"cluster at {address}: its other nodes play as they join"]
 
 
 def _interaction(config: Config, machine: Machine) -> list[str]:
