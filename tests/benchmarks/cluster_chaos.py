@@ -40,7 +40,9 @@ class Chaos:
 
     def start(self) -> None:
         flags = list(FLAGS)
-        folders = sorted(self.results.iterdir(), key=lambda folder: folder.stat().st_ctime) if self.results.exists() else []
+        folders = (
+            sorted(self.results.iterdir(), key=lambda folder: folder.stat().st_ctime) if self.results.exists() else []
+        )
         saved = [folder for folder in folders if list(folder.glob("checkpoints/*.pt"))]
         if saved:
             flags += ["--op_mode=train_w_load", f"--load_model_url={saved[-1]}"]

@@ -50,9 +50,7 @@ class ReplayingGateway:
             place = receive(connection).index
             recorded = rounds[sent % len(rounds)]
             player, sequence = sent % self.nodes, sent // self.nodes
-            self.landing.write(
-                place, pack_round(self.fingerprint, player, sequence, recorded.versions, recorded.blobs)
-            )
+            self.landing.write(place, pack_round(self.fingerprint, player, sequence, recorded.versions, recorded.blobs))
             send(connection, Kind.SLOT_FILLED, place)
             sent += 1
 
