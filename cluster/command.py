@@ -71,11 +71,10 @@ def _read_words(arguments: Sequence[str]) -> tuple[str, CommandOptions]:
 
 
 def _connect(address: str) -> None:
-    import ray
-
     from cluster.gateway import NAMESPACE
+    from cluster.probe import connect
 
-    ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.CRITICAL)
+    connect(address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
 
 
 def _alive_runs() -> dict[str, dict[str, Any]]:

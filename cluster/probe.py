@@ -1,20 +1,26 @@
-"""Tries to reach a cluster, for `check.py`: prints one line of JSON with its address, or with what is wrong."""
+"""Finds a cluster, for the gateway and, in a process of its own, for `check.py`.
+
+`python -m cluster.probe <address>` prints one line of JSON: the cluster's address, or what is wrong.
+"""
 
 import json
 import sys
+from typing import Any
 
+import psutil
 import ray
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
 CALL_SECONDS = 10.0
+ALIVE = 0  # the state of a node in Ray's table
 NOT_HERE = (
     "no cluster runs on this machine; ray start --head, or ray start --address=<head>:6379 to join one, would be right."
 )
 
 
 def probe(address: str) -> dict[str, str]:
-    """Ask the head for its nodes, which also checks the token."""
+    """Ask the head for its nodes, which also checks the token. `own` is this machine's address in the cluster."""
     try:
         found = canonicalize_bootstrap_address_or_die(address)
     except (ConnectionError, ValueError):
@@ -23,11 +29,19 @@ def probe(address: str) -> dict[str, str]:
         nodes = GcsClient(address=found).get_all_node_info(timeout=CALL_SECONDS)
     except Exception as error:  # of several kinds, some of them private to Ray
         return {"problem": _why(error)}
-    own = {address for node in nodes.values() if node.state == 0 for address in [node.node_manager_address]}
-    host = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-    if host not in own and not own & {"127.0.0.1", "localhost"}:
-        return {"problem": f"this machine ({host}) is none of its nodes; ray start --address={found} would be right."}
-    return {"address": found}
+    here = {address.address for addresses in psutil.net_if_addrs().values() for address in addresses}
+    own = {node.node_manager_address for node in nodes.values() if node.state == ALIVE} & here
+    if not own:
+        return {"problem": f"this machine is none of its nodes; ray start --address={found} would be right."}
+    return {"address": found, "own": min(own)}
+
+
+def connect(address: str, **options: Any) -> None:
+    """Connect this process to the cluster, through the node of this machine."""
+    found = probe(address)
+    if "problem" in found:
+        raise ConnectionError(found["problem"])
+    ray.init(address=found["address"], _node_ip_address=found["own"], log_to_driver=False, **options)
 
 
 def _why(error: Exception) -> str:

@@ -15,6 +15,7 @@ from ray import ObjectRef, cloudpickle
 from cluster import node_actor
 from cluster.gateway import NAMESPACE, Gateway
 from cluster.node_link import NodeLink
+from cluster.probe import connect
 from cluster.run_board import RunBoard
 from workers.messages import Kind, Message, receive, send
 from workers.random_streams import stream_of
@@ -26,13 +27,7 @@ COMMAND_SECONDS = 1.0
 
 def serve(gateway: Gateway, connection: Connection) -> None:
     """Connect to Ray, and serve the learner until it closes the connection."""
-    ray.init(
-        address=gateway.address,
-        namespace=NAMESPACE,
-        log_to_driver=False,
-        logging_level=logging.CRITICAL,
-        configure_logging=True,
-    )
+    connect(gateway.address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
     # A node unpickles the actor before it knows where its own code is.
     cloudpickle.register_pickle_by_value(node_actor)  # type: ignore[no-untyped-call]
     try:

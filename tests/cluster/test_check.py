@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster import check
 from cluster.check import check_cluster, check_combinations
 from cluster.code_version import ROOT, code_version
 from option_flags import Config
@@ -57,9 +56,7 @@ def test_a_port_where_nobody_listens() -> None:
     ("printed", "words"), [("", "Ray failed"), ('{"problem": "it is asleep."}', "cannot be used: it is asleep")]
 )
 def test_what_the_probe_says(monkeypatch: pytest.MonkeyPatch, printed: str, words: str) -> None:
-    monkeypatch.setattr(
-        check.subprocess, "run", lambda *args, **more: subprocess.CompletedProcess(args, 1, printed, "")
-    )
+    monkeypatch.setattr(subprocess, "run", lambda *args, **more: subprocess.CompletedProcess(args, 1, printed, ""))
     with pytest.raises(UsageError, match=words):
         check_cluster("auto")
 

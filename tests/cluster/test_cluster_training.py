@@ -157,7 +157,29 @@ def test_a_node_with_other_code_does_not_play(start_run: StartRun, nodes: SomeNo
 
 
 def test_a_wrong_address_is_one_sentence(nodes: SomeNodes, tmp_path: Path) -> None:
-    flags = ["--cluster=127.0.0.1:1", f"--results_dir={tmp_path}"]
+    said = train_in_vain(nodes, tmp_path, "127.0.0.1:1")
+    assert said.startswith("--cluster=127.0.0.1:1 does not answer") and said.count("\n") == 1
+
+
+def test_a_wrong_token_is_one_sentence(tmp_path: Path) -> None:
+    """A cluster of its own, whose nodes share a token."""
+    token = "RAY_AUTH_TOKEN"
+    guarded = SomeNodes(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 32)
+    try:
+        guarded.environment[token] = "b" * 32
+        wrong = train_in_vain(guarded, tmp_path)
+        del guarded.environment[token]
+        guarded.environment["RAY_AUTH_TOKEN_PATH"] = str(tmp_path / "none")
+        missing = train_in_vain(guarded, tmp_path)
+    finally:
+        guarded.close()
+    assert "its head refuses the authentication token" in wrong and wrong.count("\n") == 1
+    assert "needs the token of the cluster" in missing and missing.count("\n") == 1
+
+
+def train_in_vain(nodes: SomeNodes, results: Path, address: str = "") -> str:
+    """What a run says that must not start."""
+    flags = (f"--cluster={address or nodes.address}", f"--results_dir={results}")
     done = subprocess.run(
         [sys.executable, "-m", "tests.cluster.catch_main", *flags],
         cwd=ROOT,
@@ -166,5 +188,5 @@ def test_a_wrong_address_is_one_sentence(nodes: SomeNodes, tmp_path: Path) -> No
         text=True,
         check=False,
     )
-    assert done.returncode == 2 and not done.stdout and not list(tmp_path.iterdir())
-    assert done.stderr.startswith("--cluster=127.0.0.1:1 does not answer") and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and not done.stdout and not list(results.iterdir())
+    return done.stderr

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from numpy.typing import NDArray
 
 from agents.flat_weights import flat_weights, weight_count
 from agents.network import make_network
@@ -25,11 +28,8 @@ LAYOUT = make_unroll_layout(CONFIG, make_catch)
 SPEC = PlayerSpec(CONFIG, make_catch, LAYOUT, resume_count=0)
 
 
-def weights() -> "np.typing.NDArray[np.float32]":
-    flat: np.typing.NDArray[np.float32] = flat_weights(
-        make_network(CONFIG.network, LAYOUT, node_player.torch.float32)
-    ).numpy()
-    return flat
+def weights() -> NDArray[Any]:
+    return flat_weights(make_network(CONFIG.network, LAYOUT, torch.float32)).numpy()
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_one_round_is_played_for_each_request(player: NodePlayer) -> None:
 
 @pytest.mark.slow
 def test_weights_may_travel_as_bfloat16(player: NodePlayer) -> None:
-    vector = node_player.torch.from_numpy(weights()).bfloat16().view(node_player.torch.int16)
+    vector = torch.from_numpy(weights()).bfloat16().view(torch.int16)
     player.load_weights(0, vector.numpy())
     assert len(rows_of(player.request().result(60))) == 4
 
@@ -98,4 +98,4 @@ def test_another_layout_and_too_little_memory_are_named(monkeypatch: pytest.Monk
     other = PlayerSpec(CONFIG, make_catch, UnrollLayout(1, 1, (1, 1, 1), 1), 0)
     problem = why_not_playable(other, workers=1)
     assert problem is not None and "other observations or actions" in problem
-    assert weight_count(make_network(CONFIG.network, LAYOUT, node_player.torch.float32)) == len(weights())
+    assert weight_count(make_network(CONFIG.network, LAYOUT, torch.float32)) == len(weights())
