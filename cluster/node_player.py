@@ -161,10 +161,11 @@ class NodePlayer:
                     self._wake_receiver.recv_bytes()
                 self._restarts, self._alive = pool.restarts, pool.alive
                 while pool.rounds_ready and self._requests:
+                    with self._lock:  # taking the round frees its slot, which must not be filled for the same request
+                        self._flow_control.limit = len(self._requests) - 1
                     content = self._pack(np.stack([*pool.take(self._config.workers.envs_per_worker)]))
                     with self._lock:
                         self._requests.popleft().set_result(content)
-                        self._flow_control.limit = len(self._requests)
         finally:
             pool.close()
 
