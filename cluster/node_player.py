@@ -2,12 +2,12 @@
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -21,6 +21,7 @@ from machine.process_memory import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, form
 from machine.system_settings import keep_freed_memory
 from option_flags import Config
 from replay.compression import UnrollCodec
+from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.actors import make_pool
 from workers.flow_control import PlayOnRequest
@@ -163,17 +164,18 @@ class NodePlayer:
                 while pool.rounds_ready and self._requests:
                     with self._lock:  # taking the round frees its slot, which must not be filled for the same request
                         self._flow_control.limit = len(self._requests) - 1
-                    content = self._pack(np.stack([*pool.take(self._config.workers.envs_per_worker)]))
+                    content = self._pack(pool.take(self._config.workers.envs_per_worker))
                     with self._lock:
                         self._requests.popleft().set_result(content)
         finally:
             pool.close()
 
-    def _pack(self, rows: NDArray[np.uint8]) -> bytes:
-        """One round, `rows [E, nbytes]`."""
-        versions = [int(version) for version in self._layout.array(rows, "weight_version")]
-        content = pack_round(
-            self._layout.fingerprint, self._number, self._sequence, versions, [self._codec.encode(row) for row in rows]
-        )
+    def _pack(self, rows: Iterator[Rows]) -> bytes:
+        """One round. Each row is read before the next one is taken: then its slot may be filled again."""
+        versions, blobs = [], []
+        for row in rows:
+            versions.append(int(self._layout.array(row, "weight_version")))
+            blobs.append(self._codec.encode(row))
+        content = pack_round(self._layout.fingerprint, self._number, self._sequence, versions, blobs)
         self._sequence += 1
         return content
