@@ -39,6 +39,7 @@ from options.rules import (
 )
 from options.unknown_names import unknown_flag
 
+CLUSTER_ADDRESS = r"auto|[\w.\[\]:-]+:[0-9]{1,5}"
 MAX_CHANNELS = 128  # of one observation; a limit of OpenCV
 
 
@@ -285,6 +286,42 @@ class RealtimeOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterOptions(Options):
+    topic = "Cluster"
+
+    cluster: str | None = option(
+        None,
+        Rule(
+            str,
+            "be auto, or the address of a head such as 192.0.2.1:6379",
+            lambda text: re.fullmatch(CLUSTER_ADDRESS, text) is not None,
+            optional=True,
+        ),
+        "Ray cluster whose other machines play too: auto (the one that this machine belongs to) or the host:port of "
+        "its head. Unset: only this machine plays.",
+    )
+    local_workers: bool = option(True, ON_OFF, "With --cluster: workers on the learner's machine, too.")
+    node_workers: int = option(
+        0, whole(0, 1024), "With --cluster: workers on each other node. 0: one per CPU that the node offers."
+    )
+    weights_interval: float = option(
+        0.1, at_least(0), "With --cluster: least number of seconds between two sends of weights to the nodes."
+    )
+    weights_precision: str = option(
+        "auto",
+        one_of("auto", "float32", "bfloat16"),
+        "With --cluster: number format of weights on their way to the nodes. auto: that of the workers' networks.",
+    )
+    max_policy_lag: int = option(
+        200, whole(0), "With --cluster: unrolls of other nodes that are more updates old are refused. 0: none is."
+    )
+
+    @property
+    def all_workers_are_remote(self) -> bool:
+        return self.cluster is not None and not self.local_workers
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplayOptions(Options):
     topic = "Batches and replays"
 
@@ -484,6 +521,7 @@ class Config:
     environment: EnvironmentOptions = field(default_factory=EnvironmentOptions)
     workers: WorkerOptions = field(default_factory=WorkerOptions)
     realtime: RealtimeOptions = field(default_factory=RealtimeOptions)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)
     loss: LossOptions = field(default_factory=LossOptions)

@@ -95,6 +95,11 @@ def _file_cache() -> int:
     return sum(int(figures.get(name, 0)) for name in ("active_file", "inactive_file"))
 
 
-def learner_threads(device: torch.device) -> int:
-    """CPU threads of the learner: half the cores if it computes on the CPU (workers need the rest), few with a GPU."""
-    return max(1, usable_cores() // 2) if device.type == "cpu" else min(4, usable_cores())
+def learner_threads(device: torch.device, alone: bool = False) -> int:
+    """CPU threads of the learner: half the cores if it computes on the CPU (workers need the rest), few with a GPU.
+
+    A learner that is `alone`, without workers on its machine, gets all cores.
+    """
+    if device.type != "cpu":
+        return min(4, usable_cores())
+    return usable_cores() if alone else max(1, usable_cores() // 2)

@@ -61,7 +61,7 @@ def prepare_machine(config: Config) -> Machine:
         # On macOS, a process that receives a pipe confirms it through the same connection, between the heartbeats.
         raise UsageError("--inference=learner does not work on macOS; --inference=worker would be right.")
     device = choose_device(config.run.device)
-    threads = config.run.learner_threads or learner_threads(device)
+    threads = config.run.learner_threads or learner_threads(device, alone=config.cluster.all_workers_are_remote)
     if threads > usable_cores():  # more threads than cores would wait for each other by spinning, for minutes
         raise UsageError(
             f"--learner_threads={threads} is more than the {usable_cores()} cores that this process may use; "
@@ -74,6 +74,8 @@ def prepare_machine(config: Config) -> Machine:
     torch.set_flush_denormal(True)
     prepare_torch(device, config.run.reproducible)
     worker_count = config.workers.worker_count or usable_cores()
+    if config.cluster.all_workers_are_remote:
+        worker_count = 0
     return Machine(
         device=device,
         precision=choose_precision(config.run.precision, device),

@@ -23,7 +23,9 @@ from reports.cards import (
     progress_line,
     sparkline,
 )
+from reports.node_rows import node_rows, node_text
 from reports.number_format import VALUE_WIDTH, count, decimal, duration, key_values, percent, scientific, score
+from run_files.metrics import JsonValue
 
 MAX_COLUMNS = 4  # of cards; only then does the mean return get a card with its curve
 WIDE = 72  # characters; narrower displays abbreviate words
@@ -75,6 +77,7 @@ class Status:
     gpu_utilization: float | None  # percent
     starting: bool  # no unroll was received yet
     action_timing: Mapping[str, float | None]  # of a game that does not wait, by the names in metrics.jsonl
+    nodes: Sequence[Mapping[str, JsonValue]] = ()  # other machines of a cluster, by the names in metrics.jsonl
 
     @property
     def done(self) -> float:
@@ -101,14 +104,24 @@ class Status:
     def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
         """The live display in `width` columns and `height` lines; `trend` is the history of the mean return."""
         if self.starting:
+            if not self.worker_count:
+                return Group("", progress_line(self.done), Text("waiting for other nodes of the cluster…"))
             running = (f" {self.workers_alive} of {self.worker_count} running", DIM)
             return Group("", progress_line(self.done), Text.assemble("starting workers…", running))
         columns = column_count(width)
         width = card_width(width, columns, columns)  # without the characters that remain at the right of the cards
         rows_of_cards = _cards(self, width, columns, trend)
         timing = _action_timing(self, width)
-        below = [*_replays(self, width), *timing]
-        needed = 2 + sum(map(len, rows_of_cards)) + 1 + len(self.replays) + len(timing)
+        nodes = node_rows(self.nodes, width)
+        below = [*_replays(self, width), *timing, *nodes]
+        needed = (
+            2
+            + sum(map(len, rows_of_cards))
+            + 1
+            + len(self.replays)
+            + len(timing)
+            + (len(nodes) and 1 + len(self.nodes))
+        )
         blank = [Text()] if needed + len(rows_of_cards) + 1 <= height else []
         spaced = [line for row in rows_of_cards for line in (*blank, *row)]
         return Group("", progress_line(self.done), *spaced, *blank, *below)
@@ -132,7 +145,11 @@ def plain_line(status: Status) -> str:
             (f"best {score(status.return_max)}", 12),
             (f"filled {status.filled:.0%}" if status.is_warming_up else f"entropy {decimal(status.entropy)}", 14),
             (f"wait {status.learner_wait_fraction:.0%}", 9),
-            (f"workers {status.workers_alive}/{status.worker_count}", 12 if status.action_timing else 0),
+            (
+                f"workers {status.workers_alive}/{status.worker_count}",
+                12 if status.action_timing or status.nodes else 0,
+            ),
+            *([(node_text(status.nodes), 0)] if status.nodes else []),
             *([(_timing_text(status.action_timing), 0)] if status.action_timing else []),
         ]
     )

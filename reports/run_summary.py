@@ -38,6 +38,7 @@ def run_header(
         f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
         *_interaction(config, machine),
+        *_cluster(config),
         *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
         *memory,
         *(warning if lag >= HIGH_LAG else []),
@@ -55,6 +56,11 @@ def described_actions(layout: UnrollLayout) -> str:
     if len(set(sizes)) == 1:
         return f"{len(sizes)} choices of {sizes[0]} actions"
     return f"choices of {', '.join(sizes[:-1])} and {sizes[-1]} actions"
+
+
+def _cluster(config: Config) -> list[str]:
+    address = config.cluster.cluster
+    return [] if address is None else [f"cluster at {address}: its other nodes play as they join"]
 
 
 def _interaction(config: Config, machine: Machine) -> list[str]:

@@ -22,6 +22,10 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
         lambda c: c.environment.in_real_time,
         ("fps", "inference_processes", "stagger", "inference_latency"),
     ),
+    "--cluster": (
+        lambda c: c.cluster.cluster,
+        ("local_workers", "node_workers", "weights_interval", "weights_precision", "max_policy_lag"),
+    ),
     "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
     "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
     "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight",)),

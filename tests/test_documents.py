@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.command import CommandOptions
 from dashboard.__main__ import DashboardOptions
 from multi_train import SWEEP, SweepOptions
 from option_flags import OPTIONS, Config
@@ -105,7 +106,9 @@ def test_the_first_command_is_the_defaults() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
-    programs = declared(SweepOptions, StaggeringPlotOptions, DelayPlotOptions, GameScoreOptions, DashboardOptions)
+    programs = declared(
+        *(SweepOptions, StaggeringPlotOptions, DelayPlotOptions, GameScoreOptions, DashboardOptions, CommandOptions)
+    )
     known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
         assert name in known, name

@@ -12,6 +12,7 @@ from reports.sinks.sink import Sink
 from run_files.metrics import Episode, JsonValue
 from training.machine_load import Load, MachineLoad
 from training.progress import Progress
+from workers.actors import Actors
 from workers.worker_pool import WorkerPool
 
 LEARNER_FIGURES = (
@@ -55,6 +56,7 @@ class Reporter:
         period: int,
         planned_updates: int,
         warmup_unrolls: Sequence[int],  # unrolls that each replay holds before learning starts
+        actors: Actors | None = None,  # those of a run, which may have other machines beside the pool
     ) -> None:
         self._progress = progress
         self._learner = learner
@@ -67,6 +69,7 @@ class Reporter:
         self._period = period
         self._planned_updates = planned_updates
         self._warmup_unrolls = warmup_unrolls
+        self._actors = actors
         self._before: _IntervalFigures | None = None  # of the interval before the latest report
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
@@ -90,6 +93,10 @@ class Reporter:
     def show(self) -> None:
         """Show the state of the run on the console."""
         self._console.show(self._status(), time.monotonic())
+
+    def line(self) -> str:
+        """The state of the run in one line."""
+        return self._status().line()
 
     @property
     def is_due(self) -> bool:
@@ -117,6 +124,9 @@ class Reporter:
         figures = load._asdict()
         report |= figures.pop("energy")
         report |= figures
+        if self._actors is not None:
+            nodes = self._actors.node_figures()
+            report |= {"nodes": nodes} if nodes else {}
         self._sink.write(report)
 
     def _replay_figures(self) -> dict[str, JsonValue]:
@@ -184,4 +194,5 @@ class Reporter:
             gpu_utilization=load.gpu_utilization,
             starting=progress.agent_steps == self._steps_at_start,
             action_timing=timing,
+            nodes=[] if self._actors is None else self._actors.node_figures(),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agents.network import ActorCritic, make_network
 from agents.spaces import read_spec, unroll_layout
+from cluster.check import check_cluster, check_combinations
 from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
 from options.rules import UsageError
@@ -50,6 +51,9 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     elif parent is not None:
         check_resumable(config, parent)
     check_sinks(config.report)
+    if config.cluster.cluster is not None:
+        check_combinations(config)
+        check_cluster(config.cluster.cluster)
     config = settle_seed(config)
     machine = prepare_machine(config)
     spec = read_spec(config, make_environment)

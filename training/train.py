@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from agents.learner import Learner
+from cluster.cluster_actors import make_actors
 from machine.cpu_energy import CpuEnergy
 from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
@@ -29,7 +30,6 @@ from training.progress import Progress
 from training.reporter import Reporter
 from training.run_setup import make_run_folder, set_up_run
 from training.summary_file import SummaryFile
-from workers.actors import make_actors
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
@@ -102,7 +102,9 @@ def train(
                 period=config.report.report_period,
                 planned_updates=resume.planned_updates,
                 warmup_unrolls=config.replay.warmup_unrolls,
+                actors=actors,
             )
+            actors.answer_commands(folder.name, stop, reporter.line)
             saver = CheckpointSaver(
                 folder / CHECKPOINTS,
                 config,

@@ -1,14 +1,17 @@
 """The acting side of a run, as the training loop uses it: it delivers unrolls and accepts new weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from agents.flat_weights import weight_count
 from agents.network import ActorCritic
 from machine.machine_setup import Machine
+from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
+from run_files.metrics import JsonValue
+from workers.flow_control import FlowControl
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer
 from workers.realtime.worker import RealtimeWorker
@@ -25,10 +28,10 @@ class Actors:
     """The worker pool, and the publisher that gives the learner's weights to the workers."""
 
     def __init__(self, pool: WorkerPool, publisher: WeightPublisher, times: WorkerTimes, lockstep: bool) -> None:
-        self.pool = pool
+        self.pool = pool  # the workers of this machine
         self.times = times
         self.lockstep = lockstep  # workers play only while the learner waits, for exactly repeatable runs
-        self._publisher = publisher
+        self.publisher = publisher
 
     def wait(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for unrolls, if none are ready."""
@@ -40,11 +43,18 @@ class Actors:
 
     def publish(self, version: int) -> None:
         """Publish the weights as they are now, after `version` updates."""
-        self._publisher.post(version)
+        self.publisher.post(version)
 
     def finish_publishing(self, wait: bool) -> None:
         """Publish weights whose copy from a GPU is complete; with `wait`, wait until it is."""
-        self._publisher.deliver(wait)
+        self.publisher.deliver(wait)
+
+    def node_figures(self) -> Sequence[dict[str, JsonValue]]:
+        """Figures of each other machine of a cluster."""
+        return []
+
+    def answer_commands(self, run: str, stop: StopSignals, state_line: Callable[[], str]) -> None:
+        """From now on, let commands from other machines stop or save the run, or ask for its state."""
 
     def close(self) -> None:
         """End all worker processes; they hold nothing that could be lost."""
@@ -81,10 +91,12 @@ def make_pool(
     times: WorkerTimes,
     resume_count: int,
     announce: Callable[[str], None],
+    flow_control: FlowControl | None = None,
 ) -> WorkerPool:
     """Start the workers, and with --inference=learner the inference server before them.
 
-    `config` must have a seed. `times` has a row for each worker and one for the inference server.
+    `config` must have a seed. `times` has a row for each worker and one for the inference server. `flow_control` is
+    that of the caller, if it asks for rounds by itself.
     """
     workers = config.workers
     lockstep, dtype = config.run.reproducible, machine.worker_precision
@@ -122,4 +134,5 @@ def make_pool(
         silence_limit=workers.worker_timeout,
         restart_budget=workers.worker_restart_budget,
         server=server,
+        flow_control=flow_control,
     )

@@ -37,19 +37,19 @@ class PlayOnDemand:
     """
 
     def __init__(self, max_limit: int) -> None:
-        self._max_limit = max_limit
+        self.max_limit = max_limit
         self.limit = max_limit
         self._waits = 0  # since the learner started to take the latest round
         self._start_counting()
 
     def _start_counting(self) -> None:
-        self._rounds_seen, self._fewest_ready = 0, self._max_limit
+        self._rounds_seen, self._fewest_ready = 0, self.max_limit
 
     def nothing_delivered(self, learner_waits: bool) -> None:
         if not learner_waits:
             return
         if self._waits % WAITS_PER_RAISE == 0:
-            self.limit = min(self._max_limit, self.limit + 1)
+            self.limit = min(self.max_limit, self.limit + 1)
             self._start_counting()
         self._waits += 1
 
@@ -65,6 +65,22 @@ class PlayOnDemand:
         if self._rounds_seen >= 2 * self.limit:
             self.limit -= (self._fewest_ready + 1) // 2
             self._start_counting()
+
+
+class PlayOnRequest:
+    """As many rounds as somebody else asks for: the owner of the pool sets the limit before each wait."""
+
+    def __init__(self) -> None:
+        self.limit = 0
+
+    def nothing_delivered(self, learner_waits: bool) -> None:
+        pass
+
+    def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
+        return [filled]
+
+    def learner_starts_round(self, ready_behind: int) -> None:
+        pass
 
 
 class Lockstep:

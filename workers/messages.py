@@ -32,6 +32,13 @@ class Kind(IntEnum):
     ERROR = 11  # child → parent: the child ends because of an exception; the payload is its traceback
     PICTURE_REQUEST = 12  # parent → live game: send a picture; `index` is 1 for one with saliency
     PICTURE = 13  # live game → parent: the payload is the picture, or a sentence that says why there is none
+    ROUNDS_WANTED = 14  # learner → gateway of a cluster: `index` rounds of other nodes may be in flight
+    NODE_JOINED = 15  # gateway → learner: a node plays; payload: its number, name and workers
+    NODE_LEFT = 16  # gateway → learner: the node `index` plays no more
+    NODE_FIGURES = 17  # learner → gateway: send the figures of all nodes; gateway → learner: the payload is the figures
+    NOTICE = 18  # gateway → learner: the payload is a sentence for the console
+    COMMAND = 19  # gateway → learner: the payload is save, stop or status
+    RUN_STATUS = 20  # learner → gateway: the payload is the name of the run, and its state in one line
 
 
 @dataclass(slots=True)

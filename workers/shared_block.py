@@ -21,7 +21,7 @@ class SharedBlock:
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
         self._keep(_nameless_file())
-        os.ftruncate(self._fd, nbytes)
+        os.ftruncate(self._fd, max(1, nbytes))  # an empty file cannot be mapped
         self.bytes = self._map()
 
     def _keep(self, fd: int) -> None:
@@ -29,7 +29,7 @@ class SharedBlock:
         self._close = weakref.finalize(self, os.close, fd)
 
     def _map(self) -> NDArray[np.uint8]:
-        return np.frombuffer(mmap.mmap(self._fd, self.nbytes), dtype=np.uint8)
+        return np.frombuffer(mmap.mmap(self._fd, max(1, self.nbytes)), dtype=np.uint8)[: self.nbytes]
 
     def close(self) -> None:
         """Close the file: no more children can receive the block. The bytes stay while an array uses them."""

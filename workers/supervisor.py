@@ -1,7 +1,7 @@
 """Starts the worker processes and the inference server, receives their messages, and replaces those that are lost."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
@@ -97,9 +97,12 @@ class Supervisor:
         with suppress(BrokenPipeError, ConnectionResetError):
             send(connection, kind, index, payload)
 
-    def poll(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for messages and receive them, then replace lost and silent processes."""
-        ready = connections.wait(list(self._sources), timeout)
+    def poll(self, timeout: float, others: Sequence[Any] = ()) -> None:
+        """Wait up to `timeout` seconds for messages and receive them, then replace lost and silent processes.
+
+        The wait also ends when one of `others` is ready, which the caller reads.
+        """
+        ready = [source for source in connections.wait([*self._sources, *others], timeout) if source in self._sources]
         # The server first: if it is lost, its workers end because of it.
         for source in sorted(ready, key=lambda source: self._sources[source].index):
             if source in self._sources:  # its process was not ended in this loop

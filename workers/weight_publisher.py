@@ -28,7 +28,7 @@ class WeightPublisher:
 
     def __init__(self, network: ActorCritic, weights: SharedWeights, copied: CopyEvent | None) -> None:
         self._network = network
-        self._weights = weights
+        self.weights = weights
         self._copied = copied
         pinned_size = 0 if copied is None else weight_count(network)
         self._pinned = torch.empty(pinned_size, pin_memory=pinned_size > 0 and torch.cuda.is_available())
@@ -37,7 +37,7 @@ class WeightPublisher:
     def post(self, version: int) -> None:
         """Start to publish the weights as they are after `version` updates."""
         if self._copied is None:
-            with self._weights.publishing(version) as buffer:
+            with self.weights.publishing(version) as buffer:
                 write_flat_weights(self._network, buffer)
             return
         self.deliver(wait=True)
@@ -52,7 +52,7 @@ class WeightPublisher:
         if wait:
             self._copied.synchronize()
         if self._copied.query():
-            self._weights.publish(self._copying, self._pinned)
+            self.weights.publish(self._copying, self._pinned)
             self._copying = None
 
 

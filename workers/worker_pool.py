@@ -1,14 +1,14 @@
 """The worker processes, as the training loop uses them: a source of unrolls that replaces lost workers."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from replay.row_layout import Rows
 from workers.child_process import start_process
-from workers.flow_control import Lockstep, PlayOnDemand
+from workers.flow_control import FlowControl, Lockstep, PlayOnDemand
 from workers.inference.server import InferenceServer
 from workers.lockstep_snapshot import LockstepSnapshot
 from workers.messages import Kind, Message
@@ -35,11 +35,14 @@ class WorkerPool:
         silence_limit: float,  # seconds without an answer after which a worker is replaced
         restart_budget: int,  # deaths within ten minutes that are accepted
         server: InferenceServer | None = None,
+        flow_control: FlowControl | None = None,  # None: lockstep, or play on demand
         clock: Callable[[], float] = time.monotonic,
         start: Callable[..., tuple[BaseProcess, Connection]] = start_process,
     ) -> None:
         workers, slots_each, *_ = slots.rows.shape
-        self._rounds = RoundQueue(slots.rows, Lockstep(workers) if lockstep else PlayOnDemand(workers * slots_each))
+        if flow_control is None:
+            flow_control = Lockstep(workers) if lockstep else PlayOnDemand(workers * slots_each)
+        self._rounds = RoundQueue(slots.rows, flow_control)
         self._supervisor = Supervisor(
             workers,
             make_worker,
@@ -82,16 +85,17 @@ class WorkerPool:
         """The ids of the inference server, if there is one, and of the workers."""
         return self._supervisor.process_ids()
 
-    def wait(self, timeout: float) -> None:
+    def wait(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Receive what workers send; wait up to `timeout` seconds for it if no unroll is ready.
 
-        Lost workers are replaced. Raises WorkersFailedError after too many failures.
+        The wait also ends when one of `others`, pipes and sentinels, is ready. Lost workers are replaced. Raises
+        WorkersFailedError after too many failures.
         """
         if not self._rounds.ready:
             self._exchange(0.0)  # messages that came while the learner was busy
         if not self._rounds.ready:
             self._rounds.nothing_delivered(learner_waits=timeout > 0)
-        self._exchange(0.0 if self._rounds.ready else timeout)
+        self._exchange(0.0 if self._rounds.ready else timeout, others)
 
     def take(self, limit: int) -> Iterator[Rows]:
         """At most `limit` delivered unrolls `[nbytes]`, oldest first.
@@ -119,10 +123,10 @@ class WorkerPool:
     def close(self) -> None:
         self._supervisor.close()
 
-    def _exchange(self, timeout: float) -> None:
+    def _exchange(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Send slots to workers and receive messages for up to `timeout` seconds."""
         self._hand_out_slots()
-        self._supervisor.poll(timeout)
+        self._supervisor.poll(timeout, others)
 
     def _hand_out_slots(self) -> None:
         for worker, slot in self._rounds.hand_out(self._supervisor.is_running):

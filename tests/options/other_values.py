@@ -45,6 +45,12 @@ OTHER_VALUES: dict[str, Any] = {
     "inference_processes": 5,
     "stagger": "max",
     "inference_latency": "uniform:20:80",
+    "cluster": "192.0.2.1:6379",
+    "local_workers": False,
+    "node_workers": 4,
+    "weights_interval": 0.5,
+    "weights_precision": "bfloat16",
+    "max_policy_lag": 50,
     "batch_size": 6,
     "r_f_steps": 5,
     "replay_parameters": json.dumps(

@@ -1,0 +1,1 @@
+"""Workers on the other machines of a Ray cluster."""

@@ -1,0 +1,104 @@
+"""Checks before a run on a cluster starts: Ray is installed, and the cluster answers."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from cluster.code_version import ROOT
+from option_flags import Config
+from options.rules import UsageError
+
+LEAST_VERSION = (2, 60)
+CONNECT_SECONDS, PROBE_SECONDS = 5.0, 60.0
+
+
+def check_combinations(config: Config) -> None:
+    """Raise a UsageError for options that do not go together with --cluster."""
+    flag = f"--cluster={config.cluster.cluster}"
+    if config.run.reproducible:
+        raise UsageError(
+            f"{flag} takes unrolls as they arrive, which is never the same twice; without --reproducible would be "
+            "right."
+        )
+    if config.environment.in_real_time:
+        raise UsageError(
+            f"{flag} needs games that wait for their workers; without --interaction=realtime would be right."
+        )
+    if config.workers.inference == "learner" and not config.cluster.local_workers:
+        raise UsageError(
+            f"{flag} with --nolocal_workers leaves an inference server nothing to do; --inference=worker would be "
+            "right."
+        )
+
+
+def check_cluster(address: str, flag: str = "--cluster") -> str:
+    """The host:port of the head that `address` means. Raises a UsageError that says why it cannot be used."""
+    _check_ray(flag, address)
+    _check_token(flag, address)
+    if address != "auto":
+        _check_port(flag, address)
+    answer = _probe(address)
+    problem = answer.get("problem")
+    if problem:
+        raise UsageError(f"{flag}={address} cannot be used: {problem}")
+    return str(answer["address"])
+
+
+def _check_ray(flag: str, address: str) -> None:
+    wanted = ".".join(map(str, LEAST_VERSION))
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError(f"{flag}={address} needs the package ray; run pip install 'ray>={wanted}'.")
+    try:
+        version = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        raise UsageError(
+            f"{flag}={address} needs the package ray, not a folder of this name; run pip install 'ray>={wanted}'."
+        ) from None
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers < LEAST_VERSION:
+        raise UsageError(f"{flag}={address} needs Ray {wanted} or newer, not {version}; run pip install -U ray.")
+
+
+def _check_token(flag: str, address: str) -> None:
+    """Ray itself waits for a long time without a word if its token is missing."""
+    if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
+        return
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    if not os.environ.get("RAY_AUTH_TOKEN") and not path.is_file():
+        raise UsageError(
+            f"{flag}={address} with RAY_AUTH_MODE=token needs the token of the cluster; RAY_AUTH_TOKEN=<token>, or "
+            f"a copy of the head's token file at {path}, would be right."
+        )
+
+
+def _check_port(flag: str, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"{flag}={address} does not answer ({why}); the address that ray start --head printed, or auto on a "
+            "machine of the cluster, would be right."
+        ) from None
+
+
+def _probe(address: str) -> dict[str, str]:
+    """Connect from a process of its own: the learner never loads Ray."""
+    command = [sys.executable, "-m", "cluster.probe", address]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return {"problem": f"Ray did not answer within {PROBE_SECONDS:g} seconds; a head that runs would be right."}
+    try:
+        answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        return {"problem": f"Ray failed ({lines[-1] if lines else f'exit code {done.returncode}'})."}
+    return answer

@@ -1,0 +1,228 @@
+"""The acting side of a run on a cluster: the workers of this machine, and those of all other nodes."""
+
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from agents.network import ActorCritic
+from cluster.gateway import Gateway
+from cluster.gateway_process import GatewayProcess
+from cluster.landing import Landing
+from cluster.node_book import NodeBook
+from cluster.node_player import PlayerSpec
+from cluster.round_format import longest_round
+from cluster.round_intake import RoundIntake
+from machine.machine_setup import Machine
+from machine.stop_signals import StopSignals
+from option_flags import Config
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
+from run_files.metrics import JsonValue
+from workers import actors as local_actors
+from workers.actors import Actors
+from workers.messages import Kind, Message
+from wrappers.environment_types import MakeEnvironment
+
+PLACES = 32  # for rounds on their way from the gateway to the replays
+FIGURES_SECONDS = 1.0
+
+
+class ClusterActors(Actors):
+    """Takes rounds of this machine and of other nodes in turn, and commands from anywhere in the cluster."""
+
+    def __init__(
+        self,
+        local: Actors,
+        make_gateway: Callable[[Landing, int], Gateway],
+        layout: UnrollLayout,
+        environments: int,  # of each worker
+        max_policy_lag: int,
+        restart_budget: int,
+        announce: Callable[[str], None],
+        version: int,  # of the weights at the start
+    ) -> None:
+        super().__init__(local.pool, local.publisher, local.times, lockstep=False)
+        self._environments = environments
+        self._announce = announce
+        self._landing = Landing(PLACES, longest_round(environments, layout.nbytes))
+        self._book = NodeBook(layout.unroll_length)
+        self._intake = RoundIntake(
+            layout, self._landing, self._book, environments, max_policy_lag, self._free_place, announce
+        )
+        self._intake.version = version
+        self._gateway = GatewayProcess(
+            lambda starts: make_gateway(self._landing, starts),
+            self._received,
+            self._gateway_started,
+            self._gateway_ended,
+            announce,
+            restart_budget,
+        )
+        self._wanted = 0  # rounds of nodes, as the gateway knows it
+        self._taken_locally = 0  # unrolls of the pool's oldest round
+        self._remote_turn = False
+        self._figures_asked_at = 0.0
+        self._run = ""
+        self._stop: StopSignals | None = None
+        self._state_line: Callable[[], str] = str
+        self._gateway.poll()
+
+    def wait(self, timeout: float) -> None:
+        self._gateway.poll()
+        flow_control = self._intake.flow_control
+        if not self._intake.ready:
+            if not self.pool.rounds_ready:
+                flow_control.nothing_delivered(learner_waits=timeout > 0)
+            self._tell_wanted()
+            self.pool.wait(timeout, self._gateway.sources())
+            self._gateway.poll()
+        else:
+            self.pool.wait(0.0)
+        self._tell_wanted()
+        self._ask_for_figures()
+        self._book.tick()
+
+    def take(self, limit: int) -> Iterator[Rows]:
+        """At most `limit` unrolls: one round of this machine, one of another node, and so on."""
+        taken = 0
+        while taken < limit and (self.pool.rounds_ready or self._intake.ready):
+            if self._intake.ready and (self._remote_turn or not self.pool.rounds_ready):
+                places = self._intake.ready
+                for row in self._intake.take_from_round(limit - taken):
+                    taken += 1
+                    yield row
+                self._remote_turn = self._intake.ready == places  # the round is not taken completely
+            else:
+                for row in self.pool.take(min(limit - taken, self._environments - self._taken_locally)):
+                    taken += 1
+                    self._taken_locally += 1
+                    yield row
+                self._remote_turn = self._taken_locally == self._environments
+                self._taken_locally %= self._environments
+
+    def publish(self, version: int) -> None:
+        self._intake.version = version
+        super().publish(version)
+
+    def node_figures(self) -> Sequence[dict[str, JsonValue]]:
+        return self._book.figures()
+
+    def answer_commands(self, run: str, stop: StopSignals, state_line: Callable[[], str]) -> None:
+        self._run, self._stop, self._state_line = run, stop, state_line
+
+    def close(self) -> None:
+        try:
+            self._gateway.close()
+        finally:
+            super().close()
+
+    # --- The gateway --------------------------------------------------------------------------------------------------
+
+    def _gateway_started(self) -> None:
+        self._wanted = 0
+        for place in set(range(PLACES)) - self._intake.places():
+            self._gateway.send(Kind.SLOT_FREE, place)
+
+    def _gateway_ended(self) -> None:
+        self._book.all_left()
+        self._intake.forget_players()
+        self._set_capacity()
+
+    def _received(self, message: Message) -> None:
+        match message.kind:
+            case Kind.SLOT_FILLED:
+                self._intake.deliver(message.index)
+            case Kind.NODE_JOINED:
+                node = self._book.joined(message.payload)
+                self._set_capacity(node.capacity)
+                self._announce(f"node {node.name} plays with {node.workers} workers")
+            case Kind.NODE_LEFT:
+                self._book.left(message.payload)
+                self._set_capacity()
+            case Kind.NODE_FIGURES:
+                self._book.update(message.payload)
+            case Kind.NOTICE:
+                self._announce(str(message.payload))
+            case Kind.COMMAND:
+                self._obey(str(message.payload))
+
+    def _obey(self, command: str) -> None:
+        if self._stop is None:
+            return
+        if command == "status":
+            self._gateway.send(Kind.RUN_STATUS, payload={"run": self._run, "line": self._state_line()})
+            return
+        self._announce(f"{command}: asked for by a command from the cluster")
+        if command == "stop":
+            self._stop.requested = True
+        else:
+            self._stop.save_now = True
+
+    def _free_place(self, place: int) -> None:
+        self._gateway.send(Kind.SLOT_FREE, place)
+
+    def _set_capacity(self, added: int = 0) -> None:
+        """Nodes have come or gone; the rounds of a new node are wanted at once."""
+        flow_control = self._intake.flow_control
+        flow_control.max_limit = self._book.capacity
+        flow_control.limit = min(flow_control.max_limit, flow_control.limit + added)
+
+    def _tell_wanted(self) -> None:
+        wanted = self._intake.flow_control.limit
+        if wanted != self._wanted and self._gateway.is_connected:
+            self._wanted = wanted
+            self._gateway.send(Kind.ROUNDS_WANTED, wanted)
+
+    def _ask_for_figures(self) -> None:
+        now = time.monotonic()
+        if now - self._figures_asked_at > FIGURES_SECONDS:
+            self._figures_asked_at = now
+            self._gateway.send(Kind.NODE_FIGURES)
+
+
+def make_actors(
+    config: Config,
+    make_environment: MakeEnvironment,
+    network: ActorCritic,
+    version: int,
+    layout: UnrollLayout,
+    machine: Machine,
+    resume_count: int,
+    announce: Callable[[str], None],
+) -> Actors:
+    """The workers of this machine, and with --cluster those of other nodes."""
+    local = local_actors.make_actors(
+        config, make_environment, network, version, layout, machine, resume_count, announce
+    )
+    options, address = config.cluster, config.cluster.cluster
+    if address is None:
+        return local
+    spec = pickle.dumps(PlayerSpec(config, make_environment, layout, resume_count))
+    formats = {"auto": machine.worker_precision, "float32": torch.float32, "bfloat16": torch.bfloat16}
+
+    def make_gateway(landing: Landing, starts: int) -> Gateway:
+        return Gateway(
+            address=address,
+            spec=spec,
+            seed=config.seed,
+            resume_count=resume_count,
+            restart_index=starts,
+            node_workers=options.node_workers,
+            weights=local.publisher.weights,
+            weights_interval=options.weights_interval,
+            bfloat16=formats[options.weights_precision] == torch.bfloat16,
+            landing=landing,
+        )
+
+    return ClusterActors(
+        local,
+        make_gateway,
+        layout,
+        config.workers.envs_per_worker,
+        options.max_policy_lag,
+        config.workers.worker_restart_budget,
+        announce,
+        version,
+    )

@@ -1,0 +1,19 @@
+"""The version of the code: a hash of the source files, by which machines find out whether they have the same.
+
+It imports nothing of the platform, because a node computes it before it loads any of that.
+"""
+
+import hashlib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+APART = {"tests", "docs", "results", "dashboard", "sweeps"}  # not used by workers
+
+
+def code_version(root: Path = ROOT) -> str:
+    """The hash of all source files that workers may use, in the checkout at `root`."""
+    digest = hashlib.sha256()
+    packages = sorted(file.parent for file in root.glob("*/__init__.py") if file.parent.name not in APART)
+    for path in (root / "option_flags.py", *(path for package in packages for path in sorted(package.rglob("*.py")))):
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,124 @@
+"""Commands to a run, from any machine of its cluster: `python -m cluster.command save|stop|status [--run=<folder>]`."""
+
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.check import check_cluster
+from option_flags import CLUSTER_ADDRESS
+from options.command_line import HelpRequested, split_words
+from options.help_text import help_text
+from options.rules import Options, Rule, UsageError, declared, matching, option
+
+USAGE = """\
+usage: python -m cluster.command save|stop|status [--name=value ...]
+
+  save     the run writes a checkpoint now
+  stop     the run saves and ends, as after CTRL+C
+  status   how far the run is, and what each node does"""
+COMMANDS = ("save", "stop", "status")
+SILENT_SECONDS = 15.0  # without a sign of life after which a run counts as ended
+LOOK_SECONDS = 3.0
+ANSWER_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions(Options):
+    topic = "Commands to a run"
+
+    run: str = option(
+        "newest", Rule(str, "be the name of a run's folder", bool), "Name of the run's folder. newest: begun last."
+    )
+    address: str = option(
+        "auto",
+        matching(CLUSTER_ADDRESS, "be auto, or the address of a head such as 192.0.2.1:6379"),
+        "The head's host:port. auto: the cluster that this machine belongs to.",
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Give the command, wait until the run has read it, and print a few lines; returns the exit code."""
+    try:
+        command, options = _read_words(arguments)
+        found = check_cluster(options.address, "--address")
+        _connect(found)
+        from cluster import run_board
+
+        runs = _alive_runs()
+        name = _chosen(options.run, runs)
+        if command == "status":
+            print("\n".join(_status_lines(name, runs)))
+        else:
+            run_board.give_command(name, command)
+            _wait_until_taken(name, command)
+    except HelpRequested:
+        print(help_text(USAGE, (CommandOptions,)))
+    except UsageError as error:
+        print(f"cluster.command: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _read_words(arguments: Sequence[str]) -> tuple[str, CommandOptions]:
+    """The command, and its options."""
+    given, words = split_words(arguments, declared(CommandOptions))
+    if len(words) != 1 or words[0] not in COMMANDS:
+        raise UsageError(f"one of {', '.join(COMMANDS)} is needed, not {' '.join(words) or 'nothing'}.")
+    return words[0], CommandOptions(**given)
+
+
+def _connect(address: str) -> None:
+    from cluster.gateway import NAMESPACE
+    from cluster.probe import connect
+
+    connect(address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
+
+
+def _alive_runs() -> dict[str, dict[str, Any]]:
+    """The runs that have shown a sign of life; where the clocks of machines differ, that takes a second look."""
+    from cluster import run_board
+
+    first = run_board.runs()
+    alive = {name: entry for name, entry in first.items() if abs(time.time() - entry["seen"]) < SILENT_SECONDS}
+    if alive or not first:
+        return alive
+    time.sleep(LOOK_SECONDS)
+    return {name: entry for name, entry in run_board.runs().items() if entry["seen"] != first.get(name, {}).get("seen")}
+
+
+def _chosen(run: str, runs: Mapping[str, Mapping[str, Any]]) -> str:
+    if not runs:
+        raise UsageError("no run of this cluster is alive; one that was started with --cluster=auto would be.")
+    if run == "newest":
+        return max(runs, key=lambda name: float(runs[name]["begun"]))
+    if run not in runs:
+        raise UsageError(f"--run={run} is not alive in this cluster; {' or '.join(sorted(runs))} would be right.")
+    return run
+
+
+def _status_lines(name: str, runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    entry = runs[name]
+    lines = [name, f"  {entry['line']}"]
+    for node in entry["nodes"]:
+        state = f"plays with {node['workers']} workers" if node["alive"] else "does not play now"
+        lines.append(f"  node {node['name']} {state}, restarted {node['restarts']} times")
+    others = [other for other in sorted(runs) if other != name]
+    return lines + ([f"also alive: {', '.join(others)}"] if others else [])
+
+
+def _wait_until_taken(name: str, command: str) -> None:
+    from cluster import run_board
+
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while not run_board.is_taken(name):
+        if time.monotonic() > deadline:
+            raise UsageError(f"--run={name} has not read the command within {ANSWER_SECONDS:g} seconds.")
+        time.sleep(0.2)
+    print(f"{name} {'saves a checkpoint' if command == 'save' else 'saves and ends'} now")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,43 @@
+"""Places in shared memory where the gateway puts rounds for the learner."""
+
+from typing import Any
+
+import numpy as np
+
+from workers.shared_block import SharedBlock
+
+_LENGTH_BYTES = 8
+
+
+class Landing:
+    """`places` byte strings of up to `nbytes`. The system provides memory only for as much as was ever written."""
+
+    def __init__(self, places: int, nbytes: int) -> None:
+        self.places = places
+        self.nbytes = nbytes
+        self._block = SharedBlock(places * self._stride)
+
+    @property
+    def _stride(self) -> int:
+        return _LENGTH_BYTES + -(-self.nbytes // 64) * 64
+
+    def write(self, place: int, content: bytes) -> None:
+        if len(content) > self.nbytes:
+            raise ValueError(f"{len(content)} bytes do not fit into a place of {self.nbytes}")
+        start = place * self._stride
+        self._block.bytes[start : start + _LENGTH_BYTES].view(np.int64)[0] = len(content)
+        start += _LENGTH_BYTES
+        self._block.bytes[start : start + len(content)] = np.frombuffer(content, np.uint8)
+
+    def read(self, place: int) -> memoryview:
+        """What was written to a place, as a view that is valid until the next write."""
+        start = place * self._stride
+        length = int(self._block.bytes[start : start + _LENGTH_BYTES].view(np.int64)[0])
+        start += _LENGTH_BYTES
+        return memoryview(self._block.bytes[start : start + length])  # type: ignore[arg-type]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"places": self.places, "nbytes": self.nbytes, "block": self._block}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.places, self.nbytes, self._block = state["places"], state["nbytes"], state["block"]

@@ -1,0 +1,234 @@
+"""The gateway's link to one node: it starts the actor there, asks for rounds, sends weights, and starts it again."""
+
+import asyncio
+import platform
+import time
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar
+
+import ray
+from ray import ObjectRef
+from ray.actor import ActorHandle
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from cluster.code_version import ROOT, code_version
+from cluster.node_actor import NodeActor
+
+START_SECONDS = 120.0  # in which a node has to prepare its games
+SILENCE_SECONDS = 30.0  # after which an actor that answers no call is replaced
+SILENT_SECONDS = 3.0  # after which nobody waits for the rounds of an actor
+PING_SECONDS = 1.0
+REFUSED_SECONDS = 30.0  # after which a node that could not play is checked again
+FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 30.0  # seconds between two starts
+ROUNDS_PER_WORKER = 2  # that may be asked for: while one round travels, the worker plays the next one
+MOST_CALLS = 10_000  # that an actor accepts at the same time
+
+Answer = TypeVar("Answer")
+
+
+class Hub(Protocol):
+    """What a link needs from the gateway."""
+
+    spec: bytes
+
+    def next_number(self) -> tuple[int, int]:
+        """The number and the seed of a new player."""
+
+    async def newest_weights(self, after: int) -> tuple[int, ObjectRef[Any], int]:
+        """Weights newer than version `after`, once there are any: their version, reference and size in bytes."""
+
+    def joined(self, link: "NodeLink") -> None: ...
+
+    def left(self, link: "NodeLink") -> None: ...
+
+    def landed(self, content: bytes) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+
+class NodeLink:
+    """Keeps a player running on one node, as long as the node is in the cluster."""
+
+    def __init__(self, hub: Hub, node_id: str, name: str, seat: int, workers: int) -> None:
+        self.name = name
+        self.seat = seat  # no two nodes have the same one at the same time
+        self.workers = workers
+        self.number = -1  # of the player
+        self.playing = False
+        self.asked_at = 0.0
+        self.received_bytes = self.sent_bytes = 0
+        self.round_trip_ms: float | None = None
+        self.publish_ms: float | None = None
+        self._hub = hub
+        self._node_id = node_id
+        self._starts = 0
+        self._pool_restarts = 0  # of workers, by earlier players
+        self._pool: dict[str, Any] = {"alive": 0, "restarts": 0}
+        self._requests: set[asyncio.Task[None]] = set()
+        self._answered_at = 0.0
+        self._failures = 0  # in a row, without a round between them
+        self._lost: asyncio.Future[str] | None = None
+        self._last_problem = ""
+
+    @property
+    def outstanding(self) -> int:
+        """Rounds that were asked for and have not arrived."""
+        return len(self._requests)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it does not answer, so that the rounds that it owes must not keep others from playing."""
+        return self.playing and time.monotonic() - self._answered_at > SILENT_SECONDS
+
+    @property
+    def capacity(self) -> int:
+        return ROUNDS_PER_WORKER * self.workers if self.playing else 0
+
+    @property
+    def restarts(self) -> int:
+        """Replacements of the player, and of its workers."""
+        return max(0, self._starts - 1) + self._pool_restarts + int(self._pool["restarts"])
+
+    @property
+    def workers_alive(self) -> int:
+        return int(self._pool["alive"]) if self.playing else 0
+
+    async def serve(self) -> None:
+        """Run until cancelled, which happens when the node has left the cluster."""
+        while True:
+            problem, why = await self._play()
+            if problem:
+                if problem != self._last_problem:
+                    self._hub.notice(f"node {self.name} does not play: {problem}")
+                self._last_problem = problem
+                await asyncio.sleep(REFUSED_SECONDS)
+                continue
+            self._failures += 1
+            await asyncio.sleep(min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (self._failures - 1)))
+            if why != self._last_problem or self._failures == 1:
+                self._hub.notice(f"node {self.name} is started again: {why}")
+            self._last_problem = why
+
+    def request(self) -> None:
+        """Ask the player for one more round."""
+        self.asked_at = time.monotonic()
+        task = asyncio.get_running_loop().create_task(self._fetch(self._actor))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    async def _play(self) -> tuple[str, str]:
+        """Start a player, and return when it is lost: what is wrong with the node, or why the player was lost."""
+        self.number, seed = self._hub.next_number()
+        self._starts += 1
+        self._lost = asyncio.get_running_loop().create_future()
+        self._actor = _start_actor(self._node_id)
+        helpers: list[asyncio.Task[None]] = []
+        try:
+            problem: str | None = await _answer(
+                self._actor.prepare.remote(self._hub.spec, self.number, seed, self.workers), START_SECONDS
+            )
+            if problem:
+                self._starts -= 1
+                return problem, ""
+            version = await self._send_weights(-1)
+            self.playing, self._answered_at = True, time.monotonic()
+            self._hub.joined(self)
+            helpers = [asyncio.create_task(self._keep_weights_new(version)), asyncio.create_task(self._ping())]
+            return "", await self._lost
+        except (RayError, TimeoutError) as error:
+            return "", _reason(error)
+        finally:
+            for task in (*helpers, *self._requests):
+                task.cancel()
+            self._requests.clear()
+            self._pool_restarts += int(self._pool["restarts"])
+            self._pool = {"alive": 0, "restarts": 0}
+            was_playing, self.playing = self.playing, False
+            ray.kill(self._actor)
+            if was_playing:
+                self._hub.left(self)
+
+    def _lose(self, why: str) -> None:
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(why)
+
+    async def _fetch(self, actor: ActorHandle[NodeActor]) -> None:
+        try:
+            content = await actor.next_round.remote()
+        except RayError as error:
+            self._lose(_reason(error))
+            return
+        if not isinstance(content, bytes):
+            self._lose("it answered with something that is no round")
+            return
+        self._failures = 0
+        self._last_problem = ""
+        self.received_bytes += len(content)
+        self._requests.discard(asyncio.current_task())
+        self._hub.landed(content)
+
+    async def _keep_weights_new(self, version: int) -> None:
+        """Send newer weights as they come, but leave a slow network at least half of its time for unrolls."""
+        try:
+            while True:
+                begun = time.monotonic()
+                version = await self._send_weights(version)
+                await asyncio.sleep(min(5.0, (self.publish_ms or 0.0) / 1000, time.monotonic() - begun))
+        except (RayError, TimeoutError) as error:
+            self._lose(_reason(error))
+
+    async def _send_weights(self, after: int) -> int:
+        version, weights, size = await self._hub.newest_weights(after)
+        begun = time.monotonic()
+        await _answer(self._actor.load_weights.remote(version, weights), SILENCE_SECONDS)
+        self.publish_ms = 1000 * (time.monotonic() - begun)
+        self.sent_bytes += size
+        return version
+
+    async def _ping(self) -> None:
+        try:
+            while True:
+                begun = time.monotonic()
+                self._pool = await _answer(self._actor.figures.remote(), SILENCE_SECONDS)
+                self._answered_at = time.monotonic()
+                self.round_trip_ms = 1000 * (time.monotonic() - begun)
+                for text in self._pool["notices"]:
+                    self._hub.notice(f"node {self.name}: {text}")
+                await asyncio.sleep(PING_SECONDS)
+        except (RayError, TimeoutError) as error:
+            self._lose(_reason(error))
+
+
+def _start_actor(node_id: str) -> "ActorHandle[NodeActor]":
+    """It takes no CPU of Ray's, because its workers are no processes of Ray."""
+    remote: Any = ray.remote(NodeActor)
+    handle: ActorHandle[NodeActor] = remote.options(
+        num_cpus=0,
+        max_restarts=0,
+        max_concurrency=MOST_CALLS,
+        enable_task_events=False,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+    ).remote(str(ROOT), code_version(), platform.python_version())
+    return handle
+
+
+async def _answer(reference: Awaitable[Answer], seconds: float) -> Answer:
+    """The value of a call; TimeoutError if it takes longer."""
+    return await asyncio.wait_for(_awaited(reference), seconds)
+
+
+async def _awaited(reference: Awaitable[Answer]) -> Answer:
+    return await reference
+
+
+def _reason(error: BaseException) -> str:
+    """An error of Ray's, in one line."""
+    if isinstance(error, TimeoutError):
+        return "it did not answer"
+    if isinstance(error, RayTaskError):
+        cause = getattr(error, "cause", None) or error
+        lines = str(cause).strip().splitlines() or [type(cause).__name__]
+        return f"its player failed ({lines[0] if len(lines) == 1 else lines[-1]})"
+    lines = str(error).strip().splitlines()
+    return f"its player was lost ({lines[0] if lines else type(error).__name__})"

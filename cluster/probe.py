@@ -1,0 +1,59 @@
+"""Finds a cluster, for the gateway and, in a process of its own, for `check.py`.
+
+`python -m cluster.probe <address>` prints one line of JSON: the cluster's address, or what is wrong.
+"""
+
+import json
+import sys
+from typing import Any
+
+import psutil
+import ray
+from ray._private.services import canonicalize_bootstrap_address_or_die
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+CALL_SECONDS = 10.0
+ALIVE = 0  # the state of a node in Ray's table
+NOT_HERE = (
+    "no cluster runs on this machine; ray start --head, or ray start --address=<head>:6379 to join one, would be right."
+)
+
+
+def probe(address: str) -> dict[str, str]:
+    """Ask the head for its nodes, which also checks the token. `own` is this machine's address in the cluster."""
+    try:
+        found = canonicalize_bootstrap_address_or_die(address)
+    except (ConnectionError, ValueError):
+        return {"problem": NOT_HERE}
+    try:
+        nodes = GcsClient(address=found).get_all_node_info(timeout=CALL_SECONDS)
+    except Exception as error:  # of several kinds, some of them private to Ray
+        return {"problem": _why(error)}
+    here = {address.address for addresses in psutil.net_if_addrs().values() for address in addresses}
+    own = {node.node_manager_address for node in nodes.values() if node.state == ALIVE} & here
+    if not own:
+        return {"problem": f"this machine is none of its nodes; ray start --address={found} would be right."}
+    return {"address": found, "own": min(own)}
+
+
+def connect(address: str, **options: Any) -> None:
+    """Connect this process to the cluster, through the node of this machine."""
+    found = probe(address)
+    if "problem" in found:
+        raise ConnectionError(found["problem"])
+    ray.init(address=found["address"], _node_ip_address=found["own"], log_to_driver=False, **options)
+
+
+def _why(error: Exception) -> str:
+    text = str(error)
+    if "nauthenticated" in text or "UNAUTHENTICATED" in text or "token" in text.lower():
+        return (
+            "its head refuses the authentication token; RAY_AUTH_MODE=token, and the head's token in RAY_AUTH_TOKEN "
+            "or ~/.ray/auth_token, would be right."
+        )
+    line = (text.strip().splitlines() or [type(error).__name__])[0]
+    return f"its head does not answer ({line}); a head that runs would be right."
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe(sys.argv[1])))

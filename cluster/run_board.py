@@ -1,0 +1,84 @@
+"""The notice board of a run in the cluster: its state, and the commands to it, in the key-value store of Ray's head.
+
+Nothing more is needed for commands than a connection to the head. An entry has the time of its last change, so that
+one sees whether its run is alive.
+"""
+
+import json
+import time
+from typing import Any
+
+from ray.experimental import internal_kv
+
+SPACE = b"rl-platform"
+COMMANDS = ("save", "stop")
+OLD_SECONDS = 24 * 3600.0  # after which the entry of a run that was killed is removed
+
+
+class RunBoard:
+    """The gateway's side: it shows the state of its run, and reads commands."""
+
+    def __init__(self) -> None:
+        self.status: dict[str, str] = {}  # `run`: its name, `line`: its state; empty until the learner has sent them
+        self._begun = time.time()
+        self._remove_old()
+
+    def exchange(self, nodes: list[dict[str, Any]]) -> list[str]:
+        """Show the newest state, and return the commands since the last call."""
+        if not self.status:
+            return ["status"]
+        name = self.status["run"]
+        entry = {"line": self.status["line"], "begun": self._begun, "seen": time.time(), "nodes": nodes}
+        _put(_state_key(name), entry)
+        given = _get(_command_key(name))
+        if given is not None:
+            internal_kv._internal_kv_del(_command_key(name), namespace=SPACE)
+        commands = [str(given["command"])] if given is not None and given.get("command") in COMMANDS else []
+        return [*commands, "status"]
+
+    def remove(self) -> None:
+        """The run has ended in good order."""
+        if self.status:
+            for key in (_state_key(self.status["run"]), _command_key(self.status["run"])):
+                internal_kv._internal_kv_del(key, namespace=SPACE)
+
+    def _remove_old(self) -> None:
+        for name, entry in runs().items():
+            if time.time() - entry["seen"] > OLD_SECONDS:
+                internal_kv._internal_kv_del(_state_key(name), namespace=SPACE)
+
+
+def runs() -> dict[str, dict[str, Any]]:
+    """All runs of the cluster by name, with their state as it was last shown."""
+    keys = internal_kv._internal_kv_list(b"state/", namespace=SPACE)
+    names = [key.decode().partition("/")[2] for key in keys]
+    entries = {name: _get(_state_key(name)) for name in names}
+    return {name: entry for name, entry in entries.items() if entry is not None}
+
+
+def give_command(run: str, command: str) -> None:
+    """Leave a command for a run; it reads it within seconds."""
+    _put(_command_key(run), {"command": command})
+
+
+def is_taken(run: str) -> bool:
+    """Whether the run has read the last command, or has ended."""
+    return _get(_command_key(run)) is None
+
+
+def _state_key(run: str) -> bytes:
+    return f"state/{run}".encode()
+
+
+def _command_key(run: str) -> bytes:
+    return f"command/{run}".encode()
+
+
+def _put(key: bytes, entry: dict[str, Any]) -> None:
+    internal_kv._internal_kv_put(key, json.dumps(entry).encode(), overwrite=True, namespace=SPACE)
+
+
+def _get(key: bytes) -> dict[str, Any] | None:
+    content = internal_kv._internal_kv_get(key, namespace=SPACE)
+    entry: dict[str, Any] | None = None if content is None else json.loads(content)
+    return entry

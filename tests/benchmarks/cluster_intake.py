@@ -1,0 +1,134 @@
+"""Measure how many agent steps a second the learner takes in from nodes: recorded unrolls, mixing included.
+
+`python -m tests.benchmarks.cluster_intake`. A process plays the gateway: it puts the same recorded rounds into shared
+memory again and again, with new numbers. No Ray, no games and no updates take part.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import numpy as np
+import torch
+
+from agents.network import make_network
+from agents.spaces import make_unroll_layout
+from cluster.cluster_actors import PLACES
+from cluster.landing import Landing
+from cluster.node_book import NodeBook
+from cluster.round_format import longest_round, pack_round, unpack_round
+from cluster.round_intake import RoundIntake
+from option_flags import Config
+from replay.compression import UnrollCodec
+from replay.mix import BatchMix
+from replay.unroll_layout import UnrollLayout
+from tests.benchmarks.recording import record_untrained
+from training.make_mix import make_replays
+from workers.child_process import end_process, start_process
+from workers.messages import Kind, receive, send
+from wrappers.atari import make_atari
+
+ENVIRONMENTS = 32
+ROUNDS = 8  # recorded ones
+
+
+@dataclass(frozen=True)
+class ReplayingGateway:
+    """Fills each free place with the next recorded round of the next of several nodes."""
+
+    landing: Landing
+    rounds: tuple[bytes, ...]
+    fingerprint: str
+    nodes: int
+
+    def run(self, connection: Connection) -> None:
+        rounds = [unpack_round(content, self.fingerprint) for content in self.rounds]
+        sent = 0
+        while True:
+            place = receive(connection).index
+            recorded = rounds[sent % len(rounds)]
+            player, sequence = sent % self.nodes, sent // self.nodes
+            self.landing.write(place, pack_round(self.fingerprint, player, sequence, recorded.versions, recorded.blobs))
+            send(connection, Kind.SLOT_FILLED, place)
+            sent += 1
+
+
+def recorded_rounds(config: Config, layout: UnrollLayout) -> tuple[bytes, ...]:
+    rows = record_untrained(config, layout, torch.float32, ENVIRONMENTS * ROUNDS)
+    codec = UnrollCodec(layout, config.replay.lz4_compression_level)
+    parts = np.split(rows, ROUNDS)
+    return tuple(
+        pack_round(layout.fingerprint, 0, 0, [0] * ENVIRONMENTS, [codec.encode(row) for row in part]) for part in parts
+    )
+
+
+def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) -> tuple[float, float]:
+    """Agent steps a second that are taken in and mixed, and the bytes of one unroll on its way."""
+    rounds = recorded_rounds(config, layout)
+    landing, book = Landing(PLACES, longest_round(ENVIRONMENTS, layout.nbytes)), NodeBook(layout.unroll_length)
+    for number in range(nodes):
+        node = {"number": number, "name": str(number), "seat": number + 1, "workers": 8, "capacity": 16}
+        book.joined({**node, "restarts": 0, "received_bytes": 0, "sent_bytes": 0})
+    gateway = ReplayingGateway(landing, rounds, layout.fingerprint, nodes)
+    process, connection = start_process(gateway, "replaying gateway")
+
+    def free(place: int) -> None:
+        send(connection, Kind.SLOT_FREE, place)
+
+    intake = RoundIntake(layout, landing, book, ENVIRONMENTS, 0, free, print)
+    mix = make_mix(config, layout)
+    try:
+        for place in range(PLACES):
+            free(place)
+        intake_for(1.0, connection, intake, mix)  # burn-in
+        begun = time.perf_counter()
+        taken = intake_for(seconds, connection, intake, mix)
+        speed = taken * layout.unroll_length / (time.perf_counter() - begun)
+    finally:
+        end_process(process, connection)
+    assert not intake.malformed
+    return speed, sum(map(len, rounds)) / len(rounds) / ENVIRONMENTS
+
+
+def intake_for(seconds: float, connection: Connection, intake: RoundIntake, mix: BatchMix) -> int:
+    """Take unrolls and mix batches for so many seconds; how many were taken."""
+    taken, end = 0, time.perf_counter() + seconds
+    wait: Callable[[float], bool] = connection.poll
+    while time.perf_counter() < end:
+        while wait(0.0 if intake.ready else 1.0):
+            intake.deliver(receive(connection).index)
+        for row in intake.take_from_round(mix.unrolls_accepted()):
+            mix.add(row)
+            taken += 1
+        if mix.ready():
+            mix.mix(0)
+    return taken
+
+
+def make_mix(config: Config, layout: UnrollLayout) -> BatchMix:
+    network = make_network(config.network, layout, torch.float32)
+    replays = make_replays(config.replay, layout, np.random.SeedSequence(0), network, planned_updates=10**9)
+    return BatchMix(replays, layout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--nodes", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    config = Config()
+    layout = make_unroll_layout(config, make_atari)
+    for _ in range(arguments.repeats):
+        speed, size = measure(config, layout, arguments.nodes, arguments.seconds)
+        print(
+            f"{arguments.nodes} nodes: {speed:,.0f} agent steps/s taken in and mixed, "
+            f"{size / 1024:.1f} KiB an unroll, {speed / layout.unroll_length * size / 1e6:.1f} MB/s"
+        )
+
+
+if __name__ == "__main__":
+    main()

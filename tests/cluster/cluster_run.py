@@ -1,0 +1,110 @@
+"""A run of Catch on a cluster, in a process group of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from run_files.metrics import read_metrics
+from tests.cluster.some_nodes import ROOT, SomeNodes
+
+
+class ClusterRun:
+    """Starts the run, and follows what it prints."""
+
+    def __init__(self, nodes: SomeNodes, results: Path, *flags: str) -> None:
+        self.lines: list[str] = []
+        self._nodes = nodes
+        self._results = results
+        self._before = set(results.iterdir()) if results.exists() else set()
+        flags = (f"--cluster={nodes.address}", f"--results_dir={results}", *flags)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.catch_main", *flags],
+            cwd=ROOT,
+            env=nodes.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    @property
+    def folder(self) -> Path:
+        (folder,) = set(self._results.iterdir()) - self._before
+        return folder
+
+    def wait_for(self, words: str, seconds: float = 60.0, after: int = 0) -> int:
+        """Wait until a line after the first `after` ones has the words; return how many lines there are up to it."""
+        deadline = time.monotonic() + seconds
+        place = after
+        while time.monotonic() < deadline:
+            while place < len(self.lines):
+                place += 1
+                if words in self.lines[place - 1]:
+                    return place
+            if self.process.poll() is not None and not self._reader.is_alive() and place == len(self.lines):
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"{words!r} was not printed:\n{self.output}")
+
+    def wait_for_steps(self, more: int, seconds: float = 60.0) -> None:
+        """Wait until the run has received so many more steps than now."""
+        wanted = self.steps() + more
+        deadline = time.monotonic() + seconds
+        while self.steps() < wanted:
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError(f"{self.steps():,} steps, not {wanted:,}:\n{self.output}")
+            time.sleep(0.05)
+
+    def steps(self) -> int:
+        """Agent steps of the newest report."""
+        path = self.folder / "metrics.jsonl"
+        reports = read_metrics(path) if path.exists() else []
+        return int(str(reports[-1]["agent_steps"])) if reports else 0
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def gateway(self) -> psutil.Process:
+        """The child that has loaded Ray."""
+        (gateway,) = [child for child in self.children() if has_loaded_ray(child)]
+        return gateway
+
+    def stop(self) -> str:
+        """Stop it in good order; return what it printed."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.finish()
+
+    def finish(self, seconds: float = 120.0) -> str:
+        self.process.wait(seconds)
+        self._reader.join(10)
+        assert self.process.returncode == 0 and "Traceback" not in self.output, self.output
+        return self.output
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+
+def has_loaded_ray(process: psutil.Process) -> bool:
+    return any("_raylet" in mapped.path for mapped in process.memory_maps())

@@ -1,0 +1,36 @@
+"""A Ray cluster on this machine for the tests that need one; it is started once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster_run import ClusterRun
+from tests.cluster.some_nodes import SomeNodes
+
+StartRun = Callable[..., ClusterRun]
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[SomeNodes]:
+    """A head without CPUs, and one node with one CPU. Nodes that a test adds, it kills again."""
+    cluster = SomeNodes()
+    try:
+        cluster.add()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def start_run(nodes: SomeNodes, tmp_path: Path) -> Iterator[StartRun]:
+    """Starts runs of Catch on the cluster; they are killed after the test."""
+    with ExitStack() as stack:
+
+        def start(*flags: str) -> ClusterRun:
+            run = ClusterRun(nodes, tmp_path / "results", *flags)
+            stack.callback(run.close)
+            return run
+
+        yield start

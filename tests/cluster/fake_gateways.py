@@ -1,0 +1,36 @@
+"""Gateways without Ray, for tests of the process that watches them."""
+
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from workers.messages import Kind, receive, send
+
+
+@dataclass(frozen=True)
+class EchoGateway:
+    """Reports that it is connected, then answers each free place with a round there."""
+
+    def run(self, connection: Connection) -> None:
+        send(connection, Kind.HEARTBEAT, 1)
+        while True:
+            message = receive(connection)
+            if message.kind == Kind.SLOT_FREE:
+                send(connection, Kind.SLOT_FILLED, message.index)
+
+
+@dataclass(frozen=True)
+class UnreachableGateway:
+    """Cannot connect."""
+
+    def run(self, connection: Connection) -> None:
+        raise ConnectionError("nobody is there")
+
+
+@dataclass(frozen=True)
+class SilentGateway:
+    """Connects, and then hangs."""
+
+    def run(self, connection: Connection) -> None:
+        send(connection, Kind.HEARTBEAT, 1)
+        time.sleep(1000)

@@ -1,0 +1,73 @@
+"""What a run on a cluster cannot start with is one sentence."""
+
+import importlib.metadata
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.check import check_cluster, check_combinations
+from cluster.code_version import ROOT, code_version
+from option_flags import Config
+from options.rules import UsageError
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"reproducible": True}, "without --reproducible"),
+        ({"interaction": "realtime"}, "without --interaction=realtime"),
+        ({"inference": "learner", "local_workers": False}, "--inference=worker"),
+    ],
+)
+def test_what_does_not_go_together(flags: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=f"^--cluster=auto .*{words} would be right"):
+        check_combinations(Config.from_flags({"cluster": "auto", **flags}))
+    check_combinations(Config.from_flags({"cluster": "auto"}))
+
+
+def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="needs the package ray; run pip install 'ray>=2.60'"):
+        check_cluster("auto")
+
+
+def test_an_old_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.3")
+    with pytest.raises(UsageError, match="needs Ray 2.60 or newer, not 2.9.3"):
+        check_cluster("auto")
+
+
+def test_a_missing_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="needs the token of the cluster; RAY_AUTH_TOKEN"):
+        check_cluster("auto")
+
+
+def test_a_port_where_nobody_listens() -> None:
+    with pytest.raises(UsageError, match="does not answer"):
+        check_cluster("127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"), [("", "Ray failed"), ('{"problem": "it is asleep."}', "cannot be used: it is asleep")]
+)
+def test_what_the_probe_says(monkeypatch: pytest.MonkeyPatch, printed: str, words: str) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *args, **more: subprocess.CompletedProcess(args, 1, printed, ""))
+    with pytest.raises(UsageError, match=words):
+        check_cluster("auto")
+
+
+def test_the_version_changes_with_any_source_file(tmp_path: Path) -> None:
+    for path in [ROOT / "option_flags.py", *ROOT.glob("workers/**/*.py")]:
+        target = tmp_path / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    before = code_version(tmp_path)
+    (tmp_path / "workers" / "notes.txt").write_text("no source file")
+    assert code_version(tmp_path) == before
+    (tmp_path / "workers" / "inference" / "server.py").write_text("other = 1\n")
+    assert code_version(tmp_path) != before

@@ -1,0 +1,105 @@
+"""The gateway's process is replaced when it is lost, and an unreachable cluster does not end the run."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cluster.gateway_process import SILENCE_SECONDS, UNREACHABLE_SECONDS, GatewayProcess
+from tests.cluster.fake_gateways import EchoGateway, SilentGateway, UnreachableGateway
+from tests.processes import spawned
+from tests.workers.pools import Clock
+from workers.messages import Kind, Message
+
+pytestmark = pytest.mark.slow
+
+
+class Watched:
+    """A gateway process, and what was heard of it."""
+
+    def __init__(self, make_gateway: Callable[[int], Any], clock: Clock) -> None:
+        self.filled: list[int] = []
+        self.said: list[str] = []
+        self.starts = self.ends = 0
+        self.process = GatewayProcess(
+            make_gateway, self._received, self._started, self._ended, self.said.append, restart_budget=10, clock=clock
+        )
+
+    def poll_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, (self.said, self.filled)
+            self.process.poll()
+            time.sleep(0.01)
+
+    def _received(self, message: Message) -> None:
+        assert message.kind == Kind.SLOT_FILLED
+        self.filled.append(message.index)
+
+    def _started(self) -> None:
+        self.starts += 1
+        self.process.send(Kind.SLOT_FREE, self.starts)
+
+    def _ended(self) -> None:
+        self.ends += 1
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watch(clock: Clock) -> Iterator[Callable[[Callable[[int], Any]], Watched]]:
+    started: list[Watched] = []
+
+    def start(make_gateway: Callable[[int], Any]) -> Watched:
+        started.append(Watched(make_gateway, clock))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.close()
+    assert not spawned()
+
+
+Watch = Callable[[Callable[[int], Any]], Watched]
+
+
+def test_a_killed_gateway_is_replaced_and_told_everything_again(watch: Watch) -> None:
+    watched = watch(lambda starts: EchoGateway())
+    watched.poll_until(lambda: watched.filled == [1])
+    os.kill(watched.process.process_ids()[0], signal.SIGKILL)
+    watched.poll_until(lambda: watched.filled == [1, 2])
+    assert watched.said == ["the gateway to the cluster is replaced: it was killed by SIGKILL"]
+    assert (watched.starts, watched.ends) == (2, 1)
+
+
+def test_a_silent_gateway_is_replaced(watch: Watch, clock: Clock) -> None:
+    watched = watch(lambda starts: EchoGateway() if starts else SilentGateway())
+    watched.poll_until(lambda: watched.starts == 1)
+    for _ in range(5):
+        clock.now += SILENCE_SECONDS / 4
+        watched.process.poll()
+    watched.poll_until(lambda: watched.filled == [2])
+    assert watched.said == [
+        f"the gateway to the cluster is replaced: it did not respond for {SILENCE_SECONDS:g} seconds"
+    ]
+
+
+def test_a_cluster_that_cannot_be_reached_is_tried_again(watch: Watch, clock: Clock) -> None:
+    watched = watch(lambda starts: UnreachableGateway() if starts < 2 else EchoGateway())
+    watched.poll_until(lambda: watched.ends == 1)
+    watched.process.poll()
+    assert not watched.process.process_ids(), "it waits"
+    for _ in range(2):
+        clock.now += UNREACHABLE_SECONDS + 1
+        watched.poll_until(lambda: bool(watched.process.process_ids()))
+        watched.poll_until(lambda: watched.ends == 2 or watched.starts == 1)
+    watched.poll_until(lambda: watched.filled == [1])
+    first, last = watched.said
+    assert first.startswith("the cluster cannot be reached (ConnectionError: nobody is there); the run goes on")
+    assert last == "the cluster answers again"

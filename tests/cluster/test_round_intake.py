@@ -1,0 +1,162 @@
+"""The learner's intake: every unroll is taken once, and what is malformed, old or repeated is refused and counted."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.landing import Landing
+from cluster.node_book import NodeBook
+from cluster.round_format import longest_round, pack_round
+from cluster.round_intake import WORKERS_PER_SEAT, RoundIntake
+from replay.compression import UnrollCodec
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
+from tests.cluster.rounds import LAYOUT, described, packed, unrolls
+
+ENVIRONMENTS = 4
+PLACES = 8
+
+
+class Intake:
+    """An intake with a node, a place for each round, and what it said."""
+
+    def __init__(self, max_policy_lag: int = 0) -> None:
+        self.book = NodeBook(LAYOUT.unroll_length)
+        self.book.joined(described())
+        self.landing = Landing(PLACES, longest_round(ENVIRONMENTS, LAYOUT.nbytes))
+        self.freed: list[int] = []
+        self.said: list[str] = []
+        self.intake = RoundIntake(
+            LAYOUT, self.landing, self.book, ENVIRONMENTS, max_policy_lag, self.freed.append, self.said.append
+        )
+        self._places = count()
+
+    def deliver(self, content: bytes) -> None:
+        place = next(self._places) % PLACES
+        self.landing.write(place, content)
+        self.intake.deliver(place)
+
+    def take(self, limit: int = 1000) -> list[Rows]:
+        taken: list[Rows] = []
+        while self.intake.ready and len(taken) < limit:
+            taken += [row.copy() for row in self.intake.take_from_round(limit - len(taken))]
+        return taken
+
+    @property
+    def figures(self) -> Mapping[str, object]:
+        (node,) = self.book.figures()
+        return node
+
+
+def without_environment(rows: Sequence[Rows]) -> list[bytes]:
+    copies = [row.copy() for row in rows]
+    for row in copies:
+        LAYOUT.array(row, "environment_id")[...] = 0
+    return [row.tobytes() for row in copies]
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=12))
+def test_every_unroll_is_taken_once_however_they_are_drawn(limits: list[int]) -> None:
+    setting = Intake()
+    sent = [unrolls(ENVIRONMENTS, version=3, seed=seed) for seed in range(3)]
+    for sequence, rows in enumerate(sent):
+        setting.deliver(packed(rows, sequence=sequence))
+    taken = [row for limit in [*limits, 1000] for row in setting.take(limit)]
+    assert without_environment(taken) == without_environment(list(np.concatenate(sent)))
+    assert setting.freed == [0, 1, 2]
+    assert (setting.figures["unrolls_accepted"], setting.figures["unrolls_refused"]) == (12, 0)
+    assert setting.figures["agent_steps"] == 12 * LAYOUT.unroll_length
+
+
+def test_environments_of_nodes_have_their_own_numbers() -> None:
+    setting = Intake()
+    setting.book.joined(described(number=1, name="b", seat=2))
+    rows = unrolls(2, version=0)
+    setting.deliver(packed(rows, player=0))
+    setting.deliver(packed(rows, player=1))
+    numbers = [int(LAYOUT.array(row, "environment_id")) for row in setting.take()]
+    seat = WORKERS_PER_SEAT * ENVIRONMENTS
+    assert numbers == [seat, seat + 1, 2 * seat, 2 * seat + 1]
+
+
+def test_old_unrolls_are_refused_and_counted() -> None:
+    setting = Intake(max_policy_lag=10)
+    setting.intake.version = 20
+    rows = unrolls(4, version=10)
+    LAYOUT.array(rows, "weight_version")[1:3] = 9
+    setting.deliver(packed(rows))
+    assert len(setting.take()) == 2
+    assert (setting.figures["unrolls_accepted"], setting.figures["unrolls_refused"]) == (2, 2)
+    (sentence,) = setting.said
+    assert "--max_policy_lag=10" in sentence
+    assert setting.freed == [0]
+
+
+def test_without_a_limit_no_unroll_is_too_old() -> None:
+    setting = Intake(max_policy_lag=0)
+    setting.intake.version = 10**6
+    setting.deliver(packed(unrolls(2, version=0)))
+    assert len(setting.take()) == 2
+
+
+def test_a_round_that_comes_twice_is_taken_once() -> None:
+    setting = Intake()
+    content = packed(unrolls(2, version=0), sequence=1)
+    for each in (content, packed(unrolls(2, version=0, seed=1), sequence=0), content):
+        setting.deliver(each)
+    assert len(setting.take()) == 4
+    assert setting.intake.malformed == 1
+    assert setting.freed == [0, 1, 2]
+
+
+def test_a_round_of_a_player_that_nobody_started_is_refused() -> None:
+    setting = Intake()
+    setting.deliver(packed(unrolls(2, version=0), player=99))
+    assert not setting.take()
+    assert setting.said == ["a round was refused: no node has the player that it says it is from"]
+
+
+def other_layout() -> bytes:
+    layout = UnrollLayout(unroll_length=6, frame_stack=1, frame_shape=(1, 6, 6), action_count=3)
+    return packed(unrolls(1, version=0, layout=layout), layout=layout)
+
+
+def not_compressed() -> bytes:
+    return pack_round(LAYOUT.fingerprint, 0, 0, [0], [b"\xff" * 100])
+
+
+def too_short() -> bytes:
+    """It decompresses, to fewer bytes than an unroll has."""
+    shorter = UnrollLayout(unroll_length=1, frame_stack=1, frame_shape=(1, 6, 6), action_count=3)
+    blob = UnrollCodec(shorter, 0).encode(unrolls(1, version=0, layout=shorter)[0])
+    return pack_round(LAYOUT.fingerprint, 0, 0, [0], [blob])
+
+
+def other_version() -> bytes:
+    blob = UnrollCodec(LAYOUT, 0).encode(unrolls(1, version=7)[0])
+    return pack_round(LAYOUT.fingerprint, 0, 0, [8], [blob])
+
+
+def strange_environment() -> bytes:
+    rows = unrolls(1, version=0)
+    LAYOUT.array(rows, "environment_id")[:] = -1
+    return packed(rows)
+
+
+@pytest.mark.parametrize("make", [other_layout, not_compressed, too_short, other_version, strange_environment])
+def test_malformed_rounds_are_refused_and_the_next_is_taken(make: object) -> None:
+    assert callable(make)
+    setting = Intake()
+    content = make()
+    setting.deliver(content)
+    setting.deliver(content)
+    setting.deliver(packed(unrolls(3, version=0), sequence=5))
+    assert len(setting.take()) == 3
+    assert setting.freed == [0, 1, 2]
+    assert setting.intake.malformed == 2
+    assert setting.said and all("was refused" in sentence for sentence in setting.said)
+    assert setting.figures["unrolls_accepted"] == 3
