@@ -23,14 +23,14 @@ if __name__ == "__main__":
     exit_on_signals()
     explain_limits()
 
+from cluster.check import check_cluster
 from machine.stop_signals import StopSignals
-from option_flags import OPTIONS, TOPICS, Config
+from option_flags import OPTIONS, TOPICS, ClusterOptions, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
 from options.help_text import help_text
-from options.rules import PATH, Options, Rule, UsageError, at_least, declared, option, whole
+from options.rules import CLUSTER, PATH, Options, Rule, UsageError, at_least, declared, option, whole
 from reports.console import make_console
 from sweeps.files import try_lock
-from sweeps.on_cluster.check import CLUSTER, check_cluster
 from sweeps.places import Places, ThisMachine
 from sweeps.plan import Sweep, plan_sweep, read_sweep
 from sweeps.run_source import ListedRuns, RunSource
@@ -124,7 +124,9 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         places = make_places(own, plan, program, print_line)
         lock, state, source = open_folder(folder, plan)
     except HelpRequested:
-        print(help_text(USAGE, (SweepOptions, *TOPICS.values(), FlagFile)))
+        # Each run is one on its own machine: the options of a run on a cluster have no meaning here.
+        topics = [topic for topic in TOPICS.values() if topic is not ClusterOptions]
+        print(help_text(USAGE, (SweepOptions, *topics, FlagFile)))
         return 0
     except UsageError as error:
         print(f"multi_train.py: {error}", file=sys.stderr)

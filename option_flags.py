@@ -18,6 +18,7 @@ from options.environment_families import NATIVE, check_family, defaults_in
 from options.protocols import CLASSIC, PROTOCOLS, merged, with_protocol
 from options.replay_options import ReplaySpec, check_shares, parse_replays, split_by_ratio
 from options.rules import (
+    CLUSTER,
     FRACTION_BELOW_ONE,
     IMPORTED_NAME,
     JSON_OBJECT,
@@ -39,7 +40,6 @@ from options.rules import (
 )
 from options.unknown_names import unknown_flag
 
-CLUSTER_ADDRESS = r"auto|[\w.\[\]:-]+:[0-9]{1,5}"
 MAX_CHANNELS = 128  # of one observation; a limit of OpenCV
 
 
@@ -291,12 +291,7 @@ class ClusterOptions(Options):
 
     cluster: str | None = option(
         None,
-        Rule(
-            str,
-            "be auto, or the address of a head such as 192.0.2.1:6379",
-            lambda text: re.fullmatch(CLUSTER_ADDRESS, text) is not None,
-            optional=True,
-        ),
+        CLUSTER,
         "Ray cluster whose other machines play too: auto (the one that this machine belongs to) or the host:port of "
         "its head. Unset: only this machine plays.",
     )

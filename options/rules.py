@@ -87,6 +87,12 @@ def matching(pattern: str, wanted: str) -> Rule:
 
 
 ON_OFF = Rule(bool, "be true or false")
+CLUSTER = Rule(
+    str,
+    "be auto, or the address of a head such as 192.0.2.1:6379",
+    lambda text: re.fullmatch(r"auto|[\w.\[\]:-]+:[0-9]{1,5}", text) is not None,
+    optional=True,
+)
 PATH = Rule(str, "be a path", bool, optional=True)
 FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
 RESOLUTION = Rule(

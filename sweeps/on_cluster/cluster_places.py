@@ -16,9 +16,10 @@ from ray._private.state import available_resources_per_node
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from cluster.code_version import ROOT
+from cluster.probe import connect
 from options.rules import UsageError
 from sweeps.on_cluster import node_code, node_job
-from sweeps.on_cluster.check import ROOT
 from sweeps.on_cluster.cluster_job import ClusterJob
 from sweeps.places import RunJob
 
@@ -46,7 +47,7 @@ class ClusterPlaces:
     ) -> None:
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+            connect(address, logging_level=logging.CRITICAL)
         except Exception as error:  # Ray raises all kinds of errors, and each one means that the cluster cannot be used
             text = " ".join(str(error).split())[:200]
             raise UsageError(f"--cluster={address} cannot be used: {text or type(error).__name__}.") from None

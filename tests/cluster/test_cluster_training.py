@@ -60,6 +60,7 @@ def wait_until_reported(run: ClusterRun) -> None:
     run.wait_for_steps(1)
 
 
+@pytest.mark.by_hand
 def test_nodes_join_hang_and_are_killed(start_run: StartRun, nodes: SomeNodes) -> None:
     run = start_run(REMOTE, ENDLESS)
     place = run.wait_for("plays with 1 workers")
@@ -80,6 +81,7 @@ def test_nodes_join_hang_and_are_killed(start_run: StartRun, nodes: SomeNodes) -
     assert last["agent_steps"] == steps_of_nodes(run.folder)
 
 
+@pytest.mark.by_hand
 def test_killed_actors_workers_and_gateways_are_replaced(start_run: StartRun, nodes: SomeNodes) -> None:
     run = start_run(REMOTE, ENDLESS)
     place = run.wait_for("plays with")
@@ -138,6 +140,7 @@ def test_commands_from_the_cluster(start_run: StartRun, nodes: SomeNodes) -> Non
     assert late.returncode == 2 and "no run of this cluster is alive" in late.stderr
 
 
+@pytest.mark.by_hand
 def test_a_node_with_other_code_does_not_play(start_run: StartRun, nodes: SomeNodes, tmp_path: Path) -> None:
     copy = tmp_path / "checkout"
     for path in [ROOT / "option_flags.py", *ROOT.glob("*/*.py")]:
@@ -161,6 +164,7 @@ def test_a_wrong_address_is_one_sentence(nodes: SomeNodes, tmp_path: Path) -> No
     assert said.startswith("--cluster=127.0.0.1:1 does not answer") and said.count("\n") == 1
 
 
+@pytest.mark.by_hand
 def test_a_wrong_token_is_one_sentence(tmp_path: Path) -> None:
     """A cluster of its own, whose nodes share a token."""
     token = "RAY_AUTH_TOKEN"

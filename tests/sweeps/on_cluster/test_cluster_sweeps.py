@@ -37,6 +37,7 @@ def test_the_files_of_runs_come_from_nodes_that_share_no_folder(start_sweep: Sta
     assert wait_until_gone(two) == []
 
 
+@pytest.mark.by_hand
 def test_an_interrupted_run_goes_on_at_another_node(start_sweep: StartSweep, nodes: SomeNodes, two: list[Path]) -> None:
     sweep = start_sweep(WAITING)
     job = sweep.folder / "run_seed1"
@@ -61,6 +62,7 @@ def test_an_interrupted_run_goes_on_at_another_node(start_sweep: StartSweep, nod
     nodes.kill(third)
 
 
+@pytest.mark.by_hand
 def test_a_run_whose_actor_is_killed_is_queued_again(
     start_sweep: StartSweep, nodes: SomeNodes, two: list[Path]
 ) -> None:
@@ -76,6 +78,7 @@ def test_a_run_whose_actor_is_killed_is_queued_again(
     assert wait_until_gone(two) == []
 
 
+@pytest.mark.by_hand
 def test_the_runs_of_a_killed_node_go_on_at_one_that_joins(start_sweep: StartSweep, nodes: SomeNodes) -> None:
     first = nodes.add()
     sweep = start_sweep(WAITING)
@@ -91,6 +94,7 @@ def test_the_runs_of_a_killed_node_go_on_at_one_that_joins(start_sweep: StartSwe
     nodes.kill(second)
 
 
+@pytest.mark.by_hand
 def test_no_run_stays_on_any_node_if_the_sweep_is_killed(start_sweep: StartSweep, two: list[Path]) -> None:
     sweep = start_sweep({"flags": {"gamma": 0.6}, "runs": {"a": {"lr": 0.01}, "b": {"lr": 0.02}}})
     sweep.wait_for(lambda: all(checkpoints(sweep.folder / name) for name in ("a_seed1", "b_seed1")))
@@ -103,6 +107,7 @@ def test_no_run_stays_on_any_node_if_the_sweep_is_killed(start_sweep: StartSweep
     assert again.output.count("continues at 500 agent steps") == 2
 
 
+@pytest.mark.by_hand
 def test_a_node_with_other_code_or_none_is_left_out_and_said_once(
     start_sweep: StartSweep, nodes: SomeNodes, tmp_path: Path
 ) -> None:
@@ -126,6 +131,7 @@ def test_a_node_with_other_code_or_none_is_left_out_and_said_once(
         nodes.kill(folder)
 
 
+@pytest.mark.by_hand
 def test_a_hopeless_trial_is_stopped_on_its_node(start_sweep: StartSweep, two: list[Path]) -> None:
     pytest.importorskip("optuna")
     search = {"lr": {"choices": [0.01, 0.001]}}
@@ -137,6 +143,7 @@ def test_a_hopeless_trial_is_stopped_on_its_node(start_sweep: StartSweep, two: l
     assert ends == {("lr=0.01", "done"), ("lr=0.001", "pruned")}, sweep.output
 
 
+@pytest.mark.by_hand
 def test_paths_in_files_are_those_of_the_sweep(start_sweep: StartSweep, two: list[Path], tmp_path: Path) -> None:
     """The real main.py on a node, stopped and continued: its files name no path of the node."""
     small = {"worker_count": 1, "envs_per_worker": 2, "batch_size": 2, "r_f_steps": 5, "console_period": 0.2}
