@@ -23,7 +23,7 @@ REMOTE = "--nolocal_workers"
 
 
 def steps_of_nodes(folder: Path) -> int:
-    nodes: list[dict[str, Any]] = reports(folder)[-1]["nodes"]
+    nodes: list[dict[str, Any]] = reports(folder)[-1].get("nodes", [])
     return sum(int(node["agent_steps"]) for node in nodes)
 
 
@@ -43,7 +43,9 @@ def test_all_steps_are_played_on_another_node(start_run: StartRun, nodes: SomeNo
 def test_both_this_machine_and_a_node_play_and_a_resumed_run_goes_on(start_run: StartRun) -> None:
     run = start_run(ENDLESS, "--worker_count=1")
     run.wait_for("plays with")
-    run.wait_for_steps(4000)
+    run.wait_for_steps(400)
+    while not steps_of_nodes(run.folder):  # its worker may need some seconds to start
+        run.wait_for_steps(400)
     run.stop()
     remote = steps_of_nodes(run.folder)
     assert 0 < remote < int(reports(run.folder)[-1]["agent_steps"])
