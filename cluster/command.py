@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.check import check_cluster
-from option_flags import CLUSTER_ADDRESS
 from options.command_line import HelpRequested, split_words
 from options.help_text import help_text
-from options.rules import Options, Rule, UsageError, declared, matching, option
+from options.rules import CLUSTER, Options, Rule, UsageError, declared, option
 
 USAGE = """\
 usage: python -m cluster.command save|stop|status [--name=value ...]
@@ -34,7 +33,7 @@ class CommandOptions(Options):
     )
     address: str = option(
         "auto",
-        matching(CLUSTER_ADDRESS, "be auto, or the address of a head such as 192.0.2.1:6379"),
+        CLUSTER,
         "The head's host:port. auto: the cluster that this machine belongs to.",
     )
 
