@@ -71,3 +71,13 @@ def test_the_version_changes_with_any_source_file(tmp_path: Path) -> None:
     assert code_version(tmp_path) == before
     (tmp_path / "workers" / "inference" / "server.py").write_text("other = 1\n")
     assert code_version(tmp_path) != before
+
+
+def test_a_machine_that_belongs_to_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pytest.importorskip("cluster.probe")
+
+    def find_none(address: str) -> str:
+        raise ConnectionError(f"no cluster at {address}")
+
+    monkeypatch.setattr(found, "canonicalize_bootstrap_address_or_die", find_none)
+    assert found.probe("auto") == {"problem": found.NOT_HERE}

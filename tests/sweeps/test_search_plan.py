@@ -43,7 +43,7 @@ def with_search(**ranges: Any) -> dict[str, Any]:
         (with_search(network={"low": 1, "high": 2}), [], 'must be an object of "choices"'),
         (with_search(network={"choices": []}), [], "must be a list with at least one value"),
         (with_search(network={"choices": ["nature", "nature"]}), [], 'have "nature" twice'),
-        (with_search(network={"choices": [{}]}), [], "must be values of the flag"),
+        (with_search(network={"choices": [{}]}), [], "--network must be one of"),
         (with_search(network={"choices": ["nature", "natura"]}), [], 'with network="natura": --network must be one of'),
         (with_search(lr={"low": -1, "high": 1}), [], "with lr=-1: --lr must be a number above 0"),
         (with_search(seed={"low": 1, "high": 9}), [], "the luckiest seed"),

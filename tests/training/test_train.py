@@ -218,7 +218,7 @@ def test_no_process_outlives_a_killed_learner(tmp_path: Path, word: str) -> None
     [
         ("--env=PongNoFrameskip-v5", ["--env", "PongNoFrameskip-v4"]),
         ("--batch_sise=3", ["--batch_size"]),
-        ("--frame_scale_resolution=8,8", ["--frame_scale_resolution", "84,84"]),
+        ("--network=nature --frame_scale_resolution=8,8", ["--frame_scale_resolution", "84,84"]),
         (
             '--replay_parameters=[{"type":"standard","capacity":100000000,"sample_ratio":1}]',
             ["--replay_parameters", "GiB"],
@@ -231,7 +231,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], flag: str, words: list[str]
 ) -> None:
     results = tmp_path / "results"
-    flags = [flag] if "results_dir" in flag else [flag, f"--results_dir={results}"]
+    flags = flag.split() if "results_dir" in flag else [*flag.split(), f"--results_dir={results}"]
     assert main(["--op_mode=train", *flags]) == 2
     out, errors = capfd.readouterr()
     assert out == ""
