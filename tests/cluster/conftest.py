@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine for the tests that need one; it is started once."""
+"""A Ray cluster on this machine for the tests that need one; it is started once for a file of tests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from tests.cluster.some_nodes import SomeNodes
 StartRun = Callable[..., ClusterRun]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nodes() -> Iterator[SomeNodes]:
     """A head without CPUs, and one node with one CPU. Nodes that a test adds, it kills again."""
     cluster = SomeNodes()

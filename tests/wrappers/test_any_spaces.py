@@ -257,7 +257,7 @@ def test_a_bounded_action_never_leaves_its_bounds(low: float, width: float, acti
     space = spaces.Box(floats([low]), floats([max(low, high)]))
     got = sent(space, floats([action]))
     exact = low + (np.clip(action, -1, 1) + 1) / 2 * (max(low, high) - low)
-    assert got[0] == pytest.approx(exact, rel=1e-5, abs=1e-5 * (abs(low) + width))
+    assert got[0] == pytest.approx(exact, rel=1e-5, abs=1e-5 * (abs(low) + width) + 1e-37)
 
 
 @pytest.mark.parametrize(
