@@ -54,8 +54,9 @@ class Actor:
     def __init__(self, network: ActorCritic) -> None:
         self.distribution = network.distribution
         self._network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if network.compute_dtype == torch.bfloat16:
-            self._network.torso.bfloat16()  # once, instead of at every step by autocast; the result is the same
+        if network.compute_dtype == torch.bfloat16 and not network.has_own_torso:
+            # Once, instead of at every step by autocast; the result is the same for our own torsos.
+            self._network.torso.bfloat16()
 
     def load(self, flat: torch.Tensor) -> None:
         """Take new weights, a vector as in `flat_weights.py`."""

@@ -86,8 +86,7 @@ class Learner:
         options = self._options
         correction, ratio = 1.0, 1.0
         if options.optimizer == "rmsprop":
-            first = next(self.network.parameters())
-            steps = float(self._optimizer.state[first].get("step", 0))  # steps made so far
+            steps = float(next((state["step"] for state in self._optimizer.state.values()), 0))  # made so far
             correction = math.sqrt(1 - options.rmsprop_alpha ** (steps + 1))
             # The momentum of the first step multiplies 0, but it must not be 0: PyTorch would leave momentum out.
             ratio = math.sqrt(1 - options.rmsprop_alpha**steps) / correction if steps else 1.0
@@ -187,7 +186,7 @@ class Learner:
 
 def make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:
     """The optimizer of `--optimizer` for all parameters of the network."""
-    parameters = list(network.parameters())
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if options.optimizer == "adam":
         betas = (options.adam_beta1, options.adam_beta2)
         return torch.optim.Adam(parameters, options.lr, betas, options.adam_eps, fused=True)

@@ -17,6 +17,7 @@ from option_flags import NetworkOptions
 from replay.unroll_layout import UnrollLayout
 
 PIXEL_SCALE = 1 / 256  # a power of two, so that bfloat16 can represent it exactly
+LARGEST_MEASURED = 1e15  # entries of a vector beyond it count as this: the square of a larger one may be infinite
 SMALLEST_DEVIATION = 1e-4  # of an entry of a vector; smaller ones, as of constants, count as this
 
 
@@ -67,6 +68,7 @@ class ActorCritic(nn.Module):
         self.action_count = distribution.parameter_count
         self.lstm_size = lstm_size
         self.compute_dtype = compute_dtype if observed.has_picture else torch.float32
+        self.has_own_torso = is_own(torso_name)
         self.torso, feature_size = make_torso(torso_name, observed)
         self.background: torch.Tensor
         self.register_buffer("background", torch.zeros(observation_shape))
@@ -84,14 +86,14 @@ class ActorCritic(nn.Module):
             feature_size = lstm_size
         self.policy_head = make_policy_head(distribution, feature_size)
         self.value_head = nn.Linear(feature_size, 1)
-        self._initialise(own_torso=is_own(torso_name))
+        self._initialise()
 
-    def _initialise(self, own_torso: bool) -> None:
+    def _initialise(self) -> None:
         """Orthogonal weights. The policy head starts small, so that the first policy is nearly the same everywhere.
 
         A torso of the user's own keeps the weights that it was made with.
         """
-        if not own_torso:
+        if not self.has_own_torso:
             initialise_torso(self.torso)
         if self.lstm is not None:
             for name, parameter in self.lstm.named_parameters():
@@ -150,7 +152,7 @@ class ActorCritic(nn.Module):
         They become those of a mixture of all states so far and these ones, which have the share `weight` of it.
         """
         assert self.vector_mean is not None and self.vector_deviation is not None
-        seen = vectors[:, self._measured]
+        seen = vectors[:, self._measured].clamp(-LARGEST_MEASURED, LARGEST_MEASURED)
         mean, deviation = self.vector_mean[self._measured], self.vector_deviation[self._measured]
         step = seen.mean(0) - mean
         variance = (1 - weight) * (deviation.square() + weight * step.square()) + weight * seen.var(0, correction=0)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from option_flags import Config
+from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
 from wrappers.environment_spec import EnvironmentSpec, environment_spec
 from wrappers.environment_types import MakeEnvironment
@@ -51,6 +52,20 @@ def described_spaces(layout: UnrollLayout) -> dict[str, Any]:
         "action_kind": layout.action_kind,
         "action_sizes": list(layout.action_sizes),
     }
+
+
+def check_spaces(content: Mapping[str, Any], layout: UnrollLayout) -> None:
+    """Refuse an environment with other observations or actions than that of the run that saved this checkpoint."""
+    now = described_spaces(layout)
+    saved = content.get("spaces", now)  # older runs did not save them
+    differing = [name for name in now if saved[name] != now[name]]
+    if differing:
+        name = differing[0]
+        raise UsageError(
+            f"--load_model_url: the environment has other observations or actions than that of the checkpoint ({name} "
+            f"is {now[name]} instead of {saved[name]}); the --env_kwargs and the --env_wrapper of the training would "
+            "be right."
+        )
 
 
 def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:

@@ -9,6 +9,7 @@ if __name__ == "__main__":
 import importlib.util
 import json
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str]) -> None:
         folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
         differences = export(checkpoint, folder)
     except UsageError as error:
+        print(end=error.details, file=sys.stderr)
         raise UsageError(str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")) from None
     for path, difference in differences.items():
         size = path.stat().st_size / 1e6

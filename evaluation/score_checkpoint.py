@@ -13,7 +13,7 @@ import torch
 
 from agents.flat_weights import flat_weights, weight_count
 from agents.network import make_network
-from agents.spaces import make_unroll_layout
+from agents.spaces import check_spaces, make_unroll_layout
 from evaluation.parallel_games import GameResult, evaluation_options, slots_for
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
@@ -56,6 +56,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     check_processes(processes, slots)
     torch.set_num_threads(1)
     layout = make_unroll_layout(config, make_environment)
+    check_spaces(checkpoint.content, layout)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = make_network(config.network, layout, precision)
     inference_processes = check_realtime(config, layout, make_environment, processes, slots, precision)

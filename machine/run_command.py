@@ -21,6 +21,7 @@ def run_command(main: Callable[[Sequence[str]], None], usage: str, *topics: type
     except HelpRequested:
         print(help_text(usage, topics))
     except UsageError as error:
+        print(end=error.details, file=sys.stderr)
         print(error, file=sys.stderr)
         sys.exit(2)
     sys.exit(0)

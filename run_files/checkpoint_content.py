@@ -202,7 +202,7 @@ def check_weights(content: Mapping[str, Any], network: nn.Module) -> None:
 def check_optimizer(content: Mapping[str, Any], network: nn.Module) -> None:
     """Refuse an optimizer that is not one of this network's parameters. It need not be the run's present optimizer."""
     optimizer, place = content["learner"]["optimizer"], "learner.optimizer"
-    parameters = list(network.parameters())
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     group, group_place = optimizer["param_groups"][0], f"{place}.param_groups[0]"
     state = next((state for option, state in OPTIMIZER_STATES.items() if option in group), None)
     if state is None:

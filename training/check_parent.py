@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.network import ActorCritic
+from agents.spaces import check_spaces
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
@@ -18,6 +19,7 @@ RESTORE_ERRORS = (LookupError, TypeError, ValueError, AttributeError, RuntimeErr
 
 def check_saved_learner(parent: Checkpoint, network: ActorCritic, layout: UnrollLayout) -> None:
     """Raise a UsageError if the saved weights or the saved optimizer are not those of the run's network."""
+    check_spaces(parent.content, layout)
     with refusing_foreign_content(parent):
         actions = layout.action_count
         whole(actions, actions)(parent.content["action_count"], "action_count")

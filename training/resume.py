@@ -185,7 +185,8 @@ class Resume:
         )
         if config.run.reproducible and same_workers and self._with_queues:
             self.in_flight = in_flight
-            self._notes.append("the games continue exactly where they stopped")
+            restored = all(seat["game"] is not None for each in in_flight["snapshots"] for seat in each["seats"])
+            self._notes.append("the games continue exactly where they stopped" if restored else "new games begin")
         else:
             self._notes.append("new games begin")
 

@@ -4,6 +4,7 @@ import faulthandler
 import os
 import re
 import signal
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
 from wrappers.any_environment.faults import NoAnswerError
@@ -28,7 +29,8 @@ def accept_interrupts(file: int | None) -> None:
 def interrupt(process: BaseProcess) -> None:
     """In the parent: ask a process where it is. It ends with an error, unless it cannot."""
     if process.pid is not None:
-        os.kill(process.pid, INTERRUPT)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(process.pid, INTERRUPT)
 
 
 def place_in(dump: str) -> str:

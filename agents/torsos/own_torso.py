@@ -49,14 +49,15 @@ def make_own_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
 
 
 def _feature_count(flag: str, torso: nn.Module, observed: Observed) -> int:
-    # Pictures and weights of convolutions have the memory format that they have in training.
-    torso.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     picture = torch.zeros(TRIAL_SIZE, *observed.picture).contiguous(memory_format=torch.channels_last)
     vector = torch.zeros(TRIAL_SIZE, observed.vector) if observed.vector else None
     was_training = torso.training
     try:
         with torch.no_grad():
-            features = torso.eval()(torso_input(picture, vector))
+            torso.eval()(torso_input(picture, vector))  # a lazy module makes its weights now
+            # Pictures and weights of convolutions have the memory format that they have in training.
+            torso.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            features = torso(torso_input(picture, vector))
     except Exception as error:
         raise UserCodeError(
             f"{flag}: its module failed for {TRIAL_SIZE} observations with {last_line(error)}.", traceback_of(error)

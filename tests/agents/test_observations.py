@@ -172,6 +172,16 @@ def test_networks_that_do_not_fit_are_refused(name: str, observed: Observed, sen
         make_torso(name, observed)
 
 
+def test_numbers_that_float32_cannot_square_stay_finite() -> None:
+    network = network_of(vectors_only)
+    states = torch.full((3, VECTOR), 3e38)
+    states[0] = -3e38
+    for _ in range(2):
+        network.update_vector_statistics(states, 1.0)
+        normalised = network.normalised(states)
+        assert normalised is not None and bool(torch.isfinite(normalised).all())
+
+
 def test_statistics_of_vectors_are_those_of_all_states_while_their_weights_are_equal() -> None:
     network = network_of(vectors_only)
     states = torch.randn(5, 40, VECTOR, generator=torch.Generator().manual_seed(0)) * torch.arange(VECTOR) + 7

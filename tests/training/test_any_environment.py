@@ -7,6 +7,7 @@ import pytest
 
 from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config
+from options.rules import UsageError
 from replay.unroll_layout import ActionKind
 from run_files.checkpoint import find_checkpoint
 from tests.scripted_spaces import SIZES, MakeScripted
@@ -80,3 +81,12 @@ def test_a_reproducible_run_says_that_its_episodes_cannot_be_restored(
     assert "the state of module:Scripted-v0 cannot be saved" in capsys.readouterr().out
     second = resume_run(first, make, environment_max_steps=1_600)
     assert reports(second)[-1]["agent_steps"] == 1_600
+    out = capsys.readouterr().out
+    assert "new games begin" in out and "continue exactly" not in out
+
+
+def test_another_kind_of_observation_or_action_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    first = scripted_run(tmp_path, MakeScripted(False, True, "discrete"), environment_max_steps=800)
+    for other in (MakeScripted(False, True, "product"), MakeScripted(True, True, "discrete")):
+        with pytest.raises(UsageError, match="other observations or actions than that of the checkpoint"):
+            resume_run(first, other, environment_max_steps=1_600)

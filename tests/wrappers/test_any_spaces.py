@@ -121,6 +121,18 @@ def test_grey_and_scaled_as_the_flags_say() -> None:
     assert np.abs(both[0] - grey.reshape(4, 2, 6, 2).mean(axis=(1, 3))).max() <= 0.5
 
 
+@pytest.mark.parametrize("resolution", [(4, 6), (3, 5)])
+def test_channels_are_scaled_each_on_its_own(resolution: tuple[int, int]) -> None:
+    """OpenCV scales at most four at once."""
+    picture = np.random.default_rng(0).integers(0, 256, (8, 12, 9), np.uint8)
+    flags = {"frame_scale_resolution": f"{resolution[0]},{resolution[1]}"}
+    scaled = seen(spaces.Box(0, 255, picture.shape, np.uint8), picture, **flags).frames[0]
+    for channel in range(9):
+        alone = picture[:, :, channel]
+        expected = seen(spaces.Box(0, 255, alone.shape, np.uint8), alone, **flags).frames[0, 0]
+        assert (scaled[channel] == expected).all()
+
+
 def test_many_channels_can_be_scaled() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (8, 12, 7), np.uint8)
     scaled = seen(spaces.Box(0, 255, picture.shape, np.uint8), picture, frame_scale_resolution="4,6").frames[0]

@@ -57,6 +57,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._clip = reward_clipping(options.reward_clipping_method)
         self._sticky = options.repeat_action_probability
         self._sticky_draws = np.random.default_rng(seed)
+        # An action that the environment gets several times: its code may change an array in place.
+        self._copies = (options.skipped_frames > 1 or self._sticky > 0) and actions.kind != "discrete"
         self._latest: Any = None  # what the environment got last in this game; with sticky actions
         self._total_steps = self._episode_steps = 0  # of the environment
         self._return, self._length = 0.0, 0
@@ -91,7 +93,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         chosen = self._to_environment(action)
         total = 0.0
         for _ in self._skip:
-            seen, reward, terminated, truncated, info = self._step_once(chosen)
+            seen, reward, terminated, truncated, info = self._step_once(chosen.copy() if self._copies else chosen)
             total += reward
             if terminated or truncated:
                 break
@@ -106,8 +108,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         """One step of the environment."""
         if self._sticky:
             if self._latest is not None and self._sticky_draws.random() < self._sticky:
-                action = self._latest
-            self._latest = action
+                action = self._latest.copy() if self._copies else self._latest
+            self._latest = action.copy() if self._copies else action
         self._total_steps += 1
         self._episode_steps += 1
         try:

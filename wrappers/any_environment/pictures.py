@@ -18,6 +18,7 @@ from wrappers.resize import Scaler
 
 RGB = 3
 LARGEST_BYTE = 255.0
+MOST_AT_ONCE = 4  # channels that OpenCV scales together
 
 
 class PictureReader:
@@ -48,8 +49,7 @@ class PictureReader:
                 f"{MAX_CHANNELS} channels together would be right."
             )
         if not options.keeps_resolution and options.resolution != (height, width):
-            own = (height, width) if channels == 1 else (height, width, channels)
-            self._scale = Scaler(own, options.resolution)
+            self._scale = scaler((height, width), channels, options.resolution)
             height, width = options.resolution
         self.shape = (channels, height, width)
 
@@ -70,6 +70,20 @@ class PictureReader:
         if self._scale is not None:
             picture = self._scale(np.ascontiguousarray(picture if picture.shape[2] > 1 else picture[:, :, 0]))
         return picture.transpose(2, 0, 1) if picture.ndim == 3 else picture[None]
+
+
+def scaler(size: tuple[int, int], channels: int, resolution: tuple[int, int]) -> Callable[[Frame], Frame]:
+    """A function from pictures [H, W] or [H, W, C] to such pictures in another size.
+
+    OpenCV scales at most four channels at once, so more of them are scaled in groups.
+    """
+    if channels <= MOST_AT_ONCE:
+        return Scaler(size if channels == 1 else (*size, channels), resolution)
+    groups = np.array_split(np.arange(channels), -(-channels // MOST_AT_ONCE))
+    parts = [(slice(group[0], group[-1] + 1), Scaler((*size, len(group)), resolution)) for group in groups]
+    return lambda picture: np.concatenate(
+        [scale(np.ascontiguousarray(picture[..., channels])) for channels, scale in parts], axis=2
+    )
 
 
 def _picture_reader(part: Part, options: EnvironmentOptions) -> tuple[Callable[[Any], Frame], tuple[int, int, int]]:

@@ -4,7 +4,7 @@ import difflib
 import importlib
 import re
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import ale_py
@@ -98,13 +98,24 @@ def _load_collection(name: str) -> None:
                 importlib.import_module(module)
             except ModuleNotFoundError as error:
                 if not is_missing(error, module):
-                    raise
+                    raise UserCodeError(_import_failed(f"--env={name}", module, error), traceback_of(error)) from None
                 raise UsageError(f"--env={name} needs the package {module}: pip install {package}") from None
+            except Exception as error:
+                raise UserCodeError(_import_failed(f"--env={name}", module, error), traceback_of(error)) from None
     if name not in gymnasium.registry:
         namespace = name.partition("/")[0]
         for plugin in entry_points(group="gymnasium.envs"):
             if plugin.name in (namespace, "__root__"):
-                plugin.load()()
+                _register(plugin, name)
+
+
+def _register(plugin: EntryPoint, name: str) -> None:
+    """Let an installed package register its environments. One for all namespaces may fail: it need not be meant."""
+    try:
+        plugin.load()()
+    except Exception as error:
+        if plugin.name != "__root__":
+            raise UserCodeError(_import_failed(f"--env={name}", plugin.value, error), traceback_of(error)) from None
 
 
 def _versions_of(name: str) -> list[str]:
