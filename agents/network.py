@@ -9,7 +9,7 @@ from torch import nn
 from agents.distributions.of_layout import distribution_of
 from agents.distributions.protocol import PolicyDistribution
 from agents.policy_heads import make_policy_head
-from agents.torsos.make_torso import make_torso
+from agents.torsos.make_torso import chosen_network, make_torso
 from agents.torsos.observed import Observed, rows, torso_input
 from agents.torsos.own_torso import LARGEST_INPUT, is_own
 from agents.torsos.pictures import initialise_torso, orthogonal_
@@ -69,7 +69,8 @@ class ActorCritic(nn.Module):
         self.lstm_size = lstm_size
         self.compute_dtype = compute_dtype if observed.has_picture else torch.float32
         self.has_own_torso = is_own(torso_name)
-        self.torso, feature_size = make_torso(torso_name, observed)
+        self.torso_name = chosen_network(observed) if torso_name == "auto" else torso_name
+        self.torso, feature_size = make_torso(self.torso_name, observed)
         self.background: torch.Tensor
         self.register_buffer("background", torch.zeros(observation_shape))
         # A random projection, never trained: it approximately preserves distances between features.
@@ -152,6 +153,8 @@ class ActorCritic(nn.Module):
         They become those of a mixture of all states so far and these ones, which have the share `weight` of it.
         """
         assert self.vector_mean is not None and self.vector_deviation is not None
+        if self._measured.stop == 0:
+            return  # zeros and ones alone
         seen = vectors[:, self._measured].clamp(-LARGEST_MEASURED, LARGEST_MEASURED)
         mean, deviation = self.vector_mean[self._measured], self.vector_deviation[self._measured]
         step = seen.mean(0) - mean

@@ -135,7 +135,8 @@ class PlainConsole(Console):
         if status.starting:
             if not self._start_announced:
                 self._start_announced = True
-                what = f"starting {status.worker_count} workers" if status.worker_count else "waiting for other nodes"
+                workers = "1 worker" if status.worker_count == 1 else f"{status.worker_count} workers"
+                what = f"starting {workers}" if status.worker_count else "waiting for other nodes"
                 self._output.write(f"{what}\n")
         elif self._timer.due(now):
             self._timer.restart(now)

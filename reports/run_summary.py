@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from machine.machine_setup import Machine
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
@@ -15,11 +17,24 @@ HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
 LOWER_LAG = "a larger --batch_size or fewer --envs_per_worker would lower it"
 
 
+class NetworkInUse(NamedTuple):
+    """What --network and --precision have come to."""
+
+    name: str
+    precision: torch.dtype
+
+
 def run_header(
-    config: Config, folder: Path, machine: Machine, layout: UnrollLayout, memory: Sequence[str], planned_updates: int
+    config: Config,
+    folder: Path,
+    machine: Machine,
+    layout: UnrollLayout,
+    network: NetworkInUse,
+    memory: Sequence[str],
+    planned_updates: int,
 ) -> list[str]:
     """The configuration in a few lines; `memory` are the lines about the memory of the replays."""
-    precision = str(machine.precision).removeprefix("torch.")
+    precision = str(network.precision).removeprefix("torch.")
     shares = [
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
@@ -27,7 +42,8 @@ def run_header(
     waiting = environments * machine.slots_per_worker  # unrolls that can be played ahead of the learner
     lag = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
     warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
-    subject = [config.environment.env, described_actions(layout), protocol_in_words(config.environment)]
+    subject = [config.environment.env, described_observations(layout), described_actions(layout)]
+    subject += [protocol_in_words(config.environment)]
     subject += [f"seed {config.run.seed}", f"results in {folder}"]
     goal, window = config.run.stop_at_return, _games(config.report.avg_buff_size)
     return [
@@ -35,7 +51,7 @@ def run_header(
         f"learner on {machine.device} in {precision} with {_counted(machine.learner_threads, 'thread')}; "
         f"{_counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
-        f"{config.network.network}{' with LSTM' if config.network.use_lstm else ''}, "
+        f"{network.name}{' with LSTM' if config.network.use_lstm else ''}, "
         f"{planned_updates:,} updates planned",
         *_interaction(config, machine),
         *_cluster(config),
@@ -44,6 +60,15 @@ def run_header(
         *(warning if lag >= HIGH_LAG else []),
         *unused_in_training(config),
     ]
+
+
+def described_observations(layout: UnrollLayout) -> str:
+    """Such as "sees 4 numbers" or "sees 4 pictures of 84×84×1 and 3 numbers"."""
+    channels, height, width = layout.frame_shape
+    pictures = _counted(layout.frame_stack, "picture")
+    parts = [f"{pictures} of {height}×{width}×{channels}"] if layout.has_pictures else []
+    parts += [_counted(layout.vector_size, "number")] if layout.vector_size else []
+    return f"sees {' and '.join(parts)}"
 
 
 def described_actions(layout: UnrollLayout) -> str:

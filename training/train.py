@@ -14,7 +14,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.bottleneck import name_bottleneck
 from reports.console import RecordedConsole, make_console
-from reports.run_summary import RunEnd, run_ending, run_header
+from reports.run_summary import NetworkInUse, RunEnd, run_ending, run_header
 from reports.sinks.make_sinks import make_sinks
 from reports.sinks.sink import SinkList
 from run_files.checkpoint import Checkpoint
@@ -55,7 +55,8 @@ def train(
         sink = resources.enter_context(closing(make_sinks(config, folder, console.message)))
         last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)
-        header = run_header(config, folder, machine, layout, setup.memory, resume.planned_updates)
+        network = NetworkInUse(setup.network.torso_name, setup.network.compute_dtype)
+        header = run_header(config, folder, machine, layout, network, setup.memory, resume.planned_updates)
         console.start([*header, *environment_notes, *setup.environment_notes, *setup.weights.notes(), *resume.notes()])
 
         learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device)

@@ -198,6 +198,15 @@ def test_statistics_of_vectors_are_those_of_all_states_while_their_weights_are_e
     assert network.vector_deviation[measured:].tolist() == [1] * ONE_HOT
 
 
+def test_zeros_and_ones_alone_have_no_statistics() -> None:
+    """As those of FrozenLake. A variance of no numbers would be a warning, which is an error in tests."""
+    network = network_of(replace(vectors_only, one_hot_size=VECTOR))
+    bits = torch.eye(VECTOR)
+    network.update_vector_statistics(bits, 1.0)
+    seen = network.normalised(bits)
+    assert seen is not None and torch.equal(seen, bits)
+
+
 def test_the_torso_sees_normalised_and_clipped_vectors() -> None:
     network = network_of(vectors_only)
     assert network.vector_mean is not None and network.vector_deviation is not None

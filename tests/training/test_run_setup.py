@@ -16,12 +16,15 @@ from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
 from replay.unroll_layout import ActionKind, UnrollLayout
-from reports.run_summary import LOWER_LAG, described_actions, run_header
+from reports.run_summary import LOWER_LAG, NetworkInUse, described_actions, described_observations, run_header
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
+from training.run_setup import set_up_run
 from training.train import train
+from wrappers.make_environment import make_environment
 
 CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_count=3)
+NETWORK = NetworkInUse("nature", torch.bfloat16)
 HALF_REPLAYED = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, {"type": "standard", "capacity": 9, "sample_ratio": 0.5}]'
 )
@@ -87,7 +90,7 @@ def test_a_run_that_may_reach_a_high_policy_lag_warns_before_it_starts(
 ) -> None:
     config = Config().replace_flags(seed=1, **flags)
     machine = machine_for(config, workers)
-    lines = run_header(config, Path("results/run"), machine, CATCH, [], 100)
+    lines = run_header(config, Path("results/run"), machine, CATCH, NETWORK, [], 100)
     warnings = [line for line in lines if "policy lag" in line]
     expected = f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"
     assert warnings == ([] if lag is None else [expected])
@@ -98,7 +101,7 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
 
     def notes(**flags: Any) -> list[str]:
         config = Config().replace_flags(**flags)
-        return run_header(config, tmp_path, machine, CATCH, [], 100)[3:]
+        return run_header(config, tmp_path, machine, CATCH, NETWORK, [], 100)[3:]
 
     assert notes() == notes(use_lstm=True, lstm_size=9) == notes(optimizer="adam", adam_eps=1e-3) == []
     assert notes(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [
@@ -132,6 +135,46 @@ def test_inference_on_the_learner_is_refused_on_macos(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(UsageError, match="--inference=learner does not work on macOS; --inference=worker would be"):
         prepare_machine(Config().replace_flags(inference="learner"))
+
+
+@pytest.mark.parametrize(
+    ("stack", "frame_shape", "numbers", "described"),
+    [
+        (4, (1, 84, 84), 0, "sees 4 pictures of 84×84×1"),
+        (1, (3, 7, 9), 4, "sees 1 picture of 7×9×3 and 4 numbers"),
+        (0, (0, 0, 0), 1, "sees 1 number"),
+    ],
+)
+def test_observations_of_every_kind_are_described(
+    stack: int, frame_shape: tuple[int, ...], numbers: int, described: str
+) -> None:
+    layout = replace(CATCH, frame_stack=stack, frame_shape=frame_shape, vector_size=numbers)
+    assert described_observations(layout) == described
+
+
+def test_the_head_names_the_network_and_the_precision_that_are_used(tmp_path: Path) -> None:
+    """Not those of the flags: --network=auto, and bfloat16 where the torso computes in float32."""
+    setup = set_up_run(Config.from_flags({"env": "CartPole-v1", "precision": "bfloat16"}), make_environment, None)
+    network = NetworkInUse(setup.network.torso_name, setup.network.compute_dtype)
+    lines = run_header(setup.config, tmp_path, setup.machine, setup.layout, network, [], 100)
+    assert lines[0].startswith("CartPole-v1, sees 4 numbers, 2 actions, seed ")
+    assert " in float32 with " in lines[1]
+    assert lines[2].endswith("; mlp, 100 updates planned")
+
+
+@pytest.mark.parametrize(
+    ("flags", "noted"),
+    [
+        ({"env": "CartPole-v1"}, []),
+        ({"env": "CartPole-v1", "frames_stacked": 4, "largest_pixel": 9}, ["frames_stacked", "largest_pixel"]),
+        ({"env": "ALE/Pong-v5", "env_kwargs": '{"obs_type": "ram"}'}, []),
+        ({"env": "ALE/Pong-v5", "grayscaling_frames": False}, []),
+    ],
+)
+def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any], noted: list[str]) -> None:
+    setup = set_up_run(Config.from_flags(flags), make_environment, None)
+    expected = [f"--{name} has no effect on observations without a picture" for name in noted]
+    assert setup.environment_notes == expected
 
 
 @pytest.mark.parametrize(

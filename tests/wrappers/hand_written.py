@@ -88,6 +88,16 @@ class WithoutPictures(Catch):
     metadata = {"render_modes": ["human"]}  # noqa: RUF012
 
 
+class Spaceless(Catch):
+    """Catch whose action space is missing, or no space."""
+
+    def __init__(self, **spaces: Any) -> None:
+        super().__init__()
+        del self.action_space
+        for name, space in spaces.items():
+            setattr(self, name, space)
+
+
 class Unseeded(Catch):
     """Catch that ignores its seed."""
 
@@ -130,6 +140,7 @@ gymnasium.register("Collection/Blind-v1", entry_point="tests.wrappers.hand_writt
 gymnasium.register("Collection/Missing-v1", entry_point="no_such_module_anywhere:Environment")
 
 gymnasium.register("Collection/Faulty-v1", entry_point="tests.wrappers.hand_written:Faulty")
+gymnasium.register("Spaceless-v0", entry_point="tests.wrappers.hand_written:Spaceless")
 gymnasium.register("Collection/Unseeded-v1", entry_point="tests.wrappers.hand_written:Unseeded")
 
 CATCH = "tests.wrappers.hand_written:Collection/Catch-v1"

@@ -1,5 +1,6 @@
 """Any environment as the agent sees it: rewards, games, limits and seeds, against a definition step by step."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from gymnasium.wrappers import TimeLimit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wrappers.hand_written import CATCH, Scripted, adapted, options_of
+from tests.wrappers.hand_written import CATCH, Catch, Scripted, adapted, options_of
 from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.environment_spec import EnvironmentSpec, environment_spec
 from wrappers.make_environment import make_environment
@@ -179,6 +180,16 @@ def test_the_environment_is_watched_in_every_frame() -> None:
     agent.reset()
     assert agent.step(2)[2:4] == (False, False)
     assert pictures == [((108, 162, 3), 0.0), ((108, 162, 3), 2.0), ((108, 162, 3), 4.0)]
+
+
+def test_a_picture_that_cannot_be_shown_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = make_environment(options_of(CATCH), 3, lambda picture, score: None)
+    agent.reset()
+    monkeypatch.setattr(Catch, "render", lambda self: "ansi")
+    sentence = re.escape(f"{CATCH} cannot be filmed: render returned str instead of a picture.")
+    for play in (lambda: agent.step(0), agent.reset):
+        with pytest.raises(EnvironmentFaultError, match=f"^{sentence}$"):
+            play()
 
 
 def test_only_a_watched_environment_renders() -> None:

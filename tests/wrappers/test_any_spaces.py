@@ -22,6 +22,10 @@ COLUMN = spaces.MultiDiscrete([[2], [3]], start=[[1], [5]])  # type: ignore[list
 BYTES = spaces.Box(0, 255, (4, 6, 3), np.uint8)
 
 
+class MissionSpace(spaces.Text):
+    """Named as MiniGrid's."""
+
+
 def floats(values: list[float]) -> Any:
     return np.array(values, np.float32)
 
@@ -107,6 +111,24 @@ def test_channels_first_and_last_are_the_same_picture(picture: Any) -> None:
     assert (seen(spaces.Box(0, 255, (5, 6), np.uint8), channel).frames[0, 0] == channel).all()
 
 
+@pytest.mark.parametrize(
+    ("shape", "frame_shape"),
+    [
+        ((84, 84, 3), (3, 84, 84)),
+        ((3, 60, 80), (3, 60, 80)),
+        ((2, 84, 84), (2, 84, 84)),  # two frames of FrameStackObservation
+        ((9, 84, 84), (9, 84, 84)),
+        ((10, 10, 4), (4, 10, 10)),
+        ((10, 10, 10), (10, 10, 10)),
+        ((6, 7, 2), (2, 6, 7)),
+        ((8, 8, 111), (111, 8, 8)),
+    ],
+)
+def test_the_dimension_of_the_channels_is_found(shape: tuple[int, ...], frame_shape: tuple[int, ...]) -> None:
+    env = Scripted(spaces.Box(0, 255, shape, np.uint8))
+    assert adapted(env).spec_for_agent.frame_shape == frame_shape
+
+
 def test_grey_and_scaled_as_the_flags_say() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8)
     space = spaces.Box(0, 255, picture.shape, np.uint8)
@@ -159,7 +181,12 @@ def test_pictures_of_one_size_are_joined_beside_a_vector() -> None:
     ("space", "flags", "sentence"),
     [
         (spaces.Text(5), {}, "the observation is a Text space, and supported are Box, Discrete, MultiBinary and"),
-        (spaces.Dict(a=BYTES, mission=spaces.Text(5)), {}, "minigrid.wrappers:ImgObsWrapper leaves out the text"),
+        (
+            spaces.Dict(a=BYTES, mission=spaces.Text(5)),
+            {},
+            "mission'] is a Text space, .*; --env_wrapper=module:functi",
+        ),
+        (spaces.Dict(mission=MissionSpace(5)), {}, "minigrid.wrappers:ImgObsWrapper leaves out the text"),
         (spaces.Graph(BYTES, None), {}, "is a Graph space, .* --env_wrapper=module:function"),
         (spaces.Sequence(spaces.Discrete(2)), {}, "is a Sequence space"),
         (spaces.Dict({}), {}, "empty observation space"),

@@ -81,6 +81,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._latest = None
         try:
             result = self.env.reset(seed=seed, options=options)
+        except EnvironmentFaultError:
+            raise  # a picture that cannot be shown
         except (Exception, NoAnswerError) as error:
             raise self._raised("reset", error) from error
         try:
@@ -114,6 +116,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._episode_steps += 1
         try:
             result = self.env.step(action)
+        except EnvironmentFaultError:
+            raise  # a picture that cannot be shown
         except (Exception, NoAnswerError) as error:
             raise self._raised("step", error) from error
         try:

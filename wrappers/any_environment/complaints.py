@@ -7,18 +7,21 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 
+import gymnasium
 from gymnasium.utils.env_checker import check_env
 
 from option_flags import EnvironmentOptions
 from options.environment_families import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.creation import create
+from wrappers.any_environment.user_code import last_line
 
 CHECK_SECONDS = 60.0
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -36,6 +39,7 @@ def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> l
     """What Gymnasium's check says about the environment, one sentence each. Nothing of its output is shown."""
     if is_noframeskip(options.env):
         return []
+    subject = f"Gymnasium's check of {options.env}"
     command = [sys.executable, "-m", "wrappers.any_environment.complaints", json.dumps(dataclasses.asdict(options))]
     with tempfile.TemporaryFile() as found:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -50,12 +54,12 @@ def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> l
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return [f"{options.env}: Gymnasium's check was ended after {seconds:g} seconds: reset or step may hang."]
+            return [f"{subject} was ended after {seconds:g} seconds: reset or step may hang."]
         if ended.returncode:
-            return [f"{options.env}: Gymnasium's check ended with code {ended.returncode}."]
+            return [f"{subject} ended with {_how(ended.returncode)}: reset or step may end the process."]
         found.seek(0)
         sentences: list[str] = json.loads(found.read())
-    return [f"{options.env}: {sentence}" for sentence in sentences]
+    return [f"{subject}: {sentence}" for sentence in sentences]
 
 
 def check(options: EnvironmentOptions) -> Iterator[str]:
@@ -67,10 +71,16 @@ def check(options: EnvironmentOptions) -> Iterator[str]:
         try:
             check_env(environment, skip_render_check=True, skip_close_check=True)
         except Exception as raised:
-            error = str(raised) or type(raised).__name__
+            # What the check itself says is an AssertionError or an error of Gymnasium; the rest is the environment's.
+            says = isinstance(raised, AssertionError | gymnasium.error.Error) and str(raised)
+            error = str(raised) if says else f"the environment raised {last_line(raised)}"
     for text in dict.fromkeys([*(str(warning.message) for warning in warned), error]):
         if text and not any(words in text for words in WITHOUT_MEANING):
             yield _sentence(text)
+
+
+def _how(code: int) -> str:
+    return f"code {code}" if code > 0 else signal.Signals(-code).name
 
 
 def _sentence(text: str) -> str:

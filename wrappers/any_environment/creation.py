@@ -30,7 +30,16 @@ def create(options: EnvironmentOptions, *, films: bool = False) -> gymnasium.Env
     environment = _made(options, name, arguments)
     if options.env_wrapper is not None:
         environment = _wrapped(environment, options)
+    _check_spaces(environment, options.env)
     return environment
+
+
+def _check_spaces(environment: gymnasium.Env[Any, Any], env_id: str) -> None:
+    for name in ("observation_space", "action_space"):
+        space = getattr(environment, name, None)
+        if not isinstance(space, gymnasium.Space):
+            found = "no" if space is None else f"the {type(space).__name__} {space!r:.60} as"
+            raise UsageError(f"--env={env_id} has {found} {name}; a space of Gymnasium would be right.")
 
 
 def _check_render_mode(options: EnvironmentOptions, name: str, arguments: dict[str, Any], films: bool) -> None:

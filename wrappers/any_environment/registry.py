@@ -124,17 +124,27 @@ def _versions_of(name: str) -> list[str]:
 
 
 def _unknown(env: str, name: str) -> UsageError:
-    known = {known.lower(): known for known in gymnasium.registry}
-    closest = [known[match] for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)]
-    same = [known for known in gymnasium.registry if re.sub(r"-v\d+$", "", known) == re.sub(r"-v\d+$", "", name)]
-    package = package_for(name)
     game = _atari_game(name)
     if f"ALE/{game}-v5" in gymnasium.registry and not name.startswith("ALE/"):
         return _old_atari_id(env, game)
-    if same or closest:
-        hint = f"the closest: {', '.join(same or closest)}"
+    # Old ids of Atari games are registered, but this platform does not take them.
+    known = [id_ for id_, spec in gymnasium.registry.items() if spec.entry_point != ATARI or id_.startswith("ALE/")]
+    closest = sorted((id_ for id_ in known if _unversioned(id_) == _unversioned(name)), reverse=True)
+    if not closest:
+        lower = {id_.lower(): id_ for id_ in known}
+        closest = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
+    package = package_for(name)
+    hints = []
+    if closest:
+        hints.append(f"the closest: {', '.join(closest)}")
     elif package:
-        hint = f"it may need another version of its package: {package}"
-    else:
-        hint = "module:id imports the module that registers it, and a typing error would be another reason"
-    return UsageError(f"--env={env} is not an environment that Gymnasium knows; {hint}.")
+        hints.append(f"it may need another version of its package: {package}")
+    if env == name:
+        hints.append(f"module:{name} would import the module that registers it")
+    elif not closest:
+        hints.append(f"gymnasium.register in {env.rpartition(':')[0]} would add it")
+    return UsageError(f"--env={env} is not an environment that Gymnasium knows; {'; '.join(hints)}.")
+
+
+def _unversioned(name: str) -> str:
+    return re.sub(r"-v\d+$", "", name)

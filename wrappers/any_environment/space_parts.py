@@ -65,8 +65,11 @@ def _kind(space: Space[Any], name: str) -> PartKind:
         _check_size(name, one_hot_size(space))
         return "one_hot"
     kind = type(space).__name__
-    text = isinstance(space, spaces.Text) or "mission" in name
-    hint = MINIGRID_HINT if text else "--env_wrapper=module:function can name a wrapper that changes or leaves it out"
+    hint = (
+        MINIGRID_HINT
+        if kind == "MissionSpace"
+        else "--env_wrapper=module:function can name a wrapper that changes or leaves it out"
+    )
     raise UsageError(f"--env: {name} is a {kind} space, and supported are {SUPPORTED}; {hint}.")
 
 
@@ -101,7 +104,8 @@ def is_picture(space: spaces.Box) -> bool:
 
 def is_channels_first(shape: Sequence[int]) -> bool:
     """Whether a picture of three dimensions is [C, H, W], not [H, W, C]."""
-    return shape[0] in (1, 3, 4) and shape[2] > 4
+    first, middle, last = shape
+    return (first in (1, 3, 4) and last > 4) or first < middle == last
 
 
 def _name(path: Path) -> str:
