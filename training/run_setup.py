@@ -25,7 +25,6 @@ from workers.realtime.requirements import check_realtime, open_unrolls
 from wrappers.environment_spec import EnvironmentSpec
 from wrappers.environment_types import MakeEnvironment
 
-
 OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")
 
 

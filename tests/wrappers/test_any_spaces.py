@@ -184,7 +184,7 @@ def test_pictures_of_one_size_are_joined_beside_a_vector() -> None:
         (
             spaces.Dict(a=BYTES, mission=spaces.Text(5)),
             {},
-            "mission'] is a Text space, .*; --env_wrapper=module:functi",
+            "is a Text space, .*; --env_wrapper=module:function",
         ),
         (spaces.Dict(mission=MissionSpace(5)), {}, "minigrid.wrappers:ImgObsWrapper leaves out the text"),
         (spaces.Graph(BYTES, None), {}, "is a Graph space, .* --env_wrapper=module:function"),
