@@ -100,6 +100,29 @@ def test_the_sweeps_are_understood() -> None:
         assert plan_sweep(read_sweep(str(sweep)), {}).name == sweep.stem
 
 
+@pytest.mark.parametrize(
+    ("sweep", "preset", "runs"),
+    [
+        ("minatar", "minatar", "asterix breakout freeway seaquest spaceinvaders"),
+        ("mujoco", "mujoco", "halfcheetah hopper walker2d"),
+        ("small_environments", "cartpole", "cartpole"),
+        ("small_environments", "lunarlander", "lunarlander"),
+        ("small_environments", "minigrid", "doorkey"),
+    ],
+)
+def test_the_sweep_of_a_collection_has_the_flags_of_its_preset(sweep: str, preset: str, runs: str) -> None:
+    """But for what differs between the environments, and how often a run reports and when it ends."""
+    content = json.loads(text_of(f"docs/sweeps/{sweep}.json"))
+    own = {"env", "environment_max_steps", "report_period", "stop_at_return"}
+    wanted = Config.from_flags(given_flags([f"--flagfile={ROOT}/docs/presets/{preset}.flags"], OPTIONS)).flags()
+    for run in runs.split():
+        flags = {**content.get("flags", {}), **content["runs"][run]}
+        flags["replay_parameters"] = json.dumps(flags["replay_parameters"]) if "replay_parameters" in flags else None
+        found = Config.from_flags({name: value for name, value in flags.items() if value is not None}).flags()
+        assert {name for name in wanted if found[name] != wanted[name]} <= own
+    assert content["seeds"] == [1, 2, 3]
+
+
 def test_the_first_command_is_the_defaults() -> None:
     assert parse(shlex.split(commands("README.md", r"main\.py")[0])) == Config()
 
