@@ -228,7 +228,7 @@ def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]
     }
     protocol = protocol_in_words(config.environment, leave_out=("episodic_life",))  # a test plays whole games
     subject = [config.environment.env, f"{games:,} games", f"{policy} policy", protocol]
-    subject += [f"seed {config.run.seed}", f"{processes} processes"]
+    subject += [f"seed {config.run.seed}", "1 process" if processes == 1 else f"{processes} processes"]
     return [
         ", ".join(filter(None, subject)),
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",

@@ -1,1 +1,1 @@
-"""Games as environments: one class for each step of preprocessing, put together in `atari.py`."""
+"""Games as environments: one class for each step of Atari's preprocessing (`atari.py`), and `any_environment/`."""

@@ -11,13 +11,15 @@ import pytest
 import torch
 
 from agents.distributions.categorical import Categorical
-from agents.network import ActorCritic
+from agents.network import ActorCritic, make_network
+from agents.spaces import described_spaces, make_unroll_layout
 from evaluation import export
 from evaluation.exported_policy import ExportedPolicy, exported
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint, write_checkpoint
 from tests.run_files.some_checkpoint import some_content, some_learner
+from wrappers.make_environment import make_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -50,11 +52,31 @@ def test_the_example_of_the_docs_plays_a_game(
     assert [re.sub(r".*/export/(\S+): .*", r"\1", line) for line in lines] == ["policy.onnx", "policy.pt"]
     assert all("differs from the network by" in line for line in lines)
 
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
-    block = block.replace("results/<run>", str(tmp_path / "run"))
-    monkeypatch.syspath_prepend(str(ROOT))
-    exec(compile(block, "docs/export.md", "exec"), {})
+    play_the_example(tmp_path / "run", monkeypatch)
     assert re.fullmatch(r"return -?\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+def test_the_example_plays_other_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], env: str
+) -> None:
+    config = Config.from_flags({"env": env})
+    layout = make_unroll_layout(config, make_environment)
+    learner = some_learner(make_network(config.network, layout, torch.float32).state_dict(), 1)
+    parts = {"options": config.flags(), "action_count": layout.action_count, "spaces": described_spaces(layout)}
+    path = tmp_path / "run" / "checkpoints" / "checkpoint_0000000001.pt"
+    path.parent.mkdir(parents=True)
+    write_checkpoint(path, some_content(1, learner=learner, **parts))
+    export.main([str(tmp_path / "run")])
+    capsys.readouterr()
+    play_the_example(tmp_path / "run", monkeypatch)
+    assert re.fullmatch(r"return -?[\d.]+\n", capsys.readouterr().out)
+
+
+def play_the_example(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.syspath_prepend(str(ROOT))
+    exec(compile(block.replace("results/<run>", str(run)), "docs/export.md", "exec"), {})
 
 
 def test_an_lstm_policy_is_exported_to_another_folder(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from machine import machine_setup
 from machine.machine_setup import Machine, choose_slots_per_worker, prepare_machine
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
+from options.environment_families import OTHER_DEFAULTS
 from options.rules import UsageError
 from replay.unroll_layout import ActionKind, UnrollLayout
 from reports.run_summary import LOWER_LAG, NetworkInUse, described_actions, described_observations, run_header
@@ -109,6 +110,10 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
         "--use_replay_compression has no effect without a replay besides queues",
         "--adam_eps has no effect without --optimizer=adam",
         "--render has no effect without --eval_period",
+    ]
+    assert notes(fire_on_reset=False) == []
+    assert notes(env="CartPole-v1", fire_on_reset=False, **OTHER_DEFAULTS) == [
+        "--fire_on_reset has no effect without an Atari game under a NoFrameskip id"
     ]
     assert notes(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
     elite = '[{"type": "elite", "capacity": 9, "sample_ratio": 1.0, "lambda_batch_multiplier": %s}]'

@@ -1,6 +1,8 @@
 """A mistake in the flags of an environment ends in one sentence before anything starts."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from option_flags import Config
 from options.rules import UsageError
 from tests.wrappers.hand_written import BLIND, CATCH, MISSING, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
+from wrappers.any_environment.creation import create
 from wrappers.make_environment import check_environment, make_environment
 
 HERE = "tests.wrappers.hand_written"
@@ -103,6 +106,20 @@ def test_films_need_the_render_mode(env: str, sentence: str) -> None:
         return
     with pytest.raises(UsageError, match=sentence):
         check_environment(options_of(env), films=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MuJoCo needs no display")
+@pytest.mark.parametrize(("display", "given", "chosen"), [("", "", "egl"), (":0", "", None), ("", "osmesa", "osmesa")])
+def test_mujoco_is_filmed_without_a_display(
+    monkeypatch: pytest.MonkeyPatch, display: str, given: str, chosen: str | None
+) -> None:
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.setenv("WAYLAND_DISPLAY", "")
+    monkeypatch.setenv("MUJOCO_GL", given)  # and back, after the test
+    if not given:
+        monkeypatch.delenv("MUJOCO_GL")
+    create(options_of("Hopper-v5"), films=True).close()
+    assert os.environ.get("MUJOCO_GL") == chosen
 
 
 def test_arguments_and_wrapper_reach_the_environment() -> None:

@@ -5,7 +5,7 @@ from functools import cache
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.creation import PICTURES, create
+from wrappers.any_environment.creation import PICTURES, create, is_mujoco
 from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
 from wrappers.any_environment.watched import colour_picture
 
@@ -28,12 +28,14 @@ def _check_films(options: EnvironmentOptions, modes: object) -> None:
             "--norender would be right."
         )
     environment = create(options, films=True)
+    with_mujoco = is_mujoco(options.env.rpartition(":")[2])
     try:
         environment.reset(seed=0)
         colour_picture(environment.render())
     except Exception as error:
+        advice = "; libEGL (libegl1), or MUJOCO_GL=osmesa with libOSMesa, would be right" if with_mujoco else ""
         raise UserCodeError(
-            f"--render: --env={options.env} cannot be rendered: {last_line(error)}.", traceback_of(error)
+            f"--render: --env={options.env} cannot be rendered: {last_line(error)}{advice}.", traceback_of(error)
         ) from None
     finally:
         environment.close()

@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import os
+import sys
 import warnings
 from typing import Any
 
@@ -27,6 +29,8 @@ def create(options: EnvironmentOptions, *, films: bool = False) -> gymnasium.Env
     _check_render_mode(options, name, arguments, films)
     if films:
         arguments["render_mode"] = PICTURES
+        if is_mujoco(name):
+            _render_without_display()
     environment = _made(options, name, arguments)
     if options.env_wrapper is not None:
         environment = _wrapped(environment, options)
@@ -50,10 +54,21 @@ def _check_render_mode(options: EnvironmentOptions, name: str, arguments: dict[s
         )
 
 
+def is_mujoco(name: str) -> bool:
+    """Whether an environment of the registry is one of those with MuJoCo."""
+    return name in gymnasium.registry and "mujoco" in str(gymnasium.registry[name].entry_point)
+
+
 def _silence_mujoco(name: str) -> None:
     """MuJoCo writes each warning about Gymnasium's own models to the console, and to a file in the current folder."""
-    if "mujoco" in str(gymnasium.registry[name].entry_point) and importlib.util.find_spec("mujoco"):
+    if is_mujoco(name) and importlib.util.find_spec("mujoco"):
         importlib.import_module("mujoco").set_mju_user_warning(lambda message: None)
+
+
+def _render_without_display() -> None:
+    """Without this, MuJoCo tries a window first, which fails for good where there is no display."""
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def _made(options: EnvironmentOptions, name: str, arguments: dict[str, Any]) -> gymnasium.Env[Any, Any]:
