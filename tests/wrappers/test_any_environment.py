@@ -197,6 +197,23 @@ def test_only_a_watched_environment_renders() -> None:
     assert (watched.render_mode, make_environment(options_of(CATCH), 3).render_mode) == ("rgb_array", None)
 
 
+@pytest.mark.parametrize("error", [ValueError("no map"), SystemExit(4)])
+def test_what_the_environment_raises_is_a_fault(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a game that wants to end the process, as one whose window was closed."""
+    env = Scripted(NUMBER)
+    agent = adapted(env)
+    agent.reset()
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    for method, play in (("step", lambda: agent.step(0)), ("reset", agent.reset)):
+        monkeypatch.setattr(env, method, fail)
+        with pytest.raises(EnvironmentFaultError, match=f"{method} raised {type(error).__name__}: ") as raised:
+            play()
+        assert raised.value.__cause__ is error
+
+
 @pytest.mark.parametrize("result", [np.zeros(1, np.float32), (np.zeros(1, np.float32), 0.0, False, {})])
 def test_a_step_of_the_old_interface_is_a_fault(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     env = Scripted(NUMBER)

@@ -19,6 +19,8 @@ from wrappers.environment_spec import EnvironmentSpec
 from wrappers.observation import NO_FRAMES, Observation
 from wrappers.score_keeper import FinishedGame
 
+ENDED = (Exception, SystemExit, NoAnswerError)  # how a call of the environment's code can end without a result
+
 
 class AnyEnvironment(gymnasium.Env[Observation, Any]):
     """An environment with any supported spaces, as the agent sees it.
@@ -83,7 +85,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             result = self.env.reset(seed=seed, options=options)
         except EnvironmentFaultError:
             raise  # a picture that cannot be shown
-        except (Exception, NoAnswerError) as error:
+        except ENDED as error:
             raise self._raised("reset", error) from error
         try:
             seen, info = result
@@ -118,7 +120,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             result = self.env.step(action)
         except EnvironmentFaultError:
             raise  # a picture that cannot be shown
-        except (Exception, NoAnswerError) as error:
+        except ENDED as error:
             raise self._raised("step", error) from error
         try:
             seen, reward, terminated, truncated, info = result
