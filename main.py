@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 
+from learners.place import place_of
 from machine.limits import check_memory_limits, explain_limits
 from machine.program import exit_on_signals, run_program
 
@@ -38,12 +40,16 @@ def main(arguments: Sequence[str]) -> int:
     try:
         given = given_flags(arguments, OPTIONS)
         mode = given.get("op_mode")
+        place = None if mode == "test" else place_of()
         # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
         check_memory_limits()
         # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
         # processes, which import this file too, need less memory.
         from evaluation.score_checkpoint import score_checkpoint
+        from learners.launcher import Launcher
+        from learners.rank import connect, end_with_launcher
+        from learners.shares import settle_learners
         from run_files.checkpoint import find_checkpoint
         from training.train import train
         from wrappers.any_environment.complaints import complaints
@@ -61,8 +67,13 @@ def main(arguments: Sequence[str]) -> int:
         if mode == "test":
             assert parent is not None  # a test without --load_model_url is refused by Config
             score_checkpoint(config, make_environment, parent)
-        else:
-            train(config, make_environment, parent, complaints(config.environment))
+            return 0
+        config = settle_learners(config, place)
+        if place is None and config.learners.learners > 1:
+            return Launcher(config.learners.learners, config.learners.learner_restarts).run(given)
+        end_with_launcher()
+        with closing(connect(place, config)) as learners, learners.guarded():
+            train(config, make_environment, parent, complaints(config.environment), learners)
     except HelpRequested:
         print(help_text(USAGE, (*TOPICS.values(), FlagFile)))
     except UsageError as error:
@@ -74,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     except RunFailedError as error:
         print(f"main.py: {error}", file=sys.stderr)
-        return 1
+        return error.exit_code
     return 0
 
 

@@ -317,6 +317,21 @@ class ClusterOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LearnerOptions(Options):
+    topic = "Learners"
+
+    learners: int = option(
+        1,
+        whole(0, 1024),
+        "Learner processes that make each update together, each with its own device or cores, workers and replays: "
+        "shares of --worker_count, --batch_size and the capacities. 0: one for each GPU, or for four CPU cores.",
+    )
+    learner_restarts: int = option(
+        10, whole(0), "With --learners: how often all learners start again from the last checkpoint when one is lost."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplayOptions(Options):
     topic = "Batches and replays"
 
@@ -517,6 +532,7 @@ class Config:
     workers: WorkerOptions = field(default_factory=WorkerOptions)
     realtime: RealtimeOptions = field(default_factory=RealtimeOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    learners: LearnerOptions = field(default_factory=LearnerOptions)
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)
     loss: LossOptions = field(default_factory=LossOptions)
@@ -537,6 +553,27 @@ class Config:
             raise UsageError(
                 "--replay_parameters: kl_div compares policies state by state, and with --use_lstm a policy depends on "
                 "more than the state; ln_norm or cos_dist would be right."
+            )
+
+        if self.learners.learners > 1:
+            self._check_learners(self.learners.learners)
+
+    def _check_learners(self, learners: int) -> None:
+        if self.cluster.cluster is not None:
+            raise UsageError(
+                f"--learners={learners} does not work with --cluster, whose nodes play for one learner; one of them "
+                "alone would be right."
+            )
+        if 0 < self.workers.worker_count < learners:
+            raise UsageError(
+                f"--worker_count={self.workers.worker_count} leaves some of --learners={learners} without a worker; "
+                f"{learners} or more would be right."
+            )
+        if any(share % learners for share in self.replay.shares):
+            right = self.replay.batch_size * learners
+            raise UsageError(
+                f"--batch_size={self.replay.batch_size} gives the replays {_in_words(self.replay.shares)} unrolls of a "
+                f"batch, which --learners={learners} cannot divide evenly; --batch_size={right} would be right."
             )
 
     def _check_real_time(self) -> None:
@@ -613,6 +650,10 @@ class Config:
 
     def replace_flags(self, **overrides: Any) -> Self:
         return self.from_flags(merged(self.flags(), overrides))
+
+
+def _in_words(numbers: tuple[int, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(map(str, numbers[:-1])), str(numbers[-1]))))
 
 
 TOPICS: dict[str, type[Options]] = get_type_hints(Config)

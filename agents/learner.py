@@ -1,13 +1,16 @@
 """One update of the network by one batch of unrolls."""
 
 import math
+import zlib
 from typing import Any
 
 import torch
 
 from agents import losses
 from agents.diagnostics import diagnose
+from agents.flat_weights import flat_weights
 from agents.network import ActorCritic, NetworkOutput
+from agents.peers import NoPeers, Peers
 from agents.training_batch import TrainingBatch, make_training_batch
 from agents.vtrace import VTrace, trusted_states, vtrace
 from option_flags import LossOptions, OptimizerOptions
@@ -29,8 +32,11 @@ class Learner:
         optimizer: OptimizerOptions,
         schedule_updates: int,
         device: torch.device,
+        peers: Peers | None = None,  # the other learners of the run
     ) -> None:
         self.network = network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._peers = peers or NoPeers()
+        self._forward = self._peers.averaging(self.network)
         self.updates = 0
         self._background_updates = 0  # updates of another run that the background comes from
         self._layout = layout
@@ -54,9 +60,10 @@ class Learner:
         self.updates += 1
         # The first state of each unroll is enough for the mean over the run.
         weight = max(1 / (self._background_updates + self.updates), SMALLEST_BACKGROUND_WEIGHT)
-        self.network.update_background_mean(unrolls.inputs.observations[0], weight)
+        self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)
         if unrolls.inputs.vectors is not None:
-            self.network.update_vector_statistics(unrolls.inputs.vectors.flatten(0, 1), weight)
+            vectors = self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1))
+            self.network.update_vector_statistics(vectors, weight)
         return report
 
     def keep_background(self, updates: int) -> None:
@@ -99,6 +106,11 @@ class Learner:
         """Whether no weight is NaN or infinite. Waits for the GPU."""
         return all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters())
 
+    def weights_checksum(self) -> int:
+        """A number that is the same for the same weights."""
+        weights = flat_weights(self.network).cpu().numpy()
+        return zlib.crc32(weights.tobytes())
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "updates": self.updates,
@@ -123,7 +135,7 @@ class Learner:
     def _losses(self, unrolls: TrainingBatch) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """The figures to report, without gradient, and the total loss with its gradient."""
         options, policy = self._loss, self.network.distribution
-        output = self.network(unrolls.inputs, last_is_bootstrap=True)
+        output = self._forward(unrolls.inputs, last_is_bootstrap=True)
         logits, values = output.logits[:-1], output.values[:-1]
         behaviour_logits, actions = unrolls.behaviour_logits, unrolls.actions
 
@@ -180,7 +192,8 @@ class Learner:
         if options.use_value_cloning_loss and unrolls.any_replayed:
             cloning = losses.value_cloning_loss(values, unrolls.stored_values, replayed)
             terms["value_cloning_loss"] = options.value_cloning_loss_weight * cloning
-        scale = 1 / values.numel() if options.loss_reduction == "mean" else 1.0
+        # Gradients are means over the learners, whose parts of the batch have the same size.
+        scale = 1 / values.numel() if options.loss_reduction == "mean" else float(self._peers.size)
         return {name: scale * term for name, term in terms.items()}
 
 

@@ -132,3 +132,14 @@ def _word_without_flag(word: str, given: Mapping[str, Any]) -> UsageError:
     if replays.startswith("[") and not replays.endswith("]"):  # a shell has split it at the spaces
         return UsageError(f"{shown(word)} belongs to no flag; the JSON of --replay_parameters needs single quotes.")
     return UsageError(f"{shown(word)} belongs to no flag; every word must be --name=value, --name value or --name.")
+
+
+def flag_words(flags: Mapping[str, Any]) -> list[str]:
+    """The flags as words of a command line; those with the value None are left out."""
+    words = []
+    for name, value in flags.items():
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no{name}")
+        elif value is not None:
+            words.append(f"--{name}={value}")
+    return words

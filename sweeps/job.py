@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import psutil
 
+from options.command_line import flag_words
 from sweeps.files import is_locked, resumable, try_lock
 
 
@@ -116,14 +117,3 @@ class NewLines:
             return []
         self._bytes_read += len(complete) + 1
         return complete.decode("utf-8", errors="replace").splitlines()
-
-
-def flag_words(flags: Mapping[str, Any]) -> list[str]:
-    """The flags as words of a command line; those with the value None are left out."""
-    words = []
-    for name, value in flags.items():
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no{name}")
-        elif value is not None:
-            words.append(f"--{name}={value}")
-    return words

@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from options.command_line import flag_words
 from reports.number_format import score
-from sweeps.job import flag_words
 from sweeps.run_source import RunSource
 from sweeps.search_plan import REFUSED
 

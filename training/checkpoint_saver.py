@@ -21,6 +21,7 @@ from training.progress import Progress
 from workers.failures import WorkersFailedError
 from workers.worker_pool import WorkerPool
 
+NOTHING, CHECKPOINT, WITH_REPLAYS = range(3)  # what is due
 SNAPSHOT_SECONDS = 2.5  # longest wait for workers to finish their current unrolls
 
 
@@ -55,16 +56,25 @@ class CheckpointSaver:
         """Whether there is a checkpoint to resume from."""
         return self.saved_updates >= 0
 
-    def tick(self) -> None:
-        """Save if it is time to, or if a signal asks for it. Called in every iteration of the training loop."""
+    def due(self) -> int:
+        """What to save because it is time to, or because a signal asks for it: NOTHING, CHECKPOINT or WITH_REPLAYS.
+
+        A signal is answered once.
+        """
         options, now = self.config.checkpoint, time.monotonic()
         replays_due = self.config.saves_replays and now - self._replays_tried_at > 60 * options.save_replay_minutes
         period_over = self.learner.updates - self._tried_updates >= options.save_model_period
         asked = self.stop.save_now
         if asked:
             self.stop.save_now = False  # cleared before saving, so that a signal during the save is not lost
-        if asked or replays_due or period_over or now - self._saved_at > 60 * options.save_model_minutes:
-            self.save(with_replays=self.config.saves_replays and (asked or replays_due))
+        if not (asked or replays_due or period_over or now - self._saved_at > 60 * options.save_model_minutes):
+            return NOTHING
+        return WITH_REPLAYS if self.config.saves_replays and (asked or replays_due) else CHECKPOINT
+
+    def save_if(self, due: int) -> None:
+        """Save what is due."""
+        if due != NOTHING:
+            self.save(with_replays=due == WITH_REPLAYS)
 
     def save(self, with_replays: bool) -> None:
         """Write a checkpoint; if that fails, announce it and continue. Weights that are not finite end the run."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from learners.agreement import Agreement
 from run_files.metrics import Episode
 from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import Evaluation
@@ -12,24 +13,32 @@ from training.reporter import Reporter
 class Housekeeping:
     """Everything that the training loop does besides training."""
 
-    def __init__(self, progress: Progress, reporter: Reporter, saver: CheckpointSaver, evaluation: Evaluation) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        reporter: Reporter,
+        saver: CheckpointSaver,
+        evaluation: Evaluation,
+        agreement: Agreement,
+    ) -> None:
         self._progress = progress
         self._reporter = reporter
         self._saver = saver
         self._evaluation = evaluation
+        self._agreement = agreement
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
         self._reporter.after_unroll(episodes)
 
     def after_update(self) -> None:
-        if self._reporter.is_due:
+        if self._agreement.report_due(self._reporter.is_due):
             self._saver.end_if_diverged()
-        self._reporter.after_update()
+            self._reporter.report()
 
     def tick(self) -> None:
         """Called in every iteration of the training loop."""
         with self._progress.stage("save"):
-            self._saver.tick()
+            self._saver.save_if(self._agreement.save_due(self._saver.due))
             self._evaluation.tick()
         with self._progress.stage("report"):
             self._reporter.tick()

@@ -1,6 +1,7 @@
 """The training loop."""
 
 from agents.learner import Learner
+from learners.agreement import Agreement
 from machine.stop_signals import StopSignals
 from replay.mix import Mix
 from training.housekeeping import Housekeeping
@@ -11,7 +12,13 @@ POLL_SECONDS = 0.1  # longest wait for unrolls before signals, workers and the d
 
 
 def training_loop(
-    actors: Actors, mix: Mix, learner: Learner, progress: Progress, housekeeping: Housekeeping, stop: StopSignals
+    actors: Actors,
+    mix: Mix,
+    learner: Learner,
+    progress: Progress,
+    housekeeping: Housekeeping,
+    stop: StopSignals,
+    agreement: Agreement,
 ) -> None:
     """Take unrolls → add them to the replays → mix a batch → update the network → publish weights → save → report.
 
@@ -22,10 +29,13 @@ def training_loop(
     mean return reaches --stop_at_return, or when a signal asks it to stop. A long queue may hold enough unrolls for
     many updates after the last unroll has arrived.
 
+    With several learners (`--learners`), each one runs this loop. `agreement` lets all of them update at the same time,
+    and end after the same update.
+
     In lockstep (`--reproducible`) the loop takes only the unrolls that the next batch needs, so that batches do not
     depend on timing.
     """
-    while not (progress.goal_reached or stop.requested) and (progress.unrolls_left or mix.ready()):
+    while agreement.goes_on(progress.goal_reached or stop.requested or not (progress.unrolls_left or mix.ready())):
         with progress.stage("wait"):
             ready = mix.ready()  # may wait for a batch that is drawn in the background
         with progress.stage("publish"):  # the weights of the update before, if their copy from the GPU took longer
@@ -38,7 +48,7 @@ def training_loop(
                 mix.add(unroll)
                 episodes = progress.count_unroll(unroll)
                 housekeeping.after_unroll(episodes)
-        if mix.ready():
+        if agreement.may_update(mix.ready()):
             with progress.stage("mix"):
                 batch = mix.mix(learner.updates)
             with progress.stage("update"):

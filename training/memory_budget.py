@@ -50,9 +50,9 @@ class ReplayMemory:
         size = f"about {format_bytes(self.in_replays)} compressed" if self.compressed else format_bytes(self.in_replays)
         return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
 
-    def check(self, workers: int, games_each: int) -> Self:
-        """Refuse replays that do not fit into the machine's memory beside the workers."""
-        free = usable_memory() - check_processes(workers, games_each)
+    def check(self, workers: int, games_each: int, learners: int = 1) -> Self:
+        """Refuse replays that do not fit into the memory beside the workers: an equal part of it for each learner."""
+        free = usable_memory() // learners - check_processes(workers, games_each)
         if self.needed <= PART_OF_FREE * free:
             return self
         unrolls = self.in_queues + self.in_others + self.in_transit

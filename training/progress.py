@@ -2,13 +2,14 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
 
+from learners.news import Game, News, Unsent
 from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -32,6 +33,8 @@ class Progress:
         return_window: int,
         stop_at_return: float | None = None,
         action_timing: ActionTiming | None = None,  # in a game that does not wait
+        learners: int = 1,  # each receives its share of the steps that are left at the start
+        first_worker: int = 0,  # the number of this learner's first worker among those of all
     ) -> None:
         self._layout = layout
         self._environments_per_worker = environments_per_worker
@@ -39,7 +42,11 @@ class Progress:
         self._played_frames = 0  # by this run, in real time
         self.max_steps = max_steps
         self._begun = time.monotonic()
-        self.agent_steps = 0
+        self._learners = learners
+        self._own_steps = 0  # that this learner has received in this run
+        self._first_worker = first_worker
+        self._unsent = Unsent()  # what the other learners do not know yet
+        self.agent_steps = 0  # of all learners, as far as this one knows
         self.episodes = 0
         self._parent_steps = self._parent_frames = 0  # at the start of this run
         self.return_window = return_window  # games that `return_mean` is averaged over
@@ -97,8 +104,9 @@ class Progress:
 
     @property
     def unrolls_left(self) -> int:
-        """How many more unrolls the run receives."""
-        return max(0, -((self.agent_steps - self.max_steps) // self._layout.unroll_length))
+        """How many more unrolls this learner receives."""
+        own_share = -((self._parent_steps - self.max_steps) // self._learners)
+        return max(0, -((self._own_steps - own_share) // self._layout.unroll_length))
 
     @property
     def is_complete(self) -> bool:
@@ -157,18 +165,40 @@ class Progress:
         for t in np.flatnonzero(lengths):
             game_return = float(self._layout.array(row, "game_returns")[t])
             worker = int(self._layout.array(row, "environment_id")) // self._environments_per_worker
+            worker += self._first_worker
             episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker))
+        self._count_episodes(episodes)
+        if self.action_timing is not None:
+            self.action_timing.add(row)
+        frames = int(self._layout.array(row, "played_frames")) if self._layout.real_time else 0
+        self._played_frames += frames
+        self.agent_steps += self._layout.unroll_length
+        self._own_steps += self._layout.unroll_length
+        if self._learners > 1:
+            games = [Game(episode.return_, episode.length, episode.worker) for episode in episodes]
+            self._unsent.add(self._layout.unroll_length, frames, games)
+        return episodes
+
+    def _count_episodes(self, episodes: Sequence[Episode]) -> None:
+        for episode in episodes:
+            game_return = episode.return_
             self.recent_returns.append(game_return)
             self.return_max = game_return if self.return_max is None else max(self.return_max, game_return)
             self.return_min = game_return if self.return_min is None else min(self.return_min, game_return)
         if episodes:
             self.goal_reached = reaches_return(self.recent_returns, self.return_window, self._stop_at_return)
-        if self.action_timing is not None:
-            self.action_timing.add(row)
-        if self._layout.real_time:
-            self._played_frames += int(self._layout.array(row, "played_frames"))
         self.episodes += len(episodes)
-        self.agent_steps += self._layout.unroll_length
+
+    def take_unsent(self) -> News:
+        """What this learner has received since the last call, for the others."""
+        return self._unsent.take()
+
+    def count_others(self, news: Sequence[News]) -> list[Episode]:
+        """Count what the other learners have received; return the games that ended in it."""
+        self.agent_steps += sum(each.steps for each in news)
+        self._played_frames += sum(each.frames for each in news)
+        episodes = [Episode(self.agent_steps, *game) for each in news for game in each.games]
+        self._count_episodes(episodes)
         return episodes
 
     def count_update(self, batch: Batch, figures: Mapping[str, torch.Tensor], updates: int) -> None:

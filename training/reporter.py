@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from agents.learner import Learner
+from learners.agreement import Agreement, AloneAgreement
 from replay.mix import Mix
 from reports.console import Console
 from reports.run_display import ReplayFill, Status
@@ -57,7 +58,9 @@ class Reporter:
         planned_updates: int,
         warmup_unrolls: Sequence[int],  # unrolls that each replay holds before learning starts
         actors: Actors | None = None,  # those of a run, which may have other machines beside the pool
+        agreement: Agreement | None = None,  # with the other learners
     ) -> None:
+        self._agreement = agreement or AloneAgreement()
         self._progress = progress
         self._learner = learner
         self._steps_at_start = progress.agent_steps  # steps of the parent
@@ -73,15 +76,19 @@ class Reporter:
         self._before: _IntervalFigures | None = None  # of the interval before the latest report
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
-        """Send the games that ended in an unroll to the sinks. During warm-up, reports are written after unrolls."""
+        """Send the games that ended in an unroll to the sinks. During warm-up, reports are written after unrolls.
+
+        Otherwise they are written after updates, so that their steps do not depend on how many unrolls arrive at once.
+        With several learners, only updates are made together, so there are no reports during warm-up.
+        """
+        self.games_ended(episodes)
+        if self._mix.is_warming_up and self._agreement.alone and self.is_due:
+            self.report()
+
+    def games_ended(self, episodes: Sequence[Episode]) -> None:
+        """Send finished games to the sinks."""
         for episode in episodes:
             self._sink.episode(episode)
-        if self._mix.is_warming_up:
-            self._report_if_due()
-
-    def after_update(self) -> None:
-        """Reports are written after updates, so that their steps do not depend on how many unrolls arrive at once."""
-        self._report_if_due()
 
     def tick(self) -> None:
         """Update the console if it is due. Called in every iteration of the training loop."""
@@ -100,12 +107,8 @@ class Reporter:
 
     @property
     def is_due(self) -> bool:
-        """Whether the next call writes a report."""
+        """Whether it is time for a report."""
         return self._progress.steps_since_report >= self._period
-
-    def _report_if_due(self) -> None:
-        if self.is_due:
-            self.report()
 
     def report(self) -> None:
         """Write one report of the interval since the latest one, if anything happened in it."""
@@ -115,6 +118,7 @@ class Reporter:
         speed = self._progress.interval_frames_per_second
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
         report |= self._replay_figures()
+        of_batch = list(self._progress.interval.figures())
         report |= self._progress.close_interval(self._learner.updates)
         report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
@@ -127,7 +131,7 @@ class Reporter:
         if self._actors is not None:
             nodes = self._actors.node_figures()
             report |= {"nodes": nodes} if nodes else {}
-        self._sink.write(report)
+        self._sink.write(self._agreement.merged(report, of_batch))
 
     def _replay_figures(self) -> dict[str, JsonValue]:
         """Figures of each replay under its position and type."""

@@ -1,12 +1,13 @@
 """Resuming a run from a checkpoint: exactly, if everything was saved; otherwise with new games."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from agents.learner import Learner
 from agents.torsos.own_torso import note_on_source
-from option_flags import OPTIONS, Config
+from option_flags import OPTIONS, Config, ReplayOptions
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
@@ -33,9 +34,17 @@ from workers.worker_pool import WorkerPool
 class Resume:
     """What a run loads from its parent, the run that it resumes; nothing without a parent."""
 
-    def __init__(self, parent: Checkpoint | None, config: Config, layout: UnrollLayout, worker_count: int) -> None:
+    def __init__(
+        self,
+        parent: Checkpoint | None,
+        config: Config,
+        layout: UnrollLayout,
+        worker_count: int,
+        own_replays: ReplayOptions | None = None,  # of this learner, if there are several
+    ) -> None:
         self._parent = parent
         self._config = config
+        self._own_replays = own_replays or config.replay
         self.count = 0 if parent is None else int(parent.content["resumes"]) + 1
         self.planned_updates, self.schedule_updates = plan_updates(parent, config)
         self._with_queues = False
@@ -55,6 +64,10 @@ class Resume:
             self._read_replays(parent, config, layout)
             self._read_in_flight(parent, config, worker_count)
             self._progress = self._progress_from(parent, config) | self.best.state_dict()
+
+    def share_plan(self, from_first: Callable[[tuple[int, int]], tuple[int, int]]) -> None:
+        """Take over the plan of the first learner. The others may have counted some steps more or fewer."""
+        self.planned_updates, self.schedule_updates = from_first((self.planned_updates, self.schedule_updates))
 
     def described(self) -> dict[str, Any] | None:
         """The parent's entry in config.json. Up to its `agent_steps`, the curves of this run are the parent's."""
@@ -161,7 +174,7 @@ class Resume:
             is_newest = path == parent.replay_path and replays.get("agent_steps") == parent.agent_steps
             # The size of a queue follows from the batch size; that of the other replays does not.
             with_queues = is_newest and parent.options["batch_size"] == config.replay.batch_size
-            check_replays(replays, config.replay, layout, with_queues)
+            check_replays(replays, self._own_replays, layout, with_queues)
         except (DamagedFileError, OSError) as error:
             self._notes.append(f"the replays start empty: {error}")
             return

@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from agents.network import ActorCritic, make_network
 from agents.spaces import read_spec, unroll_layout
 from cluster.check import check_cluster, check_combinations
+from learners.group import OneLearner
+from learners.rank import agreed, folder_of, parent_of, tell_folder
+from learners.shares import part_of, use_own_cores
 from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
 from options.rules import UsageError
@@ -33,6 +38,7 @@ class RunSetup:
     """A run that has been checked and can start."""
 
     config: Config  # with a seed
+    part: Config  # of this learner; the same as `config` if there is only one
     machine: Machine
     layout: UnrollLayout
     network: ActorCritic
@@ -42,11 +48,14 @@ class RunSetup:
     resume: Resume
 
 
-def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkpoint | None) -> RunSetup:
+def set_up_run(
+    config: Config, make_environment: MakeEnvironment, parent: Checkpoint | None, learners: OneLearner | None = None
+) -> RunSetup:
     """Choose what the flags leave open, and raise a UsageError for what cannot work on this machine.
 
     `parent` is the checkpoint that is resumed. With --load_weights_only, a new run starts from its weights.
     """
+    learners = learners or OneLearner()
     source = None
     if parent is not None and config.run.load_weights_only:
         check_playable(config, parent)
@@ -57,27 +66,35 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     if config.cluster.cluster is not None:
         check_combinations(config)
         check_cluster(config.cluster.cluster)
-    config = settle_seed(config)
-    machine = prepare_machine(config)
+    config = agreed(settle_seed(config), learners)
+    torch.manual_seed(config.seed)  # that of the first learner
+    use_own_cores(learners.place)
+    part = part_of(config, learners.place)
+    if parent is not None:
+        parent = parent_of(learners.place, parent)
+    machine = prepare_machine(part)
     spec = read_spec(config, make_environment)
     layout = unroll_layout(config, spec)
     network = make_network(config.network, layout, machine.precision)
     weights = InitialWeights(source, network, config.environment.env)
     if parent is not None:
         check_saved_learner(parent, network, layout)
-    environments = config.workers.envs_per_worker
+    environments = part.workers.envs_per_worker
     processes = check_realtime(
-        config, layout, make_environment, machine.worker_count, environments, machine.worker_precision
+        part, layout, make_environment, machine.worker_count, environments, machine.worker_precision
     )
     machine = replace(machine, inference_processes=processes)
     unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
     unrolls_in_slots += open_unrolls(processes, layout.unroll_length, machine.worker_count, environments)
-    memory = plan_memory(config, layout, make_environment, unrolls_in_slots).check(machine.worker_count, environments)
-    resume = Resume(parent, config, layout, machine.worker_count)
+    memory = plan_memory(part, layout, make_environment, unrolls_in_slots).check(
+        machine.worker_count, environments, learners.place.local_size
+    )
+    resume = Resume(parent, config, layout, machine.worker_count, part.replay)
+    resume.share_plan(learners.from_first)
     if parent is not None:
         check_saved_games(parent, resume.in_flight, config, make_environment, layout)
     notes = environment_notes(config, spec)
-    return RunSetup(config, machine, layout, network, memory.described(), notes, weights, resume)
+    return RunSetup(config, part, machine, layout, network, memory.described(), notes, weights, resume)
 
 
 def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
@@ -94,6 +111,20 @@ def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
             "from a run without a break"
         )
     return notes
+
+
+def make_folder_of_learner(setup: RunSetup, learners: OneLearner) -> Path:
+    """The run's folder, which the first learner makes; or within it, the folder of another learner."""
+    place = learners.place
+    if place.is_first:
+        folder = make_run_folder(setup.config, setup.machine, setup.weights, setup.resume)
+        tell_folder(folder)
+        learners.from_first(str(folder))
+        return folder
+    folder = folder_of(place, Path(learners.from_first(None)))
+    (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    setup.resume.copy_checkpoints(folder / CHECKPOINTS)
+    return folder
 
 
 def make_run_folder(config: Config, machine: Machine, weights: InitialWeights, resume: Resume) -> Path:

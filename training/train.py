@@ -7,6 +7,8 @@ from pathlib import Path
 
 from agents.learner import Learner
 from cluster.cluster_actors import make_actors
+from learners.group import OneLearner
+from learners.shares import learners_in_words
 from machine.cpu_energy import CpuEnergy
 from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
@@ -19,6 +21,7 @@ from reports.sinks.make_sinks import make_sinks
 from reports.sinks.sink import SinkList
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS, MESSAGES
+from training.agreement import connect, make_agreement
 from training.checkpoint_saver import CheckpointSaver
 from training.clock_timing import make_timing
 from training.housekeeping import Housekeeping
@@ -28,7 +31,7 @@ from training.make_mix import make_mix
 from training.periodic_evaluation import Evaluation, PeriodicEvaluation
 from training.progress import Progress
 from training.reporter import Reporter
-from training.run_setup import make_run_folder, set_up_run
+from training.run_setup import make_folder_of_learner, set_up_run
 from training.summary_file import SummaryFile
 from wrappers.environment_types import MakeWatchedEnvironment
 
@@ -38,30 +41,36 @@ def train(
     make_environment: MakeWatchedEnvironment,
     parent: Checkpoint | None = None,
     environment_notes: Sequence[str] = (),
+    learners: OneLearner | None = None,
 ) -> Path:
     """Train an agent as configured, from the start or from a checkpoint; return the run's folder.
 
     All checks of the options come before a folder is made or a process is started. `environment_notes` are further
-    lines for the head of the run.
+    lines for the head of the run. With several learners, each of them calls this function with its own connection.
     """
-    setup = set_up_run(config, make_environment, parent)
-    config, machine, layout, resume = setup.config, setup.machine, setup.layout, setup.resume
+    learners = learners or OneLearner()
+    place = learners.place
+    setup = set_up_run(config, make_environment, parent, learners)
+    config, part, machine, layout, resume = setup.config, setup.part, setup.machine, setup.layout, setup.resume
 
     with ExitStack() as resources:  # closed in reverse order
         stop = resources.enter_context(StopSignals())
-        folder = make_run_folder(config, machine, setup.weights, resume)
-        console = make_console(config.report.console, config.report.console_period, sys.stdout)
+        folder = make_folder_of_learner(setup, learners)
+        console = make_console(part.report.console, part.report.console_period, sys.stdout)
         console = RecordedConsole(console, folder / MESSAGES)
-        sink = resources.enter_context(closing(make_sinks(config, folder, console.message)))
+        sink = resources.enter_context(closing(make_sinks(part, folder, console.message)))
         last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)
         network = NetworkInUse(setup.network.torso_name, setup.network.compute_dtype)
         header = run_header(config, folder, machine, layout, network, setup.memory, resume.planned_updates)
-        console.start([*header, *environment_notes, *setup.environment_notes, *setup.weights.notes(), *resume.notes()])
+        notes = [*environment_notes, *setup.environment_notes, *setup.weights.notes(), *resume.notes()]
+        console.start([*header, *learners_in_words(part, place), *notes])
 
-        learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device)
+        learner = Learner(
+            setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device, learners
+        )
         setup.weights.restore_background(learner)
-        mix = resources.enter_context(closing(make_mix(config, layout, resume, learner)))
+        mix = resources.enter_context(closing(make_mix(part, layout, resume, learner)))
         progress = Progress(
             layout,
             config.workers.envs_per_worker,
@@ -70,6 +79,8 @@ def train(
             config.report.avg_buff_size,
             config.run.stop_at_return,
             make_timing(config, layout),
+            learners=place.size,
+            first_worker=place.rank * machine.worker_count,
         )
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates
@@ -78,7 +89,7 @@ def train(
             summary,
             closing(
                 make_actors(
-                    config,
+                    part,
                     make_environment,
                     learner.network,
                     learner.updates,
@@ -92,6 +103,7 @@ def train(
             resume.restore_workers(actors.pool)
             gpu = GpuGauge(machine.device)
             load = MachineLoad(actors.times, actors.pool, gpu, CpuEnergy(), progress.watt_hours)
+            agreement = make_agreement(learners)
             reporter = Reporter(
                 progress,
                 learner,
@@ -102,8 +114,9 @@ def train(
                 console,
                 period=config.report.report_period,
                 planned_updates=resume.planned_updates,
-                warmup_unrolls=config.replay.warmup_unrolls,
+                warmup_unrolls=part.replay.warmup_unrolls,
                 actors=actors,
+                agreement=agreement,
             )
             actors.answer_commands(folder.name, stop, reporter.line)
             saver = CheckpointSaver(
@@ -121,7 +134,7 @@ def train(
                 console.message,
             )
             evaluation: Evaluation = Evaluation()
-            if config.test.eval_period:
+            if part.test.eval_period:
                 evaluation = PeriodicEvaluation(
                     config,
                     make_environment,
@@ -134,9 +147,11 @@ def train(
                     console.message,
                 )
             resources.callback(evaluation.close)
-            housekeeping = Housekeeping(progress, reporter, saver, evaluation)
+            housekeeping = Housekeeping(progress, reporter, saver, evaluation, agreement)
+            connect(agreement, place, learner, progress, reporter, saver, console.message)
             try:
-                training_loop(actors, mix, learner, progress, housekeeping, stop)
+                with learners.guarded():
+                    training_loop(actors, mix, learner, progress, housekeeping, stop, agreement)
             finally:
                 try:
                     housekeeping.finish(

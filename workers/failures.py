@@ -4,7 +4,9 @@ from machine.limits import limits_behind
 
 
 class RunFailedError(Exception):
-    """Ends the program with exit code 1."""
+    """Ends the program."""
+
+    exit_code = 1
 
 
 class WorkersFailedError(RunFailedError):

@@ -11,8 +11,9 @@ from typing import Any, BinaryIO
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
+from options.command_line import flag_words
 from sweeps.files import resumable, try_lock
-from sweeps.job import NewLines, flag_words
+from sweeps.job import NewLines
 from sweeps.on_cluster.node_job import RESULTS
 from sweeps.on_cluster.run_files_transfer import RunFilesTransfer
 

@@ -6,9 +6,8 @@ import pytest
 
 import multi_train
 from option_flags import OPTIONS
-from options.command_line import given_flags
+from options.command_line import flag_words, given_flags
 from options.rules import UsageError
-from sweeps.job import flag_words
 from sweeps.plan import plan_sweep
 from tests.sweeps.fake_sweeps import QUEUE
 

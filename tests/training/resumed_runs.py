@@ -32,6 +32,7 @@ OF_THE_MACHINE = {
     *("updates_per_second", "update_ms", "publish_ms", "core_seconds_per_1000_frames"),
     *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
     *("cpu_watts", "cpu_watt_hours", "gpu_watts", "gpu_watt_hours"),
+    *("wait_for_learners_fraction", "learners"),
 }
 
 
@@ -93,8 +94,8 @@ def assert_same_run(whole: Path, *lineage: Path) -> None:
 def ending_at(steps: int) -> Callable[..., Progress]:
     """A replacement of Progress that ends a run at `steps`, like an interruption; its plans stay the same."""
 
-    def make(*arguments: Any) -> Progress:
-        progress = Progress(*arguments)
+    def make(*arguments: Any, **named: Any) -> Progress:
+        progress = Progress(*arguments, **named)
         progress.max_steps = steps
         return progress
 

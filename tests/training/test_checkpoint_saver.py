@@ -80,7 +80,7 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
         *(nothing, StopSignals(), lambda line: None),
     )
     for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
-        failing.tick()
+        failing.save_if(failing.due())
     assert tries == [60.5, 121.0, 181.5]
 
 
@@ -104,7 +104,7 @@ def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path, monkeypatch: 
     )
     for updates in (1, 4, 5, 6, 9, 10, 11, 17, 21, 22):
         learner.updates = updates
-        saver_of_a_run.tick()
+        saver_of_a_run.save_if(saver_of_a_run.due())
     assert saves == [5, 10, 17, 22]
 
 
@@ -133,5 +133,5 @@ def test_a_signal_during_a_save_causes_another_save(tmp_path: Path, monkeypatch:
     )
     stop.save_now = True
     for _ in range(3):
-        asked.tick()
+        asked.save_if(asked.due())
     assert saves == [False, False]

@@ -51,7 +51,8 @@ class Run:
         self.progress.count_update(
             batch, {"policy_loss": torch.tensor(loss), "total_loss": torch.tensor(loss)}, self.learner.updates
         )
-        self.reporter.after_update()
+        if self.reporter.is_due:
+            self.reporter.report()
 
     def loss_shown(self) -> float | None:
         self.reporter.show()

@@ -1,0 +1,162 @@
+"""What the learners of a run decide together: when they update, report and save, and when the run ends.
+
+A learner that has a batch, or wants the run to end, sends a message to all. When all messages have arrived, all
+learners have the same ones, so they all decide the same: they update, or the run ends after the same update. Until
+then, each goes on to look after its workers.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from learners.group import Exchange, LearnerGroup, LearnerLostError
+from learners.merged_report import CHECKSUM, merged_report, slowest_learner
+from learners.news import News
+from run_files.metrics import Report
+
+PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
+NAP_SECONDS = 0.0001
+
+
+class Agreement(Protocol):
+    """Asked by the training loop, and by what reports and saves."""
+
+    alone: bool  # whether there are no other learners
+
+    def goes_on(self, over: bool) -> bool:
+        """Whether the run goes on, if for this learner it is `over` or not."""
+
+    def may_update(self, ready: bool) -> bool:
+        """Whether all learners update now; this one is `ready` for it or not."""
+
+    def report_due(self, is_due: bool) -> bool:
+        """Whether to report after this update, if a report `is_due` for this learner."""
+
+    def save_due(self, due: Callable[[], int]) -> int:
+        """What to save now, if `due` tells what this learner would save: see `News.save`."""
+
+    def merged(self, report: Report, figures_of_batch: Sequence[str]) -> Report:
+        """The report of all learners, from that of this one; `figures_of_batch` are means over its part of batches."""
+
+
+class AloneAgreement:
+    """One learner decides by itself."""
+
+    alone = True
+
+    def goes_on(self, over: bool) -> bool:
+        return not over
+
+    def may_update(self, ready: bool) -> bool:
+        return ready
+
+    def report_due(self, is_due: bool) -> bool:
+        return is_due
+
+    def save_due(self, due: Callable[[], int]) -> int:
+        return due()
+
+    def merged(self, report: Report, figures_of_batch: Sequence[str]) -> Report:
+        return report
+
+
+class GroupAgreement:
+    """Decides together with the other learners."""
+
+    alone = False
+
+    def __init__(self, group: LearnerGroup) -> None:
+        self._group = group
+        self._own_news: Callable[[], News] = News
+        self._receive: Callable[[Sequence[News]], None] = lambda news: None
+        self._checksum: Callable[[], int] = int
+        self._announce: Callable[[str], None] = lambda message: None
+        self._slowest: int | None = None
+        self._exchange: Exchange | None = None
+        self._has_ended = self._update_granted = False
+        self._report = False
+        self._save = 0
+        self._waited = 0.0  # seconds since the latest report, for the others
+        self._reported_at = time.monotonic()
+
+    def connect(
+        self,
+        own_news: Callable[[], News],
+        receive: Callable[[Sequence[News]], None],
+        checksum: Callable[[], int],
+        announce: Callable[[str], None],
+    ) -> None:
+        """From now on, tell the others `own_news()`, and pass what they tell to `receive`.
+
+        At each report, the `checksum()` of the weights is compared with theirs, and a learner for which the others
+        have begun to wait is announced.
+        """
+        self._own_news, self._receive, self._checksum, self._announce = own_news, receive, checksum, announce
+
+    def goes_on(self, over: bool) -> bool:
+        if over and not (self._has_ended or self._update_granted):
+            self._begin(ends=True)
+            while not self._finish(PATIENCE_SECONDS):
+                pass
+        return not self._has_ended
+
+    def may_update(self, ready: bool) -> bool:
+        if not self._update_granted and (ready or self._exchange is not None):
+            self._begin(ends=False)
+            self._finish(PATIENCE_SECONDS)
+        granted, self._update_granted = self._update_granted, False
+        return granted
+
+    def report_due(self, is_due: bool) -> bool:
+        due, self._report = self._report, False
+        return due
+
+    def save_due(self, due: Callable[[], int]) -> int:
+        save, self._save = self._save, 0
+        return save
+
+    def merged(self, report: Report, figures_of_batch: Sequence[str]) -> Report:
+        if self._group.lost:
+            return report
+        now = time.monotonic()
+        waits = self._waited / max(now - self._reported_at, 1e-9)
+        own: Report = {**report, "wait_for_learners_fraction": waits, CHECKSUM: self._checksum()}
+        self._waited, self._reported_at = 0.0, now
+        with self._group.guarded():
+            reports = self._group.of_all(own)
+            self._name_slowest([each["wait_for_learners_fraction"] for each in reports])
+            return merged_report(reports, figures_of_batch)
+
+    def _name_slowest(self, waits: Sequence[float]) -> None:
+        slowest = slowest_learner(waits)
+        if slowest is not None and slowest != self._slowest:
+            self._announce(f"learner {slowest} is slower than the others, which wait for it")
+        self._slowest = slowest
+
+    def _begin(self, ends: bool) -> None:
+        if self._exchange is None:
+            self._exchange = self._group.send(self._own_news()._replace(ends=ends).encoded())
+
+    def _finish(self, patience: float) -> bool:
+        """Wait up to `patience` seconds for the messages of all. Returns whether the exchange is over."""
+        begun = time.monotonic()
+        assert self._exchange is not None
+        with self._group.guarded():
+            while (messages := self._exchange.messages()) is None:
+                if time.monotonic() - begun > patience:
+                    self._waited += time.monotonic() - begun
+                    return False
+                time.sleep(NAP_SECONDS)
+        self._waited += time.monotonic() - begun
+        self._exchange = None
+        self._decide([News.decoded(message) for message in messages])
+        return True
+
+    def _decide(self, news: Sequence[News]) -> None:
+        rank, first = self._group.place.rank, news[0]
+        if len({each.updates for each in news}) > 1:
+            raise LearnerLostError(f"the learners have made {', '.join(str(each.updates) for each in news)} updates")
+        self._receive([each for other, each in enumerate(news) if other != rank])
+        self._has_ended = any(each.ends for each in news)
+        self._update_granted = not self._has_ended
+        self._report, self._save = first.report, first.save

@@ -1,0 +1,152 @@
+"""The connection of all learners of a run, on torch.distributed: gradients and messages."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from agents.network import ActorCritic
+from agents.peers import Forward, NoPeers
+from learners.place import Place
+from workers.failures import RunFailedError
+
+# The dense layer after the convolutions, most of the default network, has a bucket of its own: its gradient is on its
+# way to the other learners while those of the convolutions are computed.
+BUCKET_MEGABYTES = 1.0
+
+
+class LearnerLostError(RunFailedError):
+    """Another learner has ended, or does not respond. The launcher starts all of them again."""
+
+    exit_code = 3
+
+
+class OneLearner(NoPeers):
+    """A run with one learner."""
+
+    place = Place()
+    lost = False
+
+    def from_first(self, value: Any) -> Any:
+        return value
+
+    def of_all(self, value: Any) -> list[Any]:
+        return [value]
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        yield
+
+    def close(self) -> None:
+        """Nothing is connected."""
+
+
+class LearnerGroup(OneLearner):
+    """Connects this learner with the others; returns when all are connected.
+
+    Gradients take the way of the device (NCCL between GPUs, else gloo). Messages always take gloo, so that a learner
+    that waits for the others can do something else meanwhile.
+    """
+
+    def __init__(self, place: Place, timeout: float) -> None:
+        """A learner that does not take part in what all do together for `timeout` seconds is lost."""
+        self.place = place
+        self._timeout = timeout
+        self._gradients: dist.ProcessGroup | None = None
+        with self.guarded():
+            dist.init_process_group("gloo", rank=place.rank, world_size=place.size, timeout=timedelta(seconds=timeout))
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return self.place.size
+
+    def averaging(self, network: ActorCritic) -> Forward:
+        device = next(network.parameters()).device
+        if device.type == "cuda":
+            self._gradients = dist.new_group(backend="nccl", timeout=timedelta(seconds=self._timeout))
+        averaged = DistributedDataParallel(
+            network,
+            process_group=self._gradients,
+            forward_sync_buffers=False,  # all learners compute the same statistics
+            bucket_cap_mb=BUCKET_MEGABYTES,
+            # A torso of the user's own may have weights that no output depends on.
+            find_unused_parameters=network.has_own_torso,
+        )
+        return cast(Forward, averaged)
+
+    def rows_of_all(self, rows: torch.Tensor) -> torch.Tensor:
+        rows = rows.contiguous()
+        parts = [torch.empty_like(rows) for _ in range(self.size)]
+        dist.all_gather(parts, rows, group=self._gradients)
+        return torch.cat(parts)
+
+    def from_first(self, value: Any) -> Any:
+        """The value of the first learner."""
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def of_all(self, value: Any) -> list[Any]:
+        """The values of all learners, in their order."""
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def send(self, message: torch.Tensor) -> "Exchange":
+        """Begin to exchange `message [K]` with all learners, each of which sends as many numbers."""
+        return Exchange(message, self.size, self._timeout)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Errors of the connection become a LearnerLostError. After any error, nothing more is done together."""
+        try:
+            yield
+        except RuntimeError as error:
+            self.lost = True
+            if not is_connection_error(error):
+                raise
+            raise LearnerLostError("another learner has ended, or does not respond") from error
+        except BaseException:
+            self.lost = True
+            raise
+
+    def close(self) -> None:
+        # gloo needs no end, and would wait for learners that have ended already.
+        if self._gradients is not None and not self.lost:
+            dist.destroy_process_group()
+
+
+class Exchange:
+    """One exchange of messages that is under way."""
+
+    def __init__(self, message: torch.Tensor, size: int, timeout: float) -> None:
+        self._parts = [torch.empty_like(message) for _ in range(size)]
+        self._message = message  # must live until the exchange is over
+        self._work = dist.all_gather(self._parts, message, async_op=True)
+        self._begun = time.monotonic()
+        self._timeout = timeout
+
+    @property
+    def seconds(self) -> float:
+        """Time since the beginning."""
+        return time.monotonic() - self._begun
+
+    def messages(self) -> list[torch.Tensor] | None:
+        """The messages of all learners, in their order; None while some have not sent theirs."""
+        if not self._work.is_completed():
+            if self.seconds > self._timeout:
+                raise LearnerLostError(f"another learner has not responded for {self._timeout:g} seconds")
+            return None
+        self._work.wait()  # raises what went wrong
+        return self._parts
+
+
+def is_connection_error(error: RuntimeError) -> bool:
+    """Whether torch.distributed raised it because another process ended or is silent. gloo has no class of its own."""
+    text = str(error)
+    return isinstance(error, dist.DistError) or "gloo" in text or "NCCL" in text or "Connection closed" in text

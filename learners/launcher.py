@@ -1,0 +1,184 @@
+"""Starts the learners of a run on this machine, and starts all of them again when one is lost."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from learners.group import LearnerLostError
+from learners.place import LIFELINE, NEWS
+from machine.stop_signals import STOP_SIGNALS
+from options.command_line import flag_words
+from run_files.checkpoint import OWN_FLAGS
+from run_files.run_folder import CHECKPOINTS
+
+FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
+KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order
+POLL_SECONDS = 0.05
+END_SECONDS = 60.0  # that the others have to save and end after one has ended with an error
+STABLE_SECONDS = 600.0  # a start that held so long does not count among the restarts
+
+
+@dataclass
+class Learners:
+    """The processes of one start."""
+
+    processes: list[subprocess.Popen[bytes]]
+    errors: list[IO[bytes]]  # what all but the first write to stderr
+    lifeline: int  # the learners end when this is closed
+    news: int  # the first one writes the name of the run's folder into it
+    begun: float = field(default_factory=time.monotonic)
+
+    def signal(self, number: int) -> None:
+        for process in self.processes:
+            process.send_signal(number)
+
+    def wait(self) -> list[int]:
+        """Wait until all have ended, at most END_SECONDS after the first one that failed; return the exit codes."""
+        failed_at = None
+        while any(process.poll() is None for process in self.processes):
+            if failed_at is None and any(process.poll() for process in self.processes):
+                failed_at = time.monotonic()
+            if failed_at is not None and time.monotonic() - failed_at > END_SECONDS:
+                self.signal(signal.SIGKILL)
+            time.sleep(POLL_SECONDS)
+        return [process.wait() for process in self.processes]
+
+    def folder(self) -> Path | None:
+        """The run's folder, once it is made."""
+        with suppress(BlockingIOError):
+            if text := os.read(self.news, 4096):
+                return Path(os.fsdecode(text.splitlines()[-1]))
+        return None
+
+    def print_errors(self) -> None:
+        """Show what a learner other than the first has written: the first one that has written something."""
+        for file in self.errors:
+            file.seek(0)
+            if text := file.read():
+                sys.stderr.buffer.write(text)
+                return
+
+    def close(self) -> None:
+        self.signal(signal.SIGKILL)
+        for process in self.processes:
+            process.wait()
+        os.close(self.lifeline)
+        os.close(self.news)
+        for file in self.errors:
+            file.close()
+
+
+def start_learners(program: Sequence[str], learners: int) -> Learners:
+    """Start the processes, each in a process group of its own, so that signals reach them through the launcher only."""
+    lifeline_read, lifeline = os.pipe()
+    news, news_write = os.pipe()
+    os.set_blocking(news, False)
+    port = free_port()
+    processes: list[subprocess.Popen[bytes]] = []
+    errors: list[IO[bytes]] = [tempfile.TemporaryFile() for _ in range(learners - 1)]  # noqa: SIM115  # closed later
+    for rank in range(learners):
+        places = {"RANK": rank, "WORLD_SIZE": learners, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": learners}
+        pipes = {LIFELINE: lifeline_read, **({NEWS: news_write} if rank == 0 else {})}
+        environment = {
+            **os.environ,
+            **{name: str(value) for name, value in {**places, **pipes}.items()},
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
+        }
+        processes.append(
+            subprocess.Popen(
+                program,
+                env=environment,
+                pass_fds=tuple(pipes.values()),
+                process_group=0,
+                stderr=errors[rank - 1] if rank else None,
+            )
+        )
+    os.close(lifeline_read)
+    os.close(news_write)
+    return Learners(processes, errors, lifeline, news)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def resumed(flags: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any] | None:
+    """The flags that resume a run; None if it has no folder or has not saved anything."""
+    if folder is None or not any((folder / CHECKPOINTS).glob("checkpoint_*.pt")):
+        return None
+    others = {name: value for name, value in flags.items() if name not in OWN_FLAGS}
+    return {"op_mode": "train_w_load", "load_model_url": str(folder), **others}
+
+
+class Launcher:
+    """Starts the learners, passes signals on to them, and starts them again when one is lost."""
+
+    def __init__(self, learners: int, restarts: int) -> None:
+        self._learners = learners
+        self._restarts = self._restarts_left = restarts
+        self._running: Learners | None = None
+        self._asked_to_stop = False
+        for number in (*STOP_SIGNALS, signal.SIGUSR1):
+            ignored = signal.getsignal(number) == signal.SIG_IGN  # SIGHUP, in a run that was started under nohup
+            if not ignored or number == signal.SIGUSR1:
+                signal.signal(number, self._pass_on)
+
+    def run(self, flags: Mapping[str, Any]) -> int:
+        """Run main.py with these flags in as many processes; return its exit code."""
+        while True:
+            codes, folder = self._run_once(flags)
+            if not any(codes):
+                return 0
+            said = next((code for code in codes if code in FINAL_CODES), None)
+            if said is not None or self._asked_to_stop:
+                return said or 0
+            lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in KNOWN_CODES) or "one"
+            if not self._restarts_left:
+                print(
+                    f"main.py: learner {lost} was lost, and --learner_restarts={self._restarts} are used up; a larger "
+                    "number would go on longer.",
+                    file=sys.stderr,
+                )
+                return 1
+            self._restarts_left -= 1
+            again = resumed(flags, folder)
+            place = "from the beginning, because nothing was saved yet" if again is None else "from the last checkpoint"
+            print(f"learner {lost} was lost: all learners start again {place}", flush=True)
+            flags = again or flags
+
+    def _run_once(self, flags: Mapping[str, Any]) -> tuple[list[int], Path | None]:
+        """Run the learners until all have ended; return their exit codes and the run's folder."""
+        learners = start_learners([sys.executable, sys.argv[0], *flag_words(flags)], self._learners)
+        self._running = learners
+        try:
+            if self._asked_to_stop:  # while they were starting
+                learners.signal(signal.SIGTERM)
+            codes = learners.wait()
+            if any(code in FINAL_CODES for code in codes) and codes[0] not in FINAL_CODES:
+                learners.print_errors()
+            if time.monotonic() - learners.begun > STABLE_SECONDS:
+                self._restarts_left = self._restarts
+            return codes, learners.folder()
+        finally:
+            self._running = None
+            learners.close()
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._asked_to_stop = self._asked_to_stop or number in STOP_SIGNALS
+        if self._running is not None:
+            self._running.signal(number)

@@ -1,0 +1,66 @@
+"""One report of a run from the reports of its learners."""
+
+from collections.abc import Sequence
+from statistics import mean
+
+from learners.group import LearnerLostError
+from run_files.metrics import Report
+
+CHECKSUM = "weights_checksum"
+MUCH = 0.2  # of a learner's time
+
+# Learners play and learn at the same time, so what each one uses or has adds up.
+SUMS = (
+    "cpu_learner",
+    "cpu_workers",
+    "memory_learner_mb",
+    "memory_workers_mb",
+    "core_seconds_per_1000_frames",
+    "rounds_under_way",
+    "unrolls_accepted",
+    "worker_restarts",
+)
+# Their parts of a batch are equal, so the mean is that of the whole batch.
+MEANS = (
+    "policy_lag_mean",
+    "learner_wait_fraction",
+    "update_ms",
+    "publish_ms",
+    "wait_for_learners_fraction",
+)
+LARGEST = ("policy_lag_max",)
+OF_EACH = ("update_ms", "learner_wait_fraction", "wait_for_learners_fraction", "policy_lag_mean", "worker_restarts")
+
+
+def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) -> Report:
+    """The report of all learners: sums, means and maxima, and figures of each learner under `learners`.
+
+    What all learners know alike, such as the agent steps, is that of the first one.
+    """
+    check_weights(reports)
+    merged = {name: value for name, value in reports[0].items() if name != CHECKSUM}
+    for names, combine in ((SUMS, sum), ((*MEANS, *figures_of_batch), mean), (LARGEST, max)):
+        for name in names:
+            numbers = [value for report in reports if isinstance(value := report.get(name), int | float)]
+            if numbers:
+                merged[name] = combine(numbers)
+    merged["learners"] = [{name: report.get(name) for name in OF_EACH} for report in reports]
+    return merged
+
+
+def check_weights(reports: Sequence[Report]) -> None:
+    """All learners make the same updates, so their weights must be equal, bit for bit."""
+    checksums = [report.get(CHECKSUM) for report in reports]
+    others = [str(rank) for rank, checksum in enumerate(checksums) if checksum != checksums[0]]
+    if others:
+        raise LearnerLostError(f"the weights of learner {', '.join(others)} are not those of learner 0")
+
+
+def slowest_learner(waits: Sequence[float]) -> int | None:
+    """The learner for which all others wait at least a fifth of their time, while it hardly waits itself.
+
+    `waits` are the fractions of their time in which the learners wait for one another.
+    """
+    slowest = min(range(len(waits)), key=waits.__getitem__)
+    others = [wait for learner, wait in enumerate(waits) if learner != slowest]
+    return slowest if others and min(others) > MUCH and waits[slowest] < MUCH / 4 else None

@@ -1,0 +1,40 @@
+"""The place of this process among the learners of a run."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from options.rules import UsageError
+
+# Set by our launcher for each learner, and by torchrun.
+NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+LIFELINE = "RL_LEARNERS_LIFELINE"  # a pipe that closes when the launcher ends
+NEWS = "RL_LEARNERS_NEWS"  # a pipe to the launcher, for the name of the run's folder
+
+
+@dataclass(frozen=True)
+class Place:
+    """Rank 0 reports, saves and evaluates. Local ranks count the learners of one machine."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+
+def place_of(environment: Mapping[str, str] = os.environ) -> Place | None:
+    """The place that a launcher gave this process; None for a process that was started by hand."""
+    if any(name not in environment for name in NEEDED):
+        return None
+    try:
+        rank, size, local_rank, local_size = (int(environment[name]) for name in NEEDED[:4])
+    except ValueError:
+        raise UsageError(
+            f"{', '.join(NEEDED[:4])} must be whole numbers, as torchrun sets them; without these variables, "
+            "--learners starts the learners itself."
+        ) from None
+    return Place(rank, size, local_rank, local_size)

@@ -1,0 +1,83 @@
+"""How many learners a run has, and what each of them gets: cores, workers, a part of the batch and of the replays."""
+
+import json
+import os
+
+import torch
+
+from learners.place import Place
+from machine.device import usable_cores
+from option_flags import Config
+from options.rules import UsageError
+from workers.random_streams import stream_of
+
+CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
+
+
+def settle_learners(config: Config, place: Place | None) -> Config:
+    """The configuration with a number of learners: the one asked for, or with 0 the one for this machine.
+
+    A launcher that has started this process has decided it.
+    """
+    if place is not None:
+        return config.replace_flags(learners=place.size)
+    if config.learners.learners:
+        _check_devices(config, config.learners.learners)
+        return config
+    gpus = torch.cuda.device_count() if config.run.device in ("auto", "cuda") else 0
+    most = gpus or usable_cores() // CORES_PER_LEARNER
+    if config.cluster.cluster is not None:
+        most = 1
+    fitting = [n for n in range(1, most + 1) if all(share % n == 0 for share in config.replay.shares)]
+    return config.replace_flags(learners=max(fitting, default=1))
+
+
+def _check_devices(config: Config, learners: int) -> None:
+    if learners == 1 or config.run.device == "cpu":
+        return
+    gpus = torch.cuda.device_count()
+    if (config.run.device == "cuda" and learners > gpus) or (config.run.device == "auto" and 0 < gpus < learners):
+        raise UsageError(
+            f"--learners={learners} needs as many GPUs, and this machine has {gpus}; --learners={max(1, gpus)} would "
+            "be right, or --device=cpu."
+        )
+
+
+def part_of(config: Config, place: Place) -> Config:
+    """The configuration of one learner: its share of everything that the learners of a run divide among them."""
+    if place.size == 1:
+        return config
+    size, workers = place.size, config.workers.worker_count
+    replays = json.loads(config.replay.replay_parameters)
+    for entry, share in zip(replays, config.replay.shares, strict=True):
+        entry["capacity"] = max(-(-entry["capacity"] // size), share // size)
+    changed = {
+        "batch_size": config.replay.batch_size // size,
+        "replay_parameters": json.dumps(replays),
+        "worker_count": workers // size + (place.rank < workers % size) if workers else 0,
+        "learners": 1,
+    }
+    if config.run.device in ("auto", "cuda") and torch.cuda.is_available():
+        changed["device"] = f"cuda:{place.local_rank}"
+    if not place.is_first:
+        own_seed = int(stream_of("learner", config.seed, place.rank).generate_state(1)[0] >> 1)
+        quiet = {"console": "off", "curves": False, "tensorboard": False, "wandb": False, "metrics_port": 0}
+        changed |= {"seed": own_seed, "eval_period": 0, **quiet}
+    return config.replace_flags(**changed)
+
+
+def use_own_cores(place: Place) -> None:
+    """Let this process, and all that it starts, use only its share of the machine's cores; where the system can."""
+    if place.local_size == 1 or not hasattr(os, "sched_setaffinity"):
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    first, end = (rank * len(cores) // place.local_size for rank in (place.local_rank, place.local_rank + 1))
+    if own := cores[first:end]:  # with fewer cores than learners, they share them
+        os.sched_setaffinity(0, own)
+
+
+def learners_in_words(part: Config, place: Place) -> list[str]:
+    """A line for the head of a run with several learners."""
+    if place.size == 1:
+        return []
+    return [f"{place.size} learners, each with {part.replay.batch_size} unrolls of a batch and workers of its own"]

@@ -1,0 +1,139 @@
+"""What learners exchange, and what becomes of one whose peer is lost."""
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from learners.agreement import GroupAgreement
+from learners.group import LearnerGroup, LearnerLostError
+from learners.merged_report import CHECKSUM, merged_report, slowest_learner
+from learners.news import MAX_GAMES, Game, News, Unsent
+from learners.place import Place, place_of
+from learners.shares import part_of
+from option_flags import Config
+from options.rules import UsageError
+from tests.learners.groups import run_group
+from tests.training.catch_runs import MIXED
+
+SILENCE = 5.0  # seconds after which a silent learner is lost
+NEWS = News(
+    ends=True, updates=7, report=True, save=2, steps=40, frames=160, games=[Game(-3.5, 12, 1), Game(21.0, 9, 0)]
+)
+
+
+@pytest.mark.parametrize("news", [News(), NEWS, NEWS._replace(games=[Game(0.1, 5, 2)] * MAX_GAMES)])
+def test_a_message_carries_the_news(news: News) -> None:
+    message = news.encoded()
+    assert message.shape == News().encoded().shape
+    assert News.decoded(message) == news._replace(games=list(news.games))
+
+
+def test_games_without_room_wait_for_the_next_message() -> None:
+    unsent, games = Unsent(), [Game(float(n), n, 0) for n in range(MAX_GAMES + 3)]
+    unsent.add(20, 80, games)
+    first, second, third = unsent.take(), unsent.take(), unsent.take()
+    assert [*first.games, *second.games] == games
+    assert (first.steps, first.frames, second.steps, second.frames) == (20, 80, 0, 0)
+    assert third == News(games=[])
+
+
+def test_a_report_of_all_adds_up_what_each_one_uses_and_averages_the_batch() -> None:
+    own = {"agent_steps": 80, "cpu_learner": 50.0, "policy_lag_max": 3, "policy_lag_mean": 1.0, "entropy": 0.5}
+    other = {"agent_steps": 80, "cpu_learner": 70.0, "policy_lag_max": 9, "policy_lag_mean": 2.0, "entropy": 0.7}
+    merged = merged_report([{**own, CHECKSUM: 5}, {**other, CHECKSUM: 5}], ["entropy"])
+    expected = {"agent_steps": 80, "cpu_learner": 120.0, "policy_lag_max": 9, "policy_lag_mean": 1.5, "entropy": 0.6}
+    assert {name: merged[name] for name in expected} == pytest.approx(expected)
+    assert CHECKSUM not in merged
+    assert [each["policy_lag_mean"] for each in merged["learners"]] == [1.0, 2.0]  # type: ignore[union-attr,index,call-overload]
+
+
+def test_weights_that_differ_are_an_error() -> None:
+    with pytest.raises(LearnerLostError, match="the weights of learner 1 are not those of learner 0"):
+        merged_report([{CHECKSUM: 5}, {CHECKSUM: 6}, {CHECKSUM: 5}], [])
+
+
+@pytest.mark.parametrize(
+    ("waits", "slowest"),
+    [([0.5, 0.01], 1), ([0.01, 0.3, 0.4], 0), ([0.1, 0.1], None), ([0.5, 0.4], None), ([0.4, 0.01, 0.02], None)],
+)
+def test_the_learner_that_the_others_wait_for_is_found(waits: list[float], slowest: int | None) -> None:
+    assert slowest_learner(waits) == slowest
+
+
+def test_places_come_from_the_variables_of_torchrun() -> None:
+    variables = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    there = {**variables, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+    assert place_of(there) == Place(rank=3, size=4, local_rank=1, local_size=2)
+    assert place_of(variables) is None
+    with pytest.raises(UsageError, match="must be whole numbers"):
+        place_of({**there, "RANK": "first"})
+
+
+def test_each_learner_gets_its_share() -> None:
+    config = Config.from_flags(
+        {"learners": 2, "batch_size": 8, "worker_count": 5, "replay_parameters": MIXED, "seed": 1, "tensorboard": True}
+    )
+    first, second = (part_of(config, Place(rank, 2, rank, 2)) for rank in range(2))
+    assert first.replay.shares == second.replay.shares == (2, 2)
+    assert [replay.capacity for replay in first.replay.replays] == [2, 20]
+    assert (first.workers.worker_count, second.workers.worker_count) == (3, 2)
+    assert (first.seed, first.report.tensorboard) == (1, True)
+    assert second.seed != 1 and not second.report.tensorboard
+    assert part_of(config, Place()) is config
+
+
+def waits_for_the_other(group: LearnerGroup, last: Callable[[], None]) -> Any:
+    """Learner 1 does `last` instead of taking part; the report of learner 0 after that."""
+    if group.place.rank == 1:
+        last()
+        return None
+    agreement = GroupAgreement(group)
+    with pytest.raises(LearnerLostError):
+        any(agreement.may_update(ready=True) for _ in itertools.count())
+    assert group.lost
+    return agreement.merged({"agent_steps": 1}, [])  # nothing is done together any more
+
+
+def die() -> None:
+    os._exit(9)
+
+
+def hang() -> None:
+    time.sleep(4 * SILENCE)
+
+
+def agrees(group: LearnerGroup) -> list[Any]:
+    """Learner 1 is ready later, and wants the run to end after the first update."""
+    agreement, rank = GroupAgreement(group), group.place.rank
+    heard: list[Any] = []
+    agreement.connect(lambda: News(steps=10 + rank, report=rank == 0, save=1 - rank), heard.extend, lambda: 4, print)
+    granted = 0
+    for turn in range(10_000):
+        if not agreement.goes_on(over=rank == 1 and granted == 1):
+            break
+        granted += agreement.may_update(ready=rank == 0 or turn > 5)
+        if granted:
+            heard += [agreement.report_due(False), agreement.save_due(lambda: 2)] if len(heard) == 1 else []
+    return [granted, *heard[:3]]
+
+
+@pytest.mark.slow
+def test_all_update_at_once_and_end_after_the_same_update() -> None:
+    first, second = run_group(agrees)
+    assert first == [1, News(steps=11, games=[]), True, 1]
+    assert second == [1, News(steps=10, report=True, save=1, games=[]), True, 1]
+
+
+@pytest.mark.slow
+def test_a_learner_that_hangs_is_noticed() -> None:
+    assert run_group(waits_for_the_other, hang, timeout=SILENCE)[0] == {"agent_steps": 1}
+
+
+@pytest.mark.slow
+def test_a_learner_that_dies_is_noticed_at_once() -> None:
+    """Long before it would be taken for one that hangs."""
+    assert run_group(waits_for_the_other, die, dying=1)[0] == {"agent_steps": 1}

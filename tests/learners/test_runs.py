@@ -1,0 +1,77 @@
+"""Whole runs with two learners, in the processes of a test."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learners.group import LearnerGroup
+from option_flags import Config
+from options.protocols import merged
+from run_files.checkpoint import Checkpoint, find_checkpoint
+from tests.catch import make_catch
+from tests.learners.groups import run_group
+from tests.training.catch_runs import CATCH, MIXED, reports
+from tests.training.resumed_runs import assert_same_run
+from training.train import train
+
+pytestmark = pytest.mark.slow
+
+TWO: dict[str, Any] = {**CATCH, "learners": 2, "worker_count": 2, "envs_per_worker": 4, "replay_parameters": MIXED}
+
+
+def train_one(group: LearnerGroup, flags: dict[str, Any], parent: Path | None = None) -> Path:
+    """One learner of a run, as main.py starts it."""
+    checkpoint: Checkpoint | None = None
+    if parent is not None:
+        checkpoint = find_checkpoint(str(parent))
+        own = {"op_mode": "train_w_load", "load_model_url": str(parent)}
+        flags = merged(checkpoint.options, {**own, **flags})
+    folder = train(Config.from_flags(flags), make_catch, checkpoint, learners=group)
+    group.close()
+    return folder
+
+
+def run_two(results: Path, parent: Path | None = None, **flags: Any) -> Path:
+    own = {**flags, "results_dir": str(results)}
+    folders: list[Path] = run_group(train_one, {**TWO, **own} if parent is None else own, parent)
+    assert folders[1] == folders[0] / "learner_1"
+    return folders[0]
+
+
+def test_both_learners_play_and_learn(tmp_path: Path) -> None:
+    folder = run_two(tmp_path, environment_max_steps=4000)
+    saved, own = find_checkpoint(str(folder)), find_checkpoint(str(folder / "learner_1"))
+    last = reports(folder)[-1]
+    assert last["agent_steps"] == saved.agent_steps == own.agent_steps == 4000
+    planned = Config.from_flags({**TWO, "environment_max_steps": 4000}).planned_updates  # as many as one learner makes
+    assert last["updates"] == saved.updates == own.updates == planned
+    first_weights, other_weights = (each.content["learner"]["network"] for each in (saved, own))
+    assert all(first_weights[name].equal(other_weights[name]) for name in first_weights)
+    assert len(last["learners"]) == 2
+    rows = (folder / "episodes.csv").read_text().splitlines()[1:]
+    assert {row.split(",")[-1] for row in rows} == {"0", "1"}, "games of both learners' workers"
+    assert last["episodes"] == len(rows)
+
+
+def test_a_reproducible_run_is_resumed_exactly(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"reproducible": True, "learner_threads": 1}
+    whole = run_two(tmp_path / "whole", environment_max_steps=2400, **flags)
+    first = run_two(tmp_path / "parts", environment_max_steps=1200, **flags)
+    second = run_two(tmp_path / "parts", first, environment_max_steps=2400)
+    assert_same_run(whole, first, second)
+    assert_same_run(*(folder / "learner_1" for folder in (whole, first, second)))
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_run_goes_on_with_another_number_of_learners(tmp_path: Path, after: int) -> None:
+    flags: dict[str, Any] = {"environment_max_steps": 2000}
+    if after == 1:
+        first = run_two(tmp_path, **flags)
+        (second,) = run_group(train_one, {"learners": 1, "environment_max_steps": 4000}, first, size=1)
+    else:
+        (first,) = run_group(train_one, {**TWO, **flags, "learners": 1, "results_dir": str(tmp_path)}, size=1)
+        second = run_two(tmp_path, first, learners=2, environment_max_steps=4000)
+    saved = find_checkpoint(str(second))
+    assert saved.agent_steps == 4000
+    assert saved.updates > find_checkpoint(str(first)).updates

@@ -1,0 +1,81 @@
+"""Two learners with half a batch each make the updates of one learner with the whole batch."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.flat_weights import flat_weights
+from agents.learner import Learner
+from agents.peers import Peers
+from learners.group import LearnerGroup
+from option_flags import LossOptions, OptimizerOptions
+from replay.mix import Batch
+from replay.unroll_layout import UnrollLayout
+from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, make_batch, make_learner
+from tests.learners.groups import run_group
+
+pytestmark = pytest.mark.slow
+
+FRESH = [True, True, False, False]  # so each of two learners has a fresh and a replayed one
+UPDATES = 3
+OF_THE_WHOLE_BATCH = ("policy_loss", "value_loss", "entropy_loss", "proximal_loss", "policy_cloning_loss", "total_loss")
+
+
+def make(layout: UnrollLayout, loss: LossOptions, optimizer: OptimizerOptions, peers: Peers | None) -> Learner:
+    learner = make_learner(loss, optimizer, layout)
+    return Learner(learner.network, layout, loss, optimizer, 100, torch.device("cpu"), peers)
+
+
+def updates(
+    peers: Peers | None, rank: int, size: int, layout: UnrollLayout, loss: LossOptions, optimizer: OptimizerOptions
+) -> tuple[list[dict[str, float]], Any, int]:
+    """The figures of some updates with each `size`-th unroll of the batches, and the weights after them."""
+    learner = make(layout, loss, optimizer, peers)
+    figures = []
+    for seed in range(UPDATES):
+        whole = make_batch(FRESH, layout, seed)
+        own = Batch(whole.rows[rank::size].clone(), whole.fresh[rank::size])
+        figures.append({name: float(value) for name, value in learner.update(own).items()})
+    return figures, flat_weights(learner.network).numpy(), learner.weights_checksum()
+
+
+def updates_of_one(group: LearnerGroup, *arguments: Any) -> tuple[list[dict[str, float]], Any, int]:
+    return updates(group, group.place.rank, group.size, *arguments)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT], ids=["feedforward", "lstm"])
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_two_learners_make_the_updates_of_one(reduction: str, layout: UnrollLayout, optimizer: str) -> None:
+    loss = dataclasses.replace(ALL_TERMS, loss_reduction=reduction)
+    options = OptimizerOptions(optimizer=optimizer, lr=1e-3, rmsprop_eps=1e-3, adam_eps=1e-3)
+    expected, weights, _ = updates(None, 0, 1, layout, loss, options)
+    halves = run_group(updates_of_one, layout, loss, options)
+    assert halves[0][2] == halves[1][2], "the weights are equal bit for bit"
+    np.testing.assert_allclose(halves[0][1], weights, rtol=0, atol=1e-6)
+    for update, whole in enumerate(expected):
+        parts = [figures[update] for figures, _, _ in halves]
+        for name in OF_THE_WHOLE_BATCH:
+            assert np.mean([part[name] for part in parts]) == pytest.approx(whole[name], rel=1e-5, abs=1e-6), name
+        for part in parts:
+            assert part["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-5)
+
+
+def test_the_background_is_that_of_the_whole_batch() -> None:
+    backgrounds = run_group(backgrounds_of_one)
+    batches = [make_batch(FRESH, LAYOUT, seed) for seed in range(UPDATES)]
+    first_frames = [LAYOUT.arrays(batch.rows.numpy())["frames"][:, : LAYOUT.frame_stack] for batch in batches]
+    mean = torch.from_numpy(np.concatenate(first_frames)).float().mean(0).flatten(0, 1)
+    for background in backgrounds:
+        torch.testing.assert_close(torch.from_numpy(background), mean)
+
+
+def backgrounds_of_one(group: LearnerGroup) -> Any:
+    learner = make(LAYOUT, LossOptions(), OptimizerOptions(), group)
+    for seed in range(UPDATES):
+        whole = make_batch(FRESH, LAYOUT, seed)
+        learner.update(Batch(whole.rows[group.place.rank :: 2].clone(), whole.fresh[group.place.rank :: 2]))
+    return learner.network.background.numpy()

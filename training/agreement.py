@@ -1,0 +1,42 @@
+"""What this learner tells the other learners of a run, and what it does with what they tell."""
+
+from collections.abc import Callable, Sequence
+
+from agents.learner import Learner
+from learners.agreement import Agreement, AloneAgreement, GroupAgreement
+from learners.group import LearnerGroup, OneLearner
+from learners.news import News
+from learners.place import Place
+from training.checkpoint_saver import CheckpointSaver
+from training.progress import Progress
+from training.reporter import Reporter
+
+
+def make_agreement(learners: OneLearner) -> Agreement:
+    """The agreement with the other learners; one learner agrees with itself."""
+    return GroupAgreement(learners) if isinstance(learners, LearnerGroup) else AloneAgreement()
+
+
+def connect(
+    agreement: Agreement,
+    place: Place,
+    learner: Learner,
+    progress: Progress,
+    reporter: Reporter,
+    saver: CheckpointSaver,
+    announce: Callable[[str], None],
+) -> None:
+    """From now on, the learners know of each other what they have played; the first one decides when all save."""
+    if not isinstance(agreement, GroupAgreement):
+        return
+
+    def own_news() -> News:
+        news = progress.take_unsent()._replace(updates=learner.updates)
+        if not place.is_first:
+            return news
+        return news._replace(report=reporter.is_due, save=saver.due())
+
+    def receive(news: Sequence[News]) -> None:
+        reporter.games_ended(progress.count_others(news))
+
+    agreement.connect(own_news, receive, learner.weights_checksum, announce)
