@@ -56,8 +56,9 @@ def train(
     with ExitStack() as resources:  # closed in reverse order
         stop = resources.enter_context(StopSignals())
         folder = make_folder_of_learner(setup, learners)
-        console = make_console(part.report.console, part.report.console_period, sys.stdout)
-        console = RecordedConsole(console, folder / MESSAGES)
+        console = RecordedConsole(
+            make_console(part.report.console, part.report.console_period, sys.stdout), folder / MESSAGES
+        )
         sink = resources.enter_context(closing(make_sinks(part, folder, console.message)))
         last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)

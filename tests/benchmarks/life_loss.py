@@ -48,7 +48,8 @@ class GamesByLife(ParallelGames):
         if not finished:
             return None
         self._slots[e] = None
-        return GameResult(running.game, *finished[0], truncated and not terminated, None)
+        game_return, length = finished[0][:2]
+        return GameResult(running.game, game_return, length, truncated and not terminated, None)
 
 
 def returns_of(run: str, treatment: str, games: int) -> list[float]:
