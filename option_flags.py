@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Self, get_type_hints
 
 from options.environment_families import NATIVE, check_family, defaults_in
-from options.protocols import CLASSIC, PROTOCOLS, merged, with_protocol
+from options.protocols import CLASSIC, PROTOCOLS, merged, protocol_flags
 from options.replay_options import ReplaySpec, check_shares, parse_replays, split_by_ratio
 from options.rules import (
     CLUSTER,
@@ -599,12 +599,12 @@ class Config:
 
     @classmethod
     def from_flags(cls, values: Mapping[str, Any]) -> Self:
-        """Make a Config from values by flag name; names that are left out get the value of the protocol, the default of
-        their environment, or the declared default."""
+        """Make a Config from values by flag name; names that are left out get the default of their environment, the value
+        of the protocol, or the declared default."""
         for name in values:
             if name not in OPTIONS:
                 raise unknown_flag(name, OPTIONS)
-        values = {**defaults_in(values), **with_protocol(values)}
+        values = {**protocol_flags(values.get("protocol")), **defaults_in(values), **values}
         topics: dict[str, Any] = {
             topic: options(**{item.name: values[item.name] for item in fields(options) if item.name in values})
             for topic, options in TOPICS.items()
