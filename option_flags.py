@@ -599,8 +599,8 @@ class Config:
 
     @classmethod
     def from_flags(cls, values: Mapping[str, Any]) -> Self:
-        """Make a Config from values by flag name; names that are left out get the default of their environment, the value
-        of the protocol, or the declared default."""
+        """Make a Config from values by flag name; names that are left out get the default of their environment, the
+        value of the protocol, or the declared default."""
         for name in values:
             if name not in OPTIONS:
                 raise unknown_flag(name, OPTIONS)
