@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agents.network import ActorCritic, make_network
-from agents.spaces import read_spec, unroll_layout
+from agents.spaces import check_observations, read_spec, unroll_layout
 from cluster.check import check_cluster, check_combinations
 from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
@@ -58,6 +58,8 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
     machine = prepare_machine(config)
     spec = read_spec(config, make_environment)
     layout = unroll_layout(config, spec)
+    if source is not None:
+        check_observations(source.content, layout)
     network = make_network(config.network, layout, machine.precision)
     weights = InitialWeights(source, network, config.environment.env)
     if parent is not None:
