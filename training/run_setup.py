@@ -14,6 +14,7 @@ from option_flags import Config
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
 from reports.sinks.make_sinks import check_sinks
+from reports.unused_options import changed_options
 from run_files.checkpoint import Checkpoint, check_playable, check_resumable
 from run_files.run_folder import CHECKPOINTS, create_run_folder, write_json
 from training.check_parent import check_saved_games, check_saved_learner
@@ -23,6 +24,8 @@ from training.resume import Resume
 from workers.realtime.requirements import check_realtime, open_unrolls
 from wrappers.environment_spec import EnvironmentSpec
 from wrappers.environment_types import MakeEnvironment
+
+OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,15 @@ def set_up_run(config: Config, make_environment: MakeEnvironment, parent: Checkp
 
 
 def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
-    """Sentences about an environment that no run can save and restore."""
-    if spec.can_snapshot or not config.run.reproducible:
-        return []
-    return [
-        f"the state of {config.environment.env} cannot be saved: a resumed run begins new episodes, so it differs from "
-        "a run without a break"
-    ]
+    """Lines about options of pictures where there are none, and about an environment that no run can save."""
+    without_pictures = [] if spec.frame_stack else [name for name in OF_PICTURES if name in changed_options(config)]
+    notes = [f"--{name} has no effect on observations without a picture" for name in without_pictures]
+    if config.run.reproducible and not spec.can_snapshot:
+        notes.append(
+            f"the state of {config.environment.env} cannot be saved: a resumed run begins new episodes, so it differs "
+            "from a run without a break"
+        )
+    return notes
 
 
 def make_run_folder(config: Config, machine: Machine, weights: InitialWeights, resume: Resume) -> Path:
