@@ -56,16 +56,34 @@ def described_spaces(layout: UnrollLayout) -> dict[str, Any]:
 
 def check_spaces(content: Mapping[str, Any], layout: UnrollLayout) -> None:
     """Refuse an environment with other observations or actions than that of the run that saved this checkpoint."""
+    differing = _differing(content, layout)
+    if differing:
+        raise UsageError(
+            "--load_model_url: the environment has other observations or actions than that of the checkpoint "
+            f"({differing[0]}); the --env_kwargs and the --env_wrapper of the training would be right."
+        )
+
+
+def check_observations(content: Mapping[str, Any], layout: UnrollLayout) -> None:
+    """Refuse an environment with other observations, for a new run from the weights of this checkpoint.
+
+    Its actions may be others: then the policy head is new.
+    """
+    differing = [text for text in _differing(content, layout) if not text.startswith("action")]
+    if differing:
+        raise UsageError(
+            f"--load_weights_only: the environment has other observations than that of the checkpoint ({differing[0]}),"
+            " so the weights do not fit; an environment with equal ones would be right."
+        )
+
+
+def _differing(content: Mapping[str, Any], layout: UnrollLayout) -> list[str]:
+    """How the environment differs from the saved one, such as "vector_size is 8 instead of 4"."""
     now = described_spaces(layout)
     saved = content.get("spaces", now)  # older runs did not save them
-    differing = [name for name in now if saved[name] != now[name]]
-    if differing:
-        name = differing[0]
-        raise UsageError(
-            f"--load_model_url: the environment has other observations or actions than that of the checkpoint ({name} "
-            f"is {now[name]} instead of {saved[name]}); the --env_kwargs and the --env_wrapper of the training would "
-            "be right."
-        )
+    pairs = {name: (now[name], saved[name]) for name in now}
+    pairs["action_count"] = (layout.action_count, content["action_count"])
+    return [f"{name} is {here} instead of {there}" for name, (here, there) in pairs.items() if here != there]
 
 
 def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:

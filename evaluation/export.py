@@ -30,6 +30,8 @@ from options.rules import PATH, Options, UsageError, declared, option
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_atomically
+from wrappers.any_environment.faults import EnvironmentFaultError
+from wrappers.any_environment.user_code import UserCodeError
 from wrappers.make_environment import make_environment
 from wrappers.observation import as_observation
 
@@ -62,6 +64,8 @@ def main(arguments: Sequence[str]) -> None:
         checkpoint = find_checkpoint(runs[0])
         folder = Path(given.output) if given.output else checkpoint.run_folder / "export"
         differences = export(checkpoint, folder)
+    except EnvironmentFaultError as error:
+        raise UserCodeError("the environment of the run has a fault, see above.", error.report) from None
     except UsageError as error:
         print(end=error.details, file=sys.stderr)
         raise UsageError(str(error).replace("--load_model_url=", "").replace("--load_model_url: ", "")) from None

@@ -42,7 +42,7 @@ class GameResult(NamedTuple):
     game: int
     return_: float  # unclipped
     length: int  # agent steps, including those that wrappers make
-    cut_off: bool  # by max_game_frames
+    cut_off: bool  # by max_game_frames, or by a time limit of the environment
     log: GameLog | None
 
 

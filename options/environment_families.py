@@ -29,6 +29,7 @@ ONLY_NOFRAMESKIP: Mapping[str, tuple[Any, str]] = {
     "full_action_space": (False, "--nofull_action_space"),
     "noop_threshold": (0, "--noop_threshold=0"),
     "episodic_life": (False, "--noepisodic_life"),
+    "fire_on_reset": (True, "--fire_on_reset"),
     "fire_on_life_loss": (False, "--nofire_on_life_loss"),
     "interaction": ("turns", "--interaction=turns"),
 }

@@ -32,11 +32,6 @@ def protocol_flags(name: object) -> Mapping[str, Any]:
     return PROTOCOLS.get(name, {}) if isinstance(name, str) else {}
 
 
-def with_protocol(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values by flag name, and those of their protocol for the flags that are left out."""
-    return {**protocol_flags(values.get("protocol")), **values}
-
-
 def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The saved values of a run, and over them those that are given.
 

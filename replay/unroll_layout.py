@@ -14,6 +14,11 @@ from replay.row_layout import Declared, RowLayout
 # One of n actions; one choice for each of several factors; real numbers from a normal distribution for each dimension.
 ActionKind = Literal["discrete", "product", "gaussian"]
 
+# Limits of what a run may have. Checkpoints with more are refused, because networks are made for them.
+MOST_CHOICES = 10_000  # numbers that describe a policy in one state
+MOST_NUMBERS = 10_000  # of a vector
+MOST_PIXELS = 10_000  # of a side of a picture
+
 
 @dataclass(frozen=True)
 class UnrollLayout(RowLayout):

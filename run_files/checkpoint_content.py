@@ -14,7 +14,7 @@ from torch import nn
 from option_flags import OPTIONS
 from options.replay_options import parse_replays
 from options.rules import UsageError
-from replay.unroll_layout import ActionKind, UnrollLayout
+from replay.unroll_layout import MOST_CHOICES, MOST_NUMBERS, MOST_PIXELS, ActionKind, UnrollLayout
 from run_files.content_rules import (
     ANY_NUMBER,
     GENERATOR_TEXT,
@@ -38,7 +38,6 @@ from run_files.content_rules import (
 )
 from run_files.unroll_content import open_unrolls, unrolls
 
-MOST_ACTIONS = 10_000  # far more than any game has: networks are made for them
 DRAW_SUMS = 7  # figures that are summed for each replay
 PROJECTION = "projection"  # the weights whose second dimension an option may change between two runs
 
@@ -149,11 +148,11 @@ _SNAPSHOT = table(
 _SPACES = table(
     {
         "frame_stack": whole(0, 1000),
-        "frame_shape": list_of(whole(0, 10_000), 3),
-        "vector_size": whole(0, MOST_ACTIONS),
-        "one_hot_size": whole(0, MOST_ACTIONS),
+        "frame_shape": list_of(whole(0, MOST_PIXELS), 3),
+        "vector_size": whole(0, MOST_NUMBERS),
+        "one_hot_size": whole(0, MOST_NUMBERS),
         "action_kind": must_be("discrete, product or gaussian", lambda kind: kind in get_args(ActionKind)),
-        "action_sizes": list_of(whole(1, MOST_ACTIONS)),
+        "action_sizes": list_of(whole(1, MOST_CHOICES)),
     },
     only=True,
 )
@@ -161,7 +160,7 @@ _CHECKPOINT = table(
     {
         "format_version": whole(),
         "options": SAVED_OPTIONS,
-        "action_count": whole(1, MOST_ACTIONS),
+        "action_count": whole(1, MOST_CHOICES),
         "unroll": TEXT,
         "resumes": whole(),
         "planned_updates": whole(1),

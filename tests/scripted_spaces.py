@@ -24,17 +24,23 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
     """
 
     def __init__(
-        self, seed: int, pictures: bool, vectors: bool, kind: ActionKind, watch: Watch = lambda picture, score: None
+        self,
+        seed: int,
+        pictures: bool,
+        vectors: bool,
+        kind: ActionKind,
+        sizes: tuple[int, ...],
+        watch: Watch = lambda picture, score: None,
     ) -> None:
         self._watch = watch
-        self._pictures, self._vectors, self._kind = pictures, vectors, kind
+        self._pictures, self._vectors, self._sizes = pictures, vectors, sizes
         self.spec_for_agent = EnvironmentSpec(
             frame_stack=STACK if pictures else 0,
             frame_shape=(1, SIZE, SIZE) if pictures else (0, 0, 0),
             vector_size=VECTOR if vectors else 0,
             one_hot_size=2 if vectors else 0,
             action_kind=kind,
-            action_sizes=SIZES[kind],
+            action_sizes=sizes,
             can_snapshot=False,
         )
         self.observation_space = gymnasium.spaces.Tuple([])  # type: ignore[assignment]
@@ -55,7 +61,7 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         self.taken.append(action)
-        wanted = np.resize([self._target, 1 - self._target], len(SIZES[self._kind]))
+        wanted = np.resize([self._target, 1 - self._target], len(self._sizes))
         reward = -float(np.abs(np.clip(action, -1, 1) - wanted).mean())
         self._step += 1
         self._return += reward
@@ -87,8 +93,8 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
 class MakeScripted:
     """Makes the environment; it can be pickled for worker processes."""
 
-    def __init__(self, pictures: bool, vectors: bool, kind: ActionKind) -> None:
-        self._arguments = pictures, vectors, kind
+    def __init__(self, pictures: bool, vectors: bool, kind: ActionKind, sizes: tuple[int, ...] | None = None) -> None:
+        self._arguments = pictures, vectors, kind, SIZES[kind] if sizes is None else sizes
 
     def __call__(self, options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> ScriptedSpaces:
         return ScriptedSpaces(seed, *self._arguments, *([] if watch is None else [watch]))

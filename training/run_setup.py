@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from agents.network import ActorCritic, make_network
-from agents.spaces import read_spec, unroll_layout
+from agents.spaces import check_observations, read_spec, unroll_layout
 from cluster.check import check_cluster, check_combinations
 from learners.group import OneLearner
 from learners.rank import agreed, folder_of, parent_of, tell_folder
@@ -75,6 +75,8 @@ def set_up_run(
     machine = prepare_machine(part)
     spec = read_spec(config, make_environment)
     layout = unroll_layout(config, spec)
+    if source is not None:
+        check_observations(source.content, layout)
     network = make_network(config.network, layout, machine.precision)
     weights = InitialWeights(source, network, config.environment.env)
     if parent is not None:
@@ -98,13 +100,9 @@ def set_up_run(
 
 
 def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
-    """Sentences about an environment that no run can save and restore, and about flags that do not concern it."""
-    notes = []
-    if not spec.frame_stack:
-        changed = changed_options(config)
-        notes += [
-            f"--{name} has no effect on observations without a picture" for name in OF_PICTURES if name in changed
-        ]
+    """Lines about options of pictures where there are none, and about an environment that no run can save."""
+    without_pictures = [] if spec.frame_stack else [name for name in OF_PICTURES if name in changed_options(config)]
+    notes = [f"--{name} has no effect on observations without a picture" for name in without_pictures]
     if config.run.reproducible and not spec.can_snapshot:
         notes.append(
             f"the state of {config.environment.env} cannot be saved: a resumed run begins new episodes, so it differs "

@@ -51,7 +51,7 @@ def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
 def test_the_command_shows_its_help_and_ends_with_2_for_a_mistake() -> None:
     def run(*words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "dashboard", *words]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
 
     shown = run("--help")
     assert shown.returncode == 0 and "--results_dir" in shown.stdout
@@ -65,6 +65,6 @@ def test_a_missing_nicegui_is_said(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from dashboard.__main__ import main; main(sys.argv[1:])"
     ended = subprocess.run(
         [sys.executable, "-c", code, f"--results_dir={tmp_path}", "--port=8051"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert "pip install -r dashboard/requirements.txt would be right." in ended.stderr

@@ -140,7 +140,7 @@ def test_a_link_to_a_checkpoint_elsewhere_is_not_played(tmp_path: Path, chosen: 
     GamePlayer(live_game(tmp_path / "results", chosen=chosen, root=tmp_path))
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 200) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it takes too long"

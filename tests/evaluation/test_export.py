@@ -19,9 +19,10 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint, write_checkpoint
 from tests.run_files.some_checkpoint import some_content, some_learner
+from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.make_environment import make_environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL: dict[str, Any] = {"network": "impala_shallow", "env": "PongNoFrameskip-v4", "max_game_frames": 400}
@@ -139,3 +140,13 @@ def test_errors_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(export, "PACKAGES", ("onnx", "no_such_a", "no_such_b"))
     with pytest.raises(UsageError, match=r"^The export needs the packages no_such_a, no_such_b; run pip install "):
         export.main([str(tmp_path)])
+
+
+def test_a_fault_of_the_environment_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(options: object, seed: int) -> None:
+        raise EnvironmentFaultError("Pong has a fault in a reset.")
+
+    monkeypatch.setattr(export, "make_environment", broken)
+    with pytest.raises(UsageError, match=r"^the environment of the run has a fault, see above\.$") as raised:
+        export.main([str(write_agent(tmp_path / "run"))])
+    assert raised.value.details == "Pong has a fault in a reset.\n"

@@ -104,6 +104,11 @@ def test_another_protocol_sets_its_flags_anew(before: str, after: str) -> None:
         assert other.optimizer.lr == 0.5
 
 
+@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
+def test_the_default_protocol_may_be_named_for_any_environment(env: str) -> None:
+    assert parse([f"--env={env}", "--protocol=classic"]) == parse([f"--env={env}"])
+
+
 def test_an_unknown_protocol_is_refused() -> None:
     assert sentence_of("--protocol=atari") == '--protocol must be one of classic, machado, not "atari".'
     with pytest.raises(UsageError, match=r"^--protocol must be one of classic, machado, not \[1\]\.$"):

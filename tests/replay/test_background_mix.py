@@ -19,8 +19,6 @@ from replay.protocol import Replay
 from tests.replay.any_replay import make_replay, scattered
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 
-pytestmark = pytest.mark.timeout(60)
-
 Content = tuple[list[int], list[float]]  # the numbers of the unrolls, and the figures of the draws without times
 
 

@@ -255,7 +255,7 @@ def test_training_continues_and_exits_with_0_after_the_reader_of_its_pipe_has_ex
     try:
         child = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(script)],
-            stdout=writer, stderr=subprocess.PIPE, cwd=ROOT, timeout=60, check=False,
+            stdout=writer, stderr=subprocess.PIPE, cwd=ROOT, timeout=200, check=False,
         )  # fmt: skip
     finally:
         os.close(writer)

@@ -63,7 +63,7 @@ class FakeRun:
         return 1000 * float(self.flags["lr"]) * self.steps / self.end
 
     def wait(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         waits = float(self.flags["lr"]) < HOPELESS or self.flags.get("gamma") == "0.6"
         while waits and time.monotonic() < deadline and not (self.place / "go").exists():
             time.sleep(0.01)

@@ -24,7 +24,7 @@ from tests.sweeps.fake_sweeps import (
     when,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 
 def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def test_a_real_run_is_interrupted_and_continues(tmp_path: Path) -> None:
     assert endless.stdout is not None
     assert any(b"entropy 1." in line for line in endless.stdout), "it has made an update"
     endless.send_signal(signal.SIGINT)
-    rest = endless.communicate(timeout=60)[0].decode()
+    rest = endless.communicate(timeout=200)[0].decode()
     assert endless.returncode == 0, rest
     assert rest.splitlines()[-1] == (
         f"go on with: python multi_train.py {own[0]} {own[1]} --environment_max_steps=100000000"

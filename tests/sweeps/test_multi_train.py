@@ -16,7 +16,7 @@ from sweeps.job import Job
 from tests.sweeps.fake_main import write_checkpoint
 from tests.sweeps.fake_sweeps import command, rows, run_sweep, starts, when
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from options.rules import UsageError
 from sweeps.plan import plan_sweep
 from tests.sweeps.fake_sweeps import QUEUE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 
 def names(definition: dict[str, Any], *words: str) -> list[str]:

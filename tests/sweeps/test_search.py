@@ -14,7 +14,7 @@ from tests.options.words import parse
 from tests.sweeps.fake_sweeps import LEARNER, command, interrupt, is_running, rows, run_sweep, start_sweep, starts, when
 
 pytest.importorskip("optuna")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 RANGES = {
     "lr": {"low": 3e-3, "high": 3e-2, "log": True},
     "batch_size": {"choices": [8, 16]},

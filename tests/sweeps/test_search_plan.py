@@ -14,7 +14,7 @@ from options.command_line import given_flags
 from sweeps.search_plan import is_search, plan_search
 from tests.sweeps.fake_sweeps import QUEUE, ROOT, run_sweep
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 LR = {"low": 1e-4, "high": 3e-3, "log": True}
 
 

@@ -87,6 +87,18 @@ def test_a_reproducible_run_says_that_its_episodes_cannot_be_restored(
 
 def test_another_kind_of_observation_or_action_is_refused_in_one_sentence(tmp_path: Path) -> None:
     first = scripted_run(tmp_path, MakeScripted(False, True, "discrete"), environment_max_steps=800)
-    for other in (MakeScripted(False, True, "product"), MakeScripted(True, True, "discrete")):
+    others = [MakeScripted(False, True, "product"), MakeScripted(True, True, "discrete")]
+    more_actions = MakeScripted(False, True, "discrete", sizes=(4,))
+    for other in (*others, more_actions):
         with pytest.raises(UsageError, match="other observations or actions than that of the checkpoint"):
             resume_run(first, other, environment_max_steps=1_600)
+        checkpoint = find_checkpoint(str(first))
+        test = Config.from_flags({**checkpoint.played_options, "op_mode": "test", "load_model_url": str(first)})
+        with pytest.raises(UsageError, match="other observations or actions than that of the checkpoint"):
+            score_checkpoint(test, other, checkpoint)
+    tuned = {"load_weights_only": True, "environment_max_steps": 800}
+    with pytest.raises(
+        UsageError, match=r"^--load_weights_only: .* other observations .*\(frame_stack is 2 instead of 0"
+    ):
+        resume_run(first, others[1], **tuned)
+    resume_run(first, more_actions, **tuned)

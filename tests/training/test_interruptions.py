@@ -57,11 +57,11 @@ def start() -> Iterator[Start]:
         with suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
         with run:
-            run.communicate(timeout=60)
+            run.communicate(timeout=200)
 
 
 def finish(run: subprocess.Popen[str]) -> str:
-    out, errors = run.communicate(timeout=60)
+    out, errors = run.communicate(timeout=200)
     assert run.returncode == 0, errors
     assert errors == ""
     return out
@@ -164,7 +164,7 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
     out = finish(run)
     assert "stopped at" in out and "Traceback" not in out
     assert out.splitlines()[-1].startswith("go on with: ")
-    assert not psutil.wait_procs(children, timeout=30)[1]
+    assert not psutil.wait_procs(children, timeout=60)[1]
     steps = [report["agent_steps"] for report in reports(folder)]
     gaps = [after - before for before, after in pairwise([0, *steps])]
     assert len(gaps) > 2

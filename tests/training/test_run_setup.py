@@ -20,8 +20,9 @@ from replay.unroll_layout import ActionKind, UnrollLayout
 from reports.run_summary import LOWER_LAG, NetworkInUse, described_actions, described_observations, run_header
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
-from training.run_setup import set_up_run
+from training.run_setup import environment_notes, set_up_run
 from training.train import train
+from wrappers.environment_spec import EnvironmentSpec
 from wrappers.make_environment import make_environment
 
 CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_count=3)
@@ -194,3 +195,14 @@ def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any],
 )
 def test_actions_of_every_kind_are_described(kind: ActionKind, sizes: tuple[int, ...], described: str) -> None:
     assert described_actions(replace(CATCH, action_kind=kind, action_sizes=sizes)) == described
+
+
+def test_options_of_pictures_are_listed_where_there_are_none() -> None:
+    config = Config.from_flags({"env": "CartPole-v1", "frames_stacked": 4, "largest_pixel": 9, "lr": 0.1})
+    numbers = EnvironmentSpec(0, (0, 0, 0), 4, 0, "discrete", (2,), can_snapshot=False)
+    assert environment_notes(config, numbers) == [
+        "--frames_stacked has no effect on observations without a picture",
+        "--largest_pixel has no effect on observations without a picture",
+    ]
+    assert not environment_notes(config, replace(numbers, frame_stack=4, frame_shape=(1, 9, 9)))
+    assert not environment_notes(Config.from_flags({"env": "CartPole-v1"}), numbers)

@@ -32,7 +32,6 @@ class PatternWorker:
         while True:
             message = receive(connection)
             if message.kind == Kind.SNAPSHOT_REQUEST:
-                time.sleep(self.pause)
                 send(connection, Kind.SNAPSHOT, payload={"index": self.index, "count": count})
                 continue
             if message.kind == Kind.SNAPSHOT:

@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from tests.workers.pools import Clock
@@ -61,6 +63,16 @@ class Run:
     def _ended(self, index: int) -> None:
         self._waits = False
 
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self._supervisor.process_ids()[0])
+
+    def be_silent(self) -> None:
+        """Let so much time pass that the process is asked where it hangs."""
+        for seconds in (SILENCE_LIMIT / 3, SILENCE_LIMIT / 3, SILENCE_LIMIT / 3, 1.0):  # no jump, as after a stop
+            self.clock.now += seconds
+            self._supervisor.poll(0.0)
+
     def ask_until(self, over: Callable[[], bool], tick: float = 0.0) -> None:
         """Ask for one step after the other; the clock goes on by `tick` while there is no answer."""
         while not over():
@@ -76,12 +88,15 @@ class Run:
         self._supervisor.close()
 
 
+Start = Callable[..., Run]
+
+
 @pytest.fixture
-def start() -> Iterator[Callable[[str, int], Run]]:
+def start() -> Iterator[Start]:
     runs: list[Run] = []
 
-    def started(how: str, at: int) -> Run:
-        runs.append(Run({"how": how, "at": at}))
+    def started(how: str, at: int, **arguments: str) -> Run:
+        runs.append(Run({"how": how, "at": at, **arguments}))
         return runs[-1]
 
     yield started
@@ -89,7 +104,7 @@ def start() -> Iterator[Callable[[str, int], Run]]:
         run.close()
 
 
-def test_an_exception_is_shown_with_the_users_traceback_once(start: Callable[[str, int], Run]) -> None:
+def test_an_exception_is_shown_with_the_users_traceback_once(start: Start) -> None:
     run = start("raises", 1)
     with pytest.raises(WorkersFailedError) as raised:
         run.ask_until(lambda: False)
@@ -105,24 +120,26 @@ def test_an_exception_is_shown_with_the_users_traceback_once(start: Callable[[st
         assert f"failed, in the same way as before: {sentence}ValueError" in text
 
 
-def test_a_wrong_observation_ends_the_run_with_one_sentence(start: Callable[[str, int], Run]) -> None:
+def test_a_wrong_observation_ends_the_run_with_one_sentence(start: Start) -> None:
     run = start("nan", 1)
     with pytest.raises(WorkersFailedError, match="the observation has nan at place 1; finite float32 numbers"):
         run.ask_until(lambda: False)
     assert not any("Traceback" in text for text in run.announced)
 
 
-def test_a_fault_after_some_steps_replaces_the_worker(start: Callable[[str, int], Run]) -> None:
+def test_a_fault_after_some_steps_replaces_the_worker(start: Start) -> None:
     run = start("raises", 4)
     run.ask_until(lambda: run.answers >= 9)
     assert ["Traceback" in text for text in run.announced] == [True] + [False] * (len(run.announced) - 1)
     assert len(run.announced) >= 2
 
 
-def test_a_step_that_never_returns_is_found(start: Callable[[str, int], Run]) -> None:
-    run = start("sleeps", 3)
-    run.ask_until(lambda: run.answers == 2)
-    run.ask_until(lambda: bool(run.announced), tick=2.0)
+def test_a_step_that_never_returns_is_found(start: Start, tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs"
+    run = start("sleeps", 3, mark=str(hangs))
+    run.ask_until(lambda: hangs.exists() and run.process.status() == psutil.STATUS_SLEEPING)
+    run.be_silent()
+    run.ask_until(lambda: bool(run.announced))
     text = run.announced[0]
     assert text.startswith("worker 0 is replaced: it did not respond for 60 seconds:\nTraceback")
     assert "in wait_for_a_server_that_never_answers\n    time.sleep(1000)" in text
@@ -130,10 +147,14 @@ def test_a_step_that_never_returns_is_found(start: Callable[[str, int], Run]) ->
     assert "no answer within --worker_timeout" in text.splitlines()[-1]
 
 
-def test_a_step_that_cannot_be_interrupted_is_found(start: Callable[[str, int], Run]) -> None:
-    run = start("computes", 3)
-    run.ask_until(lambda: run.answers == 2)
-    run.ask_until(lambda: bool(run.announced), tick=0.5)
+def test_a_step_that_cannot_be_interrupted_is_found(start: Start, tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs"
+    run = start("computes", 3, mark=str(hangs))
+    run.ask_until(hangs.exists)
+    before = run.process.cpu_times().user
+    run.ask_until(lambda: run.process.cpu_times().user > before + 0.1)
+    run.be_silent()
+    run.ask_until(lambda: bool(run.announced), tick=0.1)
     first, place = run.announced[0].splitlines()[:2]
     assert first == ("worker 0 is replaced: it did not respond for 60 seconds; it hangs here, most recent call first:")
     assert place.endswith(", in step") and "hand_written.py" in place

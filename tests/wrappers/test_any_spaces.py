@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_arrays
 
+from agents.spaces import described_spaces, unroll_layout
+from option_flags import Config
 from options.rules import UsageError
+from run_files.checkpoint_content import check_checkpoint
+from tests.run_files.some_checkpoint import some_content
 from tests.wrappers.hand_written import Scripted, adapted
 from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.observation import Observation
@@ -192,6 +196,8 @@ def test_pictures_of_one_size_are_joined_beside_a_vector() -> None:
         (spaces.Dict({}), {}, "empty observation space"),
         (spaces.Box(-np.inf, np.inf, (10_001,)), {}, "10001 numbers, and no picture's shape"),
         (spaces.Discrete(20_000), {}, "20000 numbers"),
+        (spaces.Tuple([spaces.Box(-1, 1, (6_000,)), spaces.Discrete(4_001)]), {}, "observations of 10001 numbers, th"),
+        (spaces.Box(0, 255, (1, 10_001), np.uint8), {}, "a picture of 1×10001; at most 10000 pixels on a side"),
         (spaces.Tuple([BYTES, spaces.Box(0, 255, (5, 6, 3), np.uint8)]), {}, "pictures of several sizes: .*5×6.*4×6"),
         (spaces.Box(0, 255, (8, 6, 7), np.uint8), {"grayscaling_frames": True}, "7 channels; --nograyscaling_frames"),
         (spaces.Box(0, 255, (8, 6, 7), np.uint8), {"frames_stacked": 20}, "at most 128 channels"),
@@ -305,8 +311,24 @@ def test_a_bounded_action_never_leaves_its_bounds(low: float, width: float, acti
         (spaces.Text(3), "actions in a Text space, and supported are Discrete, MultiDiscrete, MultiBinary and Box"),
         (spaces.Dict(a=spaces.Discrete(2)), "actions in a Dict space"),
         (spaces.Discrete(10_001), "10001 choices"),
+        (spaces.Box(-1, 1, (5_001,)), "5001 choices or numbers in an action; 1 to 5000 would be right"),
     ],
 )
 def test_other_actions_are_refused(space: Space[Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         adapted(Scripted(spaces.Discrete(2), space))
+
+
+@pytest.mark.parametrize(
+    ("observations", "actions"),
+    [
+        (spaces.Tuple([spaces.Box(-1, 1, (6_000,)), spaces.Discrete(4_000)]), spaces.Discrete(10_000)),
+        (spaces.Box(0, 255, (1, 10_000), np.uint8), spaces.Box(-1, 1, (5_000,))),
+    ],
+)
+def test_the_largest_environments_have_checkpoints(observations: Space[Any], actions: Space[Any]) -> None:
+    """What a run saves, it must be able to read."""
+    layout = unroll_layout(Config(), adapted(Scripted(observations, actions)).spec_for_agent)
+    check_checkpoint(
+        {"format_version": 3, **some_content(action_count=layout.action_count, spaces=described_spaces(layout))}
+    )

@@ -132,8 +132,11 @@ def test_arguments_and_wrapper_reach_the_environment() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("noop_threshold", 30), ("episodic_life", True), ("fire_on_life_loss", True), ("interaction", "asynchronous")],
-)
+    [
+        ("noop_threshold", 30), ("episodic_life", True), ("fire_on_reset", False), ("fire_on_life_loss", True),
+        ("full_action_space", True), ("protocol", "machado"), ("interaction", "asynchronous"),
+    ],
+)  # fmt: skip
 def test_options_of_noframeskip_games_are_refused_elsewhere(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"--{name}=.* is only for Atari games whose id ends in NoFrameskip-v4, not"):
         options_of("CartPole-v1", **{name: value})

@@ -9,9 +9,8 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from options.rules import UsageError
-from replay.unroll_layout import ActionKind
+from replay.unroll_layout import MOST_CHOICES, ActionKind
 
-MOST_CHOICES = 10_000  # numbers that describe a policy in one state
 SUPPORTED = "Discrete, MultiDiscrete, MultiBinary and Box"
 
 
@@ -38,10 +37,9 @@ def actions_for(space: Space[Any]) -> Actions:
             f"--env has actions in a {type(space).__name__} space, and supported are {SUPPORTED}; "
             "--env_wrapper=module:function can name a wrapper that changes this."
         )
-    if not 0 < sum(actions.sizes) <= MOST_CHOICES:
-        raise UsageError(
-            f"--env has {sum(actions.sizes)} choices or numbers in an action; 1 to {MOST_CHOICES} would be right."
-        )
+    most = MOST_CHOICES // 2 if actions.kind == "gaussian" else MOST_CHOICES  # each number has a mean and a deviation
+    if not 0 < sum(actions.sizes) <= most:
+        raise UsageError(f"--env has {sum(actions.sizes)} choices or numbers in an action; 1 to {most} would be right.")
     return actions
 
 

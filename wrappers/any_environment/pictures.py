@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from option_flags import MAX_CHANNELS, EnvironmentOptions
+from options.environment_options import MAX_CHANNELS, EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.admission import array_reader
 from wrappers.any_environment.faults import ValueFaultError

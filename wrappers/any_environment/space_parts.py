@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from options.rules import UsageError
+from replay.unroll_layout import MOST_NUMBERS, MOST_PIXELS
 
-MOST_NUMBERS = 10_000  # of a vector
 SUPPORTED = "Box, Discrete, MultiBinary and MultiDiscrete, also inside Dict and Tuple"
 MINIGRID_HINT = "--env_wrapper=minigrid.wrappers:ImgObsWrapper leaves out the text of MiniGrid and BabyAI"
 
@@ -58,6 +58,11 @@ def _kind(space: Space[Any], name: str) -> PartKind:
         if np.issubdtype(space.dtype, np.complexfloating):
             raise UsageError(f"--env: {name} has complex numbers; real ones would be right.")
         if is_picture(space):
+            if max(space.shape) > MOST_PIXELS:
+                raise UsageError(
+                    f"--env: {name} is a picture of {'×'.join(map(str, space.shape))}; at most {MOST_PIXELS} pixels on "
+                    "a side would be right."
+                )
             return "picture"
         _check_size(name, int(np.prod(space.shape)))
         return "one_hot" if space.dtype == np.bool_ else "numbers"

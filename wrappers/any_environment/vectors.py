@@ -7,6 +7,8 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from options.rules import UsageError
+from replay.unroll_layout import MOST_NUMBERS
 from wrappers.any_environment.admission import array_reader
 from wrappers.any_environment.faults import ValueFaultError
 from wrappers.any_environment.space_parts import Part, Path, one_hot_size
@@ -38,6 +40,11 @@ class VectorReader:
             self._writers.append((part, part.path, _one_hot_writer(part.space, self.size)))
             self.size += length
             self.one_hot_size += length
+        if self.size > MOST_NUMBERS:
+            raise UsageError(
+                f"--env has observations of {self.size} numbers, those of all parts together; at most {MOST_NUMBERS} "
+                "would be right. --env_wrapper=module:function can name a wrapper that leaves some out."
+            )
 
     def __call__(self, observation: Any) -> Vector:
         if not self._writers:

@@ -1,0 +1,189 @@
+"""The options of the environment, and of games in real time."""
+
+import dataclasses
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from options.environment_families import NATIVE, check_family
+from options.protocols import CLASSIC, PROTOCOLS
+from options.rules import (
+    IMPORTED_NAME,
+    JSON_OBJECT,
+    ON_OFF,
+    RESOLUTION,
+    Options,
+    Rule,
+    UsageError,
+    above,
+    between,
+    matching,
+    one_of,
+    option,
+    whole,
+)
+
+MAX_CHANNELS = 128  # of one observation; a limit of OpenCV
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentOptions(Options):
+    topic = "Environment"
+
+    env: str = option(
+        "PongNoFrameskip-v4",
+        matching(r"\w[\w/:.-]*", "be an id such as PongNoFrameskip-v4 or CartPole-v1"),
+        "Environment: an Atari game under an id of this form, any id that Gymnasium can make, such as CartPole-v1, or "
+        "module:id, which imports the module first. Other ids have defaults of their own: docs/environments.md.",
+    )
+    env_kwargs: str = option(
+        "{}", JSON_OBJECT, "JSON object of arguments for the environment; not for games with a NoFrameskip id."
+    )
+    env_wrapper: str | None = option(
+        None,
+        IMPORTED_NAME,
+        "Function, as module:function, that takes the environment and returns the one to play; not for games with a "
+        "NoFrameskip id.",
+    )
+    protocol: str = option(
+        CLASSIC,
+        one_of(*PROTOCOLS),
+        "Rules of training and tests, which set --noop_threshold, --episodic_life, --fire_on_reset, "
+        "--repeat_action_probability, --full_action_space and --max_game_frames where they are not given: see "
+        "docs/testing.md.",
+    )
+    skipped_frames: int = option(4, whole(1, 100), "Game frames per agent step, all with the same action (frame skip).")
+    frames_stacked: int = option(4, whole(1, 64), "Number of latest frames in one observation (frame stack).")
+    grayscaling_frames: bool = option(True, ON_OFF, "Observations in gray instead of colour.")
+    frame_scale_resolution: str = option(
+        "84,84",
+        RESOLUTION,
+        'Size of the pictures that the agent sees, as "height,width"; native leaves them as they are, except in games '
+        "with a NoFrameskip id.",
+    )
+    largest_pixel: int = option(
+        0,
+        whole(0, 2**31 - 1),
+        "Largest value in the pictures of an environment; the agent sees it as 255. 0: as its observation space says.",
+    )
+    noop_threshold: int = option(
+        30, whole(0, 1000), "Maximum of the random number of no-op frames at the start of a game. 0: none."
+    )
+    episodic_life: bool = option(True, ON_OFF, "A lost life ends the episode for the learner; the game goes on.")
+    fire_on_reset: bool = option(
+        True,
+        ON_OFF,
+        "Press FIRE at the start of an episode, in every game whose action 1 is FIRE. Without it, the agent has to.",
+    )
+    fire_on_life_loss: bool = option(
+        False,
+        ON_OFF,
+        "With --noepisodic_life: press FIRE after a lost life, in every game whose action 1 is FIRE; tests always do. "
+        "Never with --nofire_on_reset.",
+    )
+    reward_clipping_method: str = option(
+        "abs_one_sign",
+        one_of("abs_one_sign", "abs_one_clamp", "soft_asymmetric", "none"),
+        "Clipping of the rewards for the learner. Reported returns are never clipped.",
+    )
+    repeat_action_probability: float = option(
+        0.0, between(0, 1), "Sticky actions: probability to repeat the last action."
+    )
+    full_action_space: bool = option(
+        False, ON_OFF, "All 18 actions of the console in every game, instead of those that the game needs."
+    )
+    max_game_frames: int = option(108_000, whole(1, 10**9), "Game frames after which a game is cut off.")
+    interaction: str = option(
+        "turns",
+        one_of("turns", "asynchronous", "sequential", "realtime"),
+        "Whether the game waits for an action (turns), or goes on: with a decision in every agent step (asynchronous), "
+        "only after the action before took effect (sequential), or on a real clock (realtime).",
+    )
+    action_delay: int = option(
+        0, whole(0), "Game frames from the screen that an action is chosen from to the frame in which it takes effect."
+    )
+    idle_action: str = option(
+        "noop",
+        one_of("noop", "repeat", "random"),
+        "Action of the frames for which none was chosen: no-op, the latest one again, or a random one.",
+    )
+
+    @property
+    def in_real_time(self) -> bool:
+        return self.interaction == "realtime"
+
+    def without_clock(self) -> "EnvironmentOptions":
+        """The same game, but it waits for the agent if these options would play it in real time."""
+        return dataclasses.replace(self, interaction="turns") if self.in_real_time else self
+
+    @property
+    def frames_per_step(self) -> int:
+        """Game frames from one decision to the next; in real time at least as many."""
+        sequential = self.interaction == "sequential"
+        return max(self.skipped_frames, self.action_delay) if sequential else self.skipped_frames
+
+    @property
+    def steps_until_effect(self) -> int:
+        """How many further decisions are made before an action takes effect."""
+        return 0 if self.interaction == "turns" else -(-self.action_delay // self.frames_per_step)
+
+    @property
+    def make_arguments(self) -> dict[str, Any]:
+        """The arguments of the environment."""
+        arguments: dict[str, Any] = json.loads(self.env_kwargs)
+        return arguments
+
+    @property
+    def keeps_resolution(self) -> bool:
+        """Whether the agent sees pictures in their own size."""
+        return self.frame_scale_resolution == NATIVE
+
+    @property
+    def resolution(self) -> tuple[int, int]:
+        """(height, width) of the pictures that the agent sees, where they are scaled."""
+        height, width = self.frame_scale_resolution.split(",")
+        return int(height), int(width)
+
+    def _check_together(self) -> None:
+        if not self.grayscaling_frames and self.frames_stacked > MAX_CHANNELS // 3:
+            raise UsageError(
+                f"--frames_stacked={self.frames_stacked} is too many for frames in colour; at most "
+                f"{MAX_CHANNELS // 3} with --nograyscaling_frames would be right."
+            )
+        if self.action_delay >= self.max_game_frames:
+            raise UsageError(
+                f"--action_delay={self.action_delay} is not shorter than a game (--max_game_frames="
+                f"{self.max_game_frames}), so no action would take effect; at most 64 frames, a second, would be usual."
+            )
+        check_family(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealtimeOptions(Options):
+    topic = "Real time"
+
+    fps: float = option(60.0, above(0, 100_000), "With --interaction=realtime: game frames a second.")
+    inference_processes: int = option(
+        0,
+        whole(0, 2000),
+        "In real time: processes of each worker that choose actions. 0: as many as the longest inference takes "
+        "intervals of --skipped_frames frames.",
+    )
+    stagger: str = option(
+        "mean",
+        one_of("none", "max", "mean"),
+        "How inference processes take turns: not at all (none), or at intervals of the longest (max) or the mean "
+        "inference time over their number (mean).",
+    )
+    inference_latency: str | None = option(
+        None,
+        Rule(
+            str,
+            "be fixed:TIME, uniform:LOW:HIGH, lognormal:MEAN:SIGMA or measured:TIMES",
+            lambda text: re.fullmatch("(fixed|uniform|lognormal|measured):.+", text) is not None,
+            optional=True,
+        ),
+        "In real time: milliseconds that an inference takes, such as fixed:50; what the network does not need of them "
+        "is slept.",
+    )
