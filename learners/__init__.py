@@ -1,1 +1,1 @@
-"""Several learner processes that make each update together: their start, their connection, what each one gets."""
+"""Several learner processes that make each update together."""

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from option_flags import OPTIONS, Config
-from options.environment_families import defaults_in, is_noframeskip
+from options.environment_families import defaults_in
 from run_files.checkpoint import POLICY_OPTIONS
 
 # A requirement: (a function that checks whether a Config meets it, the options without effect otherwise).
 NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--use_lstm": (lambda c: c.network.use_lstm, ("lstm_size",)),
     "--noreproducible": (lambda c: not c.run.reproducible, ("slots_per_worker",)),
-    "an Atari game under a NoFrameskip id": (lambda c: is_noframeskip(c.environment.env), ("fire_on_reset",)),
     "--noepisodic_life": (lambda c: not c.environment.episodic_life, ("fire_on_life_loss",)),
     "--fire_on_reset": (lambda c: c.environment.fire_on_reset, ("fire_on_life_loss",)),
     "--interaction=asynchronous or sequential": (

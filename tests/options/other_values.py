@@ -45,6 +45,8 @@ OTHER_VALUES: dict[str, Any] = {
     "inference_processes": 5,
     "stagger": "max",
     "inference_latency": "uniform:20:80",
+    "learners": 0,
+    "learner_restarts": 3,
     "cluster": "192.0.2.1:6379",
     "local_workers": False,
     "node_workers": 4,

@@ -14,15 +14,13 @@ from machine import machine_setup
 from machine.machine_setup import Machine, choose_slots_per_worker, prepare_machine
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
-from options.environment_families import OTHER_DEFAULTS
 from options.rules import UsageError
 from replay.unroll_layout import ActionKind, UnrollLayout
 from reports.run_summary import LOWER_LAG, NetworkInUse, described_actions, described_observations, run_header
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
-from training.run_setup import environment_notes, set_up_run
+from training.run_setup import set_up_run
 from training.train import train
-from wrappers.environment_spec import EnvironmentSpec
 from wrappers.make_environment import make_environment
 
 CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_count=3)
@@ -113,9 +111,6 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
         "--render has no effect without --eval_period",
     ]
     assert notes(fire_on_reset=False) == []
-    assert notes(env="CartPole-v1", fire_on_reset=False, **OTHER_DEFAULTS) == [
-        "--fire_on_reset has no effect without an Atari game under a NoFrameskip id"
-    ]
     assert notes(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
     elite = '[{"type": "elite", "capacity": 9, "sample_ratio": 1.0, "lambda_batch_multiplier": %s}]'
     assert notes(replay_parameters=elite % 6, batch_size=2) == []
@@ -195,14 +190,3 @@ def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any],
 )
 def test_actions_of_every_kind_are_described(kind: ActionKind, sizes: tuple[int, ...], described: str) -> None:
     assert described_actions(replace(CATCH, action_kind=kind, action_sizes=sizes)) == described
-
-
-def test_options_of_pictures_are_listed_where_there_are_none() -> None:
-    config = Config.from_flags({"env": "CartPole-v1", "frames_stacked": 4, "largest_pixel": 9, "lr": 0.1})
-    numbers = EnvironmentSpec(0, (0, 0, 0), 4, 0, "discrete", (2,), can_snapshot=False)
-    assert environment_notes(config, numbers) == [
-        "--frames_stacked has no effect on observations without a picture",
-        "--largest_pixel has no effect on observations without a picture",
-    ]
-    assert not environment_notes(config, replace(numbers, frame_stack=4, frame_shape=(1, 9, 9)))
-    assert not environment_notes(Config.from_flags({"env": "CartPole-v1"}), numbers)
