@@ -42,7 +42,7 @@ class Hub(Protocol):
 
     def left(self, link: "NodeLink") -> None: ...
 
-    def landed(self, content: bytes) -> None: ...
+    def landed(self, link: "NodeLink", content: bytes) -> None: ...
 
     def notice(self, text: str) -> None: ...
 
@@ -50,7 +50,8 @@ class Hub(Protocol):
 class NodeLink:
     """Keeps a player running on one node, as long as the node is in the cluster."""
 
-    def __init__(self, hub: Hub, node_id: str, name: str, seat: int, workers: int) -> None:
+    def __init__(self, hub: Hub, node_id: str, index: int, name: str, seat: int, workers: int) -> None:
+        self.index = index  # of all links of the gateway
         self.name = name
         self.seat = seat  # no two nodes have the same one at the same time
         self.workers = workers
@@ -166,7 +167,7 @@ class NodeLink:
         self._last_problem = ""
         self.received_bytes += len(content)
         self._requests.discard(asyncio.current_task())
-        self._hub.landed(content)
+        self._hub.landed(self, content)
 
     async def _keep_weights_new(self, version: int) -> None:
         """Send newer weights as they come, but leave a slow network at least half of its time for unrolls."""
