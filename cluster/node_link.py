@@ -12,7 +12,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.code_version import ROOT, code_version
+from cluster.code_version import ROOT
 from cluster.node_actor import NodeActor
 
 START_SECONDS = 120.0  # in which a node has to prepare its games
@@ -31,6 +31,7 @@ class Hub(Protocol):
     """What a link needs from the gateway."""
 
     spec: bytes
+    code: str
 
     def next_number(self) -> tuple[int, int]:
         """The number and the seed of a new player."""
@@ -123,7 +124,7 @@ class NodeLink:
         self.number, seed = self._hub.next_number()
         self._starts += 1
         self._lost = asyncio.get_running_loop().create_future()
-        self._actor = _start_actor(self._node_id)
+        self._actor = _start_actor(self._node_id, self._hub.code)
         helpers: list[asyncio.Task[None]] = []
         try:
             problem: str | None = await _answer(
@@ -201,7 +202,7 @@ class NodeLink:
             self._lose(_reason(error))
 
 
-def _start_actor(node_id: str) -> "ActorHandle[NodeActor]":
+def _start_actor(node_id: str, code: str) -> "ActorHandle[NodeActor]":
     """It takes no CPU of Ray's, because its workers are no processes of Ray."""
     remote: Any = ray.remote(NodeActor)
     handle: ActorHandle[NodeActor] = remote.options(
@@ -210,7 +211,7 @@ def _start_actor(node_id: str) -> "ActorHandle[NodeActor]":
         max_concurrency=MOST_CALLS,
         enable_task_events=False,
         scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(str(ROOT), code_version(), platform.python_version())
+    ).remote(str(ROOT), code, platform.python_version())
     return handle
 
 

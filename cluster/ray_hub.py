@@ -40,7 +40,7 @@ class RayHub:
     """Distributes requests for rounds over the nodes, and hands their answers to the learner."""
 
     def __init__(self, gateway: Gateway, connection: Connection) -> None:
-        self.spec = gateway.spec
+        self.spec, self.code = gateway.spec, gateway.code
         self._gateway = gateway
         self._connection = connection
         self._own_node = ray.get_runtime_context().get_node_id()
@@ -166,6 +166,9 @@ class RayHub:
             alive = {node["NodeID"]: node for node in nodes if node["Alive"] and node["NodeID"] != self._own_node}
             for node_id in self._links.keys() - alive.keys():
                 await self._close_link(node_id)
+            for _, task in self._links.values():
+                if task.done():  # it serves until it is cancelled, so this is an error, which ends the gateway
+                    task.result()
             for node_id in alive.keys() - self._links.keys():
                 self._open_link(node_id, alive[node_id])
             await asyncio.sleep(NODES_SECONDS)
