@@ -1,10 +1,13 @@
 """Commands to a run, with a dictionary in place of the store of Ray's head."""
 
+import time
 from typing import Any
 
 import pytest
 
 pytest.importorskip("ray")
+
+from ray.experimental import internal_kv
 
 from cluster import command, run_board
 from cluster.run_board import OLD_SECONDS, RunBoard
@@ -18,11 +21,11 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, bytes]:
     def put(key: bytes, value: bytes, **others: Any) -> None:
         entries[key] = value
 
-    monkeypatch.setattr(run_board.internal_kv, "_internal_kv_put", put)
-    monkeypatch.setattr(run_board.internal_kv, "_internal_kv_get", lambda key, **others: entries.get(key))
-    monkeypatch.setattr(run_board.internal_kv, "_internal_kv_del", lambda key, **others: entries.pop(key, None))
+    monkeypatch.setattr(internal_kv, "_internal_kv_put", put)
+    monkeypatch.setattr(internal_kv, "_internal_kv_get", lambda key, **others: entries.get(key))
+    monkeypatch.setattr(internal_kv, "_internal_kv_del", lambda key, **others: entries.pop(key, None))
     monkeypatch.setattr(
-        run_board.internal_kv,
+        internal_kv,
         "_internal_kv_list",
         lambda prefix, **others: [key for key in entries if key.startswith(prefix)],
     )
@@ -59,8 +62,8 @@ def test_an_old_run_that_was_killed_is_forgotten(
 ) -> None:
     board.exchange([])
     run_board.give_command("Pong_1", "stop")
-    now = run_board.time.time() + OLD_SECONDS + 1
-    monkeypatch.setattr(run_board.time, "time", lambda: now)
+    now = time.time() + OLD_SECONDS + 1
+    monkeypatch.setattr(time, "time", lambda: now)
     RunBoard()
     assert not store
 

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("ray")
 
+import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from sweeps.on_cluster import cluster_job
 from sweeps.on_cluster.cluster_job import ANSWER_SECONDS, ClusterJob
 
 FULL_DISK = OSError(28, "No space left on device")
@@ -20,7 +20,7 @@ FULL_DISK = OSError(28, "No space left on device")
     ("error", "words"),
     [
         (
-            RayTaskError("state", "a traceback", FULL_DISK),
+            RayTaskError("state", "a traceback", FULL_DISK),  # type: ignore[no-untyped-call]
             "its node a could not go on with it ([Errno 28] No space left on device)",
         ),
         (GetTimeoutError(), f"its node a did not answer for {ANSWER_SECONDS:g} seconds"),
@@ -32,7 +32,7 @@ def test_why_a_run_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, err
     def fail(*arguments: Any) -> None:
         raise error
 
-    monkeypatch.setattr(cluster_job.ray, "kill", lambda actor: None)
+    monkeypatch.setattr(ray, "kill", lambda actor: None)
     ended: list[bool] = []
     job = ClusterJob(tmp_path / "job", "main.py", None, "a", lambda: ended.append(True))
     monkeypatch.setattr(job, "_call", fail)
