@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from agents.network import ActorCritic
+from cluster.code_version import code_version
 from cluster.gateway import Gateway
 from cluster.gateway_process import GatewayProcess
 from cluster.landing import Landing
@@ -200,12 +201,14 @@ def make_actors(
     if address is None:
         return local
     spec = pickle.dumps(PlayerSpec(config, make_environment, layout, resume_count))
+    code = code_version()  # once: files that change during the run must not make nodes look like the learner
     formats = {"auto": machine.worker_precision, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
     def make_gateway(landing: Landing, starts: int) -> Gateway:
         return Gateway(
             address=address,
             spec=spec,
+            code=code,
             seed=config.seed,
             resume_count=resume_count,
             restart_index=starts,

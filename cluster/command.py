@@ -112,9 +112,13 @@ def _wait_until_taken(name: str, command: str) -> None:
     from cluster import run_board
 
     deadline = time.monotonic() + ANSWER_SECONDS
-    while not run_board.is_taken(name):
+    while not run_board.is_taken(name, command):
         if time.monotonic() > deadline:
-            raise UsageError(f"--run={name} has not read the command within {ANSWER_SECONDS:g} seconds.")
+            run_board.take_back(name, command)
+            raise UsageError(
+                f"{name} has not read the command within {ANSWER_SECONDS:g} seconds, and it is taken back; "
+                "python -m cluster.command status shows whether the run is alive."
+            )
         time.sleep(0.2)
     print(f"{name} {'saves a checkpoint' if command == 'save' else 'saves and ends'} now")
 

@@ -16,6 +16,7 @@ class Gateway:
 
     address: str  # of the head
     spec: bytes  # a pickled PlayerSpec, which only nodes unpickle
+    code: str  # the version of the code at the start of the run
     seed: int
     resume_count: int
     restart_index: int  # gateways before this one in the same run

@@ -122,9 +122,9 @@ class GatewayProcess:
                     self._unreachable = ""
                     self._announce("the cluster answers again")
                 self._started()
+            elif self._connected:  # it has worked for a while: only failures of a start count as failures in a row
+                self._handle.failures = 0
             return
-        if message.kind == Kind.SLOT_FILLED:
-            self._handle.failures = 0
         self._received(message)
 
     def _lose(self, error: str) -> None:

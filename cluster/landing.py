@@ -6,7 +6,7 @@ import numpy as np
 
 from workers.shared_block import SharedBlock
 
-_LENGTH_BYTES = 8
+_HEADER_BYTES = 16  # the length of what follows, and its sender
 
 
 class Landing:
@@ -19,22 +19,23 @@ class Landing:
 
     @property
     def _stride(self) -> int:
-        return _LENGTH_BYTES + -(-self.nbytes // 64) * 64
+        return _HEADER_BYTES + -(-self.nbytes // 64) * 64
 
-    def write(self, place: int, content: bytes) -> None:
+    def write(self, place: int, sender: int, content: bytes) -> None:
+        """`sender` is the number of the player that the content came from."""
         if len(content) > self.nbytes:
             raise ValueError(f"{len(content)} bytes do not fit into a place of {self.nbytes}")
         start = place * self._stride
-        self._block.bytes[start : start + _LENGTH_BYTES].view(np.int64)[0] = len(content)
-        start += _LENGTH_BYTES
+        self._block.bytes[start : start + _HEADER_BYTES].view(np.int64)[:] = len(content), sender
+        start += _HEADER_BYTES
         self._block.bytes[start : start + len(content)] = np.frombuffer(content, np.uint8)
 
-    def read(self, place: int) -> memoryview:
-        """What was written to a place, as a view that is valid until the next write."""
+    def read(self, place: int) -> tuple[int, memoryview]:
+        """The sender and the content that were written to a place; a view that is valid until the next write."""
         start = place * self._stride
-        length = int(self._block.bytes[start : start + _LENGTH_BYTES].view(np.int64)[0])
-        start += _LENGTH_BYTES
-        return memoryview(self._block.bytes[start : start + length])  # type: ignore[arg-type]
+        length, sender = map(int, self._block.bytes[start : start + _HEADER_BYTES].view(np.int64))
+        start += _HEADER_BYTES
+        return sender, memoryview(self._block.bytes[start : start + length])  # type: ignore[arg-type]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"places": self.places, "nbytes": self.nbytes, "block": self._block}

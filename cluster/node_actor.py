@@ -56,9 +56,9 @@ class NodeActor:
         try:
             player = importlib.import_module("cluster.node_player")
             loaded = pickle.loads(spec)
+            problem: str | None = player.why_not_playable(loaded, workers)
         except ImportError as error:
             return f"its Python cannot load the program ({error}); pip install -r requirements.txt would be right"
-        problem: str | None = player.why_not_playable(loaded, workers)
         if problem is None:
             self._player = player.NodePlayer(loaded, number, seed, workers)
         return problem

@@ -29,11 +29,16 @@ class Node:
     refused: int = 0
     lag_sum: int = 0
     gateway: dict[str, Any] = field(default_factory=dict)  # the newest figures that the gateway sent
-    before: dict[str, int] = field(default_factory=dict)  # counters of the node from earlier gateways
+    before: dict[str, int] = field(default_factory=dict)  # counters from earlier gateways, and before it left
     marks: deque["_Mark"] = field(default_factory=deque)  # of the latest seconds, oldest first
 
     def counter(self, name: str) -> int:
         return self.before.get(name, 0) + int(self.gateway.get(name, 0))
+
+    def keep_counters(self) -> None:
+        """What the gateway counts for this node begins at zero again."""
+        self.before = {name: self.counter(name) for name in COUNTERS}
+        self.gateway = {}
 
 
 class _Mark(NamedTuple):
@@ -66,6 +71,8 @@ class NodeBook:
         self._nodes[name] = node
         node.seat, node.workers = int(described["seat"]), int(described["workers"])
         node.alive, node.capacity = True, int(described["capacity"])
+        if node.gateway and node.gateway["link"] != described["link"]:  # it had left the cluster: all counts from zero
+            node.keep_counters()
         node.gateway = dict(described)
         node.marks.append(_mark(node, self._clock()))
         self._players[int(described["number"])] = node
@@ -81,8 +88,7 @@ class NodeBook:
         """The gateway has ended; the next one counts from zero."""
         for node in self._nodes.values():
             node.alive, node.capacity = False, 0
-            node.before = {name: node.counter(name) for name in COUNTERS}
-            node.gateway = {}
+            node.keep_counters()
 
     def update(self, figures: Sequence[Mapping[str, Any]]) -> None:
         for described in figures:

@@ -12,7 +12,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.code_version import ROOT, code_version
+from cluster.code_version import ROOT
 from cluster.node_actor import NodeActor
 
 START_SECONDS = 120.0  # in which a node has to prepare its games
@@ -31,6 +31,7 @@ class Hub(Protocol):
     """What a link needs from the gateway."""
 
     spec: bytes
+    code: str
 
     def next_number(self) -> tuple[int, int]:
         """The number and the seed of a new player."""
@@ -42,7 +43,7 @@ class Hub(Protocol):
 
     def left(self, link: "NodeLink") -> None: ...
 
-    def landed(self, content: bytes) -> None: ...
+    def landed(self, link: "NodeLink", content: bytes) -> None: ...
 
     def notice(self, text: str) -> None: ...
 
@@ -50,7 +51,8 @@ class Hub(Protocol):
 class NodeLink:
     """Keeps a player running on one node, as long as the node is in the cluster."""
 
-    def __init__(self, hub: Hub, node_id: str, name: str, seat: int, workers: int) -> None:
+    def __init__(self, hub: Hub, node_id: str, index: int, name: str, seat: int, workers: int) -> None:
+        self.index = index  # of all links of the gateway
         self.name = name
         self.seat = seat  # no two nodes have the same one at the same time
         self.workers = workers
@@ -122,7 +124,7 @@ class NodeLink:
         self.number, seed = self._hub.next_number()
         self._starts += 1
         self._lost = asyncio.get_running_loop().create_future()
-        self._actor = _start_actor(self._node_id)
+        self._actor = _start_actor(self._node_id, self._hub.code)
         helpers: list[asyncio.Task[None]] = []
         try:
             problem: str | None = await _answer(
@@ -166,7 +168,7 @@ class NodeLink:
         self._last_problem = ""
         self.received_bytes += len(content)
         self._requests.discard(asyncio.current_task())
-        self._hub.landed(content)
+        self._hub.landed(self, content)
 
     async def _keep_weights_new(self, version: int) -> None:
         """Send newer weights as they come, but leave a slow network at least half of its time for unrolls."""
@@ -200,7 +202,7 @@ class NodeLink:
             self._lose(_reason(error))
 
 
-def _start_actor(node_id: str) -> "ActorHandle[NodeActor]":
+def _start_actor(node_id: str, code: str) -> "ActorHandle[NodeActor]":
     """It takes no CPU of Ray's, because its workers are no processes of Ray."""
     remote: Any = ray.remote(NodeActor)
     handle: ActorHandle[NodeActor] = remote.options(
@@ -209,7 +211,7 @@ def _start_actor(node_id: str) -> "ActorHandle[NodeActor]":
         max_concurrency=MOST_CALLS,
         enable_task_events=False,
         scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(str(ROOT), code_version(), platform.python_version())
+    ).remote(str(ROOT), code, platform.python_version())
     return handle
 
 

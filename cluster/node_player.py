@@ -20,6 +20,7 @@ from machine.machine_setup import Machine
 from machine.process_memory import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, format_bytes
 from machine.system_settings import keep_freed_memory
 from option_flags import Config
+from options.rules import UsageError
 from replay.compression import UnrollCodec
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -46,7 +47,10 @@ class PlayerSpec:
 
 def why_not_playable(spec: PlayerSpec, workers: int) -> str | None:
     """What is wrong with this machine, as the end of a sentence; None if it can play."""
-    layout = make_unroll_layout(spec.config, spec.make_environment)
+    try:
+        layout = make_unroll_layout(spec.config, spec.make_environment)
+    except UsageError as error:
+        return f"it cannot make the games: {error}"
     if layout.fingerprint != spec.layout.fingerprint:
         return (
             "its games have other observations or actions than the learner's; the same versions of the libraries and "

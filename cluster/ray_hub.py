@@ -40,16 +40,15 @@ class RayHub:
     """Distributes requests for rounds over the nodes, and hands their answers to the learner."""
 
     def __init__(self, gateway: Gateway, connection: Connection) -> None:
-        self.spec = gateway.spec
+        self.spec, self.code = gateway.spec, gateway.code
         self._gateway = gateway
         self._connection = connection
         self._own_node = ray.get_runtime_context().get_node_id()
         self._links: dict[str, tuple[NodeLink, asyncio.Task[None]]] = {}  # by Ray's id of the node
-        self._gone: list[dict[str, Any]] = []  # figures of nodes that have left
-        self._numbers = 0
+        self._numbers = self._links_opened = 0
         self._wanted = 0  # rounds that may be in flight
         self._free_places: deque[int] = deque()
-        self._waiting: deque[bytes] = deque()  # rounds for which no place is free
+        self._waiting: deque[tuple[int, bytes]] = deque()  # players and rounds for which no place is free
         self._flat = torch.zeros(gateway.weights.weight_count)
         self._version = -1
         self._reference: ObjectRef[Any] | None = None
@@ -110,7 +109,7 @@ class RayHub:
     def _hand_over(self) -> None:
         while self._waiting and self._free_places:
             place = self._free_places.popleft()
-            self._gateway.landing.write(place, self._waiting.popleft())
+            self._gateway.landing.write(place, *self._waiting.popleft())
             self._send(Kind.SLOT_FILLED, place)
 
     def _figures(self) -> list[dict[str, Any]]:
@@ -132,12 +131,10 @@ class RayHub:
         self._send(Kind.NODE_LEFT, payload=_described(link))
         self._distribute()
 
-    def landed(self, content: bytes) -> None:
-        if len(content) > self._gateway.landing.nbytes:
-            self.notice(f"a round of {len(content):,} bytes was refused: no round can be as long")
-        else:
-            self._waiting.append(content)
-            self._hand_over()
+    def landed(self, link: NodeLink, content: bytes) -> None:
+        # What is longer than any round is refused by the learner, as what is left of it here is none.
+        self._waiting.append((link.number, content[: self._gateway.landing.nbytes]))
+        self._hand_over()
         self._distribute()
 
     def notice(self, text: str) -> None:
@@ -169,6 +166,9 @@ class RayHub:
             alive = {node["NodeID"]: node for node in nodes if node["Alive"] and node["NodeID"] != self._own_node}
             for node_id in self._links.keys() - alive.keys():
                 await self._close_link(node_id)
+            for _, task in self._links.values():
+                if task.done():  # it serves until it is cancelled, so this is an error, which ends the gateway
+                    task.result()
             for node_id in alive.keys() - self._links.keys():
                 self._open_link(node_id, alive[node_id])
             await asyncio.sleep(NODES_SECONDS)
@@ -183,7 +183,8 @@ class RayHub:
         name = str(node.get("NodeName") or node["NodeManagerAddress"])
         if any(link.name == name for link in others):  # several nodes on one machine
             name = f"{name}#{seat}"
-        link = NodeLink(self, node_id, name, seat, workers)
+        link = NodeLink(self, node_id, self._links_opened, name, seat, workers)
+        self._links_opened += 1
         self._links[node_id] = link, asyncio.create_task(link.serve())
 
     async def _close_link(self, node_id: str) -> None:
@@ -220,6 +221,7 @@ class RayHub:
 
 def _described(link: NodeLink) -> dict[str, Any]:
     return {
+        "link": link.index,
         "number": link.number,
         "seat": link.seat,
         "name": link.name,

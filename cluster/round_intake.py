@@ -37,6 +37,7 @@ class RoundIntake:
         self._codec = UnrollCodec(layout, 0)
         self._landing = landing
         self._book = book
+        self._environments = environments
         self._environments_per_seat = WORKERS_PER_SEAT * environments
         self._max_policy_lag = max_policy_lag
         self._free = free
@@ -77,15 +78,21 @@ class RoundIntake:
             self._free(self._ready.popleft())
 
     def _open(self, place: int) -> Round | None:
+        """The round there. One that is malformed counts as refused unrolls of the node that sent it."""
         self.flow_control.learner_starts_round(ready_behind=len(self._ready) - 1)
+        sender, content = self._landing.read(place)
+        node = self._book.of_player(sender)
+        if node is None:  # it left long ago
+            return None
         try:
-            opened = unpack_round(self._landing.read(place), self._layout.fingerprint)
-            if self._book.of_player(opened.player) is None:
-                raise MalformedRoundError("no node has the player that it says it is from")
+            opened = unpack_round(content, self._layout.fingerprint)
+            if opened.player != sender:
+                raise MalformedRoundError("it says that it is from another player")
             if not self._is_new(opened.player, opened.sequence):
                 raise MalformedRoundError("it is there for the second time")
         except MalformedRoundError as error:
-            self._refuse("a round", str(error))
+            node.refused += self._environments
+            self._refuse(f"a round of node {node.name}", str(error))
             return None
         return opened
 
@@ -119,6 +126,8 @@ class RoundIntake:
             return f"it cannot be decompressed ({error})"
         if int(self._layout.array(self._row, "weight_version")) != current.versions[index]:
             return "its weight version is not the one in the table"
+        if current.versions[index] > self.version:
+            return "its weights are newer than those of the learner"
         environment = int(self._layout.array(self._row, "environment_id"))
         if not 0 <= environment < self._environments_per_seat:
             return f"it is from an environment {environment}"

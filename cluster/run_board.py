@@ -30,22 +30,20 @@ class RunBoard:
         name = self.status["run"]
         entry = {"line": self.status["line"], "begun": self._begun, "seen": time.time(), "nodes": nodes}
         _put(_state_key(name), entry)
-        given = _get(_command_key(name))
-        if given is not None:
-            internal_kv._internal_kv_del(_command_key(name), namespace=SPACE)
-        commands = [str(given["command"])] if given is not None and given.get("command") in COMMANDS else []
-        return [*commands, "status"]
+        given = [command for command in COMMANDS if not is_taken(name, command)]
+        for command in given:
+            _remove(_command_key(name, command))
+        return [*given, "status"]
 
     def remove(self) -> None:
         """The run has ended in good order."""
         if self.status:
-            for key in (_state_key(self.status["run"]), _command_key(self.status["run"])):
-                internal_kv._internal_kv_del(key, namespace=SPACE)
+            _remove_run(self.status["run"])
 
     def _remove_old(self) -> None:
         for name, entry in runs().items():
             if time.time() - entry["seen"] > OLD_SECONDS:
-                internal_kv._internal_kv_del(_state_key(name), namespace=SPACE)
+                _remove_run(name)
 
 
 def runs() -> dict[str, dict[str, Any]]:
@@ -57,21 +55,35 @@ def runs() -> dict[str, dict[str, Any]]:
 
 
 def give_command(run: str, command: str) -> None:
-    """Leave a command for a run; it reads it within seconds."""
-    _put(_command_key(run), {"command": command})
+    """Leave a command for a run; it reads it within seconds. Each one has its own entry, so none replaces another."""
+    _put(_command_key(run, command), {})
 
 
-def is_taken(run: str) -> bool:
-    """Whether the run has read the last command, or has ended."""
-    return _get(_command_key(run)) is None
+def take_back(run: str, command: str) -> None:
+    """Remove a command that the run has not read."""
+    _remove(_command_key(run, command))
+
+
+def is_taken(run: str, command: str) -> bool:
+    """Whether the run has read the command, or has ended."""
+    return _get(_command_key(run, command)) is None
 
 
 def _state_key(run: str) -> bytes:
     return f"state/{run}".encode()
 
 
-def _command_key(run: str) -> bytes:
-    return f"command/{run}".encode()
+def _command_key(run: str, command: str) -> bytes:
+    return f"command/{command}/{run}".encode()
+
+
+def _remove_run(run: str) -> None:
+    for key in (_state_key(run), *(_command_key(run, command) for command in COMMANDS)):
+        _remove(key)
+
+
+def _remove(key: bytes) -> None:
+    internal_kv._internal_kv_del(key, namespace=SPACE)
 
 
 def _put(key: bytes, entry: dict[str, Any]) -> None:

@@ -39,6 +39,8 @@ class UnrollCodec:
         """Bytes → `out [nbytes]`; the inverse of `encode`."""
         content = lz4.block.decompress(blob, uncompressed_size=self._nbytes)
         out[:] = np.frombuffer(content, np.uint8)
+        if not self._frame_nbytes:  # observations without a picture
+            return
         frames = out[self._start : self._end].reshape(-1, self._frame_nbytes)
         for before, frame in pairwise(frames):  # accumulate(axis=0) takes 16 times as long
             np.bitwise_xor(frame, before, out=frame)

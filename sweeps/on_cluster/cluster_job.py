@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from options.command_line import flag_words
 from sweeps.files import resumable, try_lock
@@ -79,6 +79,8 @@ class ClusterJob:
                 self._exit_code = self._run(flags)
             except GetTimeoutError:
                 self._why_lost = f"its node {self._node} did not answer for {ANSWER_SECONDS:g} seconds"
+            except RayTaskError as error:  # raised by the node's own code, such as by a full disk there
+                self._why_lost = f"its node {self._node} could not go on with it ({last_line(error)})"
             except RayError as error:
                 self._why_lost = f"its node {self._node} has lost it ({type(error).__name__})"
             except OSError as error:  # a full disk here, for example
@@ -112,3 +114,9 @@ class ClusterJob:
 
     def _call(self, method: str, *arguments: Any) -> Any:
         return ray.get(getattr(self._actor, method).remote(*arguments), timeout=ANSWER_SECONDS)
+
+
+def last_line(error: RayTaskError) -> str:
+    """What a node's own code has said, in one line."""
+    cause = getattr(error, "cause", None) or error
+    return (str(cause).strip().splitlines() or [type(cause).__name__])[-1]

@@ -1,7 +1,8 @@
 """Starts a run on a node, and ends it when nobody wants it any more.
 
 `python guard.py <folder>` reads one JSON object a line from its standard input: {"start": [words]}, which it runs in
-the folder, and {"signal": number}. It writes the exit code of the run to `<folder>/exit_code`. When its input is
+the folder, and {"signal": number}. It writes the process id of the run to `<folder>/pid`, and its exit code to
+`<folder>/exit_code`. When its input is
 closed, because the process that started it has ended, however it ended, it kills the run and removes the folder.
 """
 
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+PROCESS_ID = "pid"  # the file with the process id of the run
 POLL_SECONDS = 0.1
 REMOVE_SECONDS = 10.0  # for which processes that end may still write files
 
@@ -50,6 +52,7 @@ class Guard:
                     stderr=log,
                     start_new_session=True,
                 )
+            (self._folder / PROCESS_ID).write_text(str(self._run.pid))
         elif self._run is not None and self._run.poll() is None:
             self._run.send_signal(command["signal"])
 

@@ -5,9 +5,13 @@ Ray sends this class to the node by value, so it imports nothing of the platform
 
 import json
 import os
+import select
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +73,7 @@ class NodeJob:
 
     def state(self) -> tuple[int | None, dict[str, Stamp]]:
         """The exit code, or None while it runs; then all files, as they were not before that."""
+        self._check_guard()
         ended = self._folder / "exit_code"
         code = int(ended.read_text()) if ended.exists() else None
         return code, dict(self._stamps(self._files))
@@ -83,6 +88,18 @@ class NodeJob:
                 return file.read(count)
         except FileNotFoundError:
             return None
+
+    def _check_guard(self) -> None:
+        """Without its guard, nobody would end the run or notice its end; then it is ended here."""
+        assert self._guard.stdin is not None
+        pipe = select.poll()
+        pipe.register(self._guard.stdin, 0)
+        if not pipe.poll(0):  # it is broken only if nobody can read from it any more
+            return
+        with suppress(OSError, ValueError):
+            os.killpg(int((self._folder / "pid").read_text()), signal.SIGKILL)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        raise RuntimeError("the process that watches it there was killed")
 
     def _tell(self, **command: Any) -> None:
         assert self._guard.stdin is not None

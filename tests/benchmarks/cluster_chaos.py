@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,13 +91,24 @@ def kill_actor(chaos: Chaos) -> None:
 
 
 def stop_actor(chaos: Chaos) -> None:
-    """As if its machine hung, or as if nothing of it came through."""
+    """As if its player hung."""
     actors = chaos.actors()
-    if actors:
-        actor = chaos.rng.choice(actors)
-        actor.send_signal(signal.SIGSTOP)
-        time.sleep(chaos.rng.uniform(0.5, 8))
-        actor.send_signal(signal.SIGCONT)
+    pause(chaos, chaos.rng.sample(actors, min(1, len(actors))))
+
+
+def stop_node(chaos: Chaos) -> None:
+    """As if its machine hung, or as if nothing came through to it: a raylet, its actor and all workers."""
+    raylet = chaos.nodes.raylet(chaos.rng.choice(chaos.alive))
+    pause(chaos, [raylet, *raylet.children(recursive=True)])
+
+
+def pause(chaos: Chaos, processes: list[psutil.Process]) -> None:
+    """Stop the processes for up to a minute, for which Ray does not give their node up."""
+    for number, seconds in ((signal.SIGSTOP, chaos.rng.uniform(0.5, 60)), (signal.SIGCONT, 0.0)):
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        time.sleep(seconds)
 
 
 def kill_raylet(chaos: Chaos) -> None:
@@ -131,7 +143,7 @@ def kill_learner(chaos: Chaos) -> None:
 
 
 ACTIONS: tuple[Callable[[Chaos], None], ...] = (
-    *(kill_worker, kill_actor, stop_actor, kill_raylet, kill_node, kill_gateway, kill_learner),
+    *(kill_worker, kill_actor, stop_actor, stop_node, kill_raylet, kill_node, kill_gateway, kill_learner),
 )
 
 
@@ -142,7 +154,7 @@ def main() -> int:
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     print(f"seed {arguments.seed}")
-    nodes = SomeNodes()
+    nodes = SomeNodes(RAY_health_check_failure_threshold="30")  # as docs/cluster.md says
     with tempfile.TemporaryDirectory() as folder:
         chaos = Chaos(nodes, Path(folder) / "results", rng)
         try:

@@ -83,11 +83,24 @@ def ray_nodes(names: Namespaces, folder: Path, workers: int) -> Iterator[None]:
     try:
         for name, command in ((names.head, [*head, "--include-dashboard=false"]), (names.node, node)):
             processes.append(names.run(name, *command, env=environment, stdout=subprocess.DEVNULL))
-            time.sleep(8)
+            wait_until_joined(names, name)
         yield
     finally:
         for process in reversed(processes):
             end(process, signal.SIGTERM)
+
+
+def wait_until_joined(names: Namespaces, namespace: str) -> None:
+    """Wait until the machine behind the namespace is a node of the cluster."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        probe = names.run(namespace, sys.executable, "-m", "cluster.probe", f"{HEAD}:{PORT}", stdout=subprocess.PIPE)
+        said = probe.communicate()[0].decode()
+        if '"own"' in said:
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no node of Ray has started: {said}")
+        time.sleep(1)
 
 
 def end(process: "subprocess.Popen[bytes]", first: signal.Signals) -> None:

@@ -50,7 +50,8 @@ class ReplayingGateway:
             place = receive(connection).index
             recorded = rounds[sent % len(rounds)]
             player, sequence = sent % self.nodes, sent // self.nodes
-            self.landing.write(place, pack_round(self.fingerprint, player, sequence, recorded.versions, recorded.blobs))
+            content = pack_round(self.fingerprint, player, sequence, recorded.versions, recorded.blobs)
+            self.landing.write(place, player, content)
             send(connection, Kind.SLOT_FILLED, place)
             sent += 1
 
@@ -70,7 +71,7 @@ def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) ->
     landing, book = Landing(PLACES, longest_round(ENVIRONMENTS, layout.nbytes)), NodeBook(layout.unroll_length)
     for number in range(nodes):
         node = {"number": number, "name": str(number), "seat": number + 1, "workers": 8, "capacity": 16}
-        book.joined({**node, "restarts": 0, "received_bytes": 0, "sent_bytes": 0})
+        book.joined({**node, "link": number, "restarts": 0, "received_bytes": 0, "sent_bytes": 0})
     gateway = ReplayingGateway(landing, rounds, layout.fingerprint, nodes)
     process, connection = start_process(gateway, "replaying gateway")
 

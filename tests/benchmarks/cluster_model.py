@@ -7,8 +7,6 @@
 import argparse
 from dataclasses import dataclass
 
-from options.rules import UsageError
-
 ROUNDS_PER_WORKER = 2  # that may be in flight, see cluster/node_link.py
 HALF = 0.5  # of a network's time is left for unrolls, see cluster/node_link.py
 
@@ -81,7 +79,7 @@ def main() -> None:
     parser.add_argument("--interval", type=float, default=0.1)
     given = parser.parse_args()
     if min(given.step_rate, given.update_ms, given.gbit) <= 0:
-        raise UsageError("speeds and times must be above 0.")
+        parser.error("--step_rate, --update_ms and --gbit must be above 0")
     machines = Machines(
         given.workers,
         given.environments,

@@ -11,6 +11,7 @@ import struct
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -39,7 +40,8 @@ def carry(source: int, target: int, delay: float, bytes_per_second: float) -> No
         while True:
             arrives, packet = on_the_wire.get()
             time.sleep(max(0.0, arrives - time.monotonic()))
-            os.write(target, packet)
+            with suppress(OSError):  # as on a real wire, a packet to a device that is down is lost
+                os.write(target, packet)
 
     threading.Thread(target=deliver, daemon=True).start()
     free_at = 0.0

@@ -25,9 +25,13 @@ def packed(rows: Rows, player: int = 0, sequence: int = 0, layout: UnrollLayout 
     return pack_round(layout.fingerprint, player, sequence, versions, [codec.encode(row) for row in rows])
 
 
-def described(number: int = 0, name: str = "a", seat: int = 1, workers: int = 2) -> dict[str, object]:
+def described(
+    number: int = 0, name: str = "a", seat: int = 1, workers: int = 2, link: int = 0, **counters: int
+) -> dict[str, object]:
     """A node as the gateway describes it."""
     return {
+        "link": link,
         **{"number": number, "name": name, "seat": seat, "workers": workers, "capacity": 2 * workers, "restarts": 0},
         **{"alive": True, "received_bytes": 0, "sent_bytes": 0, "round_trip_ms": 1.0, "publish_ms": 2.0},
+        **counters,
     }

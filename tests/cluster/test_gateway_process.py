@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from cluster.gateway_process import SILENCE_SECONDS, UNREACHABLE_SECONDS, Gatewa
 from tests.cluster.fake_gateways import EchoGateway, SilentGateway, UnreachableGateway
 from tests.processes import spawned
 from tests.workers.pools import Clock
-from workers.messages import Kind, Message
+from workers.failures import WorkersFailedError
+from workers.messages import Kind, Message, send, send_error
+from workers.restarts import FAILURES_IN_A_ROW
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +91,58 @@ def test_a_silent_gateway_is_replaced(watch: Watch, clock: Clock) -> None:
     assert watched.said == [
         f"the gateway to the cluster is replaced: it did not respond for {SILENCE_SECONDS:g} seconds"
     ]
+
+
+class EndedProcess:
+    """A process that has failed."""
+
+    pid, sentinel, exitcode = 1, 0, 1
+
+    def nothing(self) -> None:
+        pass
+
+    kill = join = close = nothing
+
+
+def failing_start(worked: bool) -> Callable[..., Any]:
+    """Starts gateways that fail after they have connected; `worked`: and after some heartbeats."""
+
+    def start(worker: object, name: str) -> tuple[EndedProcess, Any]:
+        here, there = Pipe()
+        send(there, Kind.HEARTBEAT, 1)
+        if worked:
+            send(there, Kind.HEARTBEAT)
+        send_error(there, "the head has ended")
+        there.close()
+        return EndedProcess(), here
+
+    return start
+
+
+def no_gateway(starts: int) -> Any:
+    return None
+
+
+def nothing(*arguments: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize("worked", [True, False])
+def test_only_gateways_that_fail_at_once_end_the_run(clock: Clock, worked: bool) -> None:
+    """Without nodes, no gateway ever delivers a round; a head that is restarted now and then must not end the run."""
+    said: list[str] = []
+    process = GatewayProcess(
+        no_gateway, nothing, nothing, nothing, said.append, 10, clock=clock, start=failing_start(worked)
+    )
+    try:
+        for _ in range(2 * 2 * FAILURES_IN_A_ROW):  # each gateway is started and then lost
+            clock.now += 1000
+            process.poll()
+    except WorkersFailedError:
+        assert not worked
+    else:
+        assert worked
+    assert said and all("the gateway to the cluster is replaced" in text for text in said)
 
 
 def test_a_cluster_that_cannot_be_reached_is_tried_again(watch: Watch, clock: Clock) -> None:

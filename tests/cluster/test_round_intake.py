@@ -35,9 +35,9 @@ class Intake:
         )
         self._places = count()
 
-    def deliver(self, content: bytes) -> None:
+    def deliver(self, content: bytes, sender: int = 0) -> None:
         place = next(self._places) % PLACES
-        self.landing.write(place, content)
+        self.landing.write(place, sender, content)
         self.intake.deliver(place)
 
     def take(self, limit: int = 1000) -> list[Rows]:
@@ -62,6 +62,7 @@ def without_environment(rows: Sequence[Rows]) -> list[bytes]:
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=12))
 def test_every_unroll_is_taken_once_however_they_are_drawn(limits: list[int]) -> None:
     setting = Intake()
+    setting.intake.version = 3
     sent = [unrolls(ENVIRONMENTS, version=3, seed=seed) for seed in range(3)]
     for sequence, rows in enumerate(sent):
         setting.deliver(packed(rows, sequence=sequence))
@@ -77,7 +78,7 @@ def test_environments_of_nodes_have_their_own_numbers() -> None:
     setting.book.joined(described(number=1, name="b", seat=2))
     rows = unrolls(2, version=0)
     setting.deliver(packed(rows, player=0))
-    setting.deliver(packed(rows, player=1))
+    setting.deliver(packed(rows, player=1), sender=1)
     numbers = [int(LAYOUT.array(row, "environment_id")) for row in setting.take()]
     seat = WORKERS_PER_SEAT * ENVIRONMENTS
     assert numbers == [seat, seat + 1, 2 * seat, 2 * seat + 1]
@@ -113,11 +114,12 @@ def test_a_round_that_comes_twice_is_taken_once() -> None:
     assert setting.freed == [0, 1, 2]
 
 
-def test_a_round_of_a_player_that_nobody_started_is_refused() -> None:
+def test_a_round_of_another_player_is_refused_and_counted() -> None:
     setting = Intake()
     setting.deliver(packed(unrolls(2, version=0), player=99))
     assert not setting.take()
-    assert setting.said == ["a round was refused: no node has the player that it says it is from"]
+    assert setting.said == ["a round of node a was refused: it says that it is from another player"]
+    assert setting.figures["unrolls_refused"] == ENVIRONMENTS
 
 
 def other_layout() -> bytes:
@@ -141,13 +143,25 @@ def other_version() -> bytes:
     return pack_round(LAYOUT.fingerprint, 0, 0, [8], [blob])
 
 
+def future_version() -> bytes:
+    return packed(unrolls(1, version=1))
+
+
+def cut_off() -> bytes:
+    return packed(unrolls(1, version=0))[:-1]
+
+
 def strange_environment() -> bytes:
     rows = unrolls(1, version=0)
     LAYOUT.array(rows, "environment_id")[:] = -1
     return packed(rows)
 
 
-@pytest.mark.parametrize("make", [other_layout, not_compressed, too_short, other_version, strange_environment])
+WHOLE_ROUNDS = (other_layout, cut_off)  # of which no unroll can be read
+SINGLE_UNROLLS = (not_compressed, too_short, other_version, future_version, strange_environment)
+
+
+@pytest.mark.parametrize("make", [*WHOLE_ROUNDS, *SINGLE_UNROLLS])
 def test_malformed_rounds_are_refused_and_the_next_is_taken(make: object) -> None:
     assert callable(make)
     setting = Intake()
@@ -160,3 +174,5 @@ def test_malformed_rounds_are_refused_and_the_next_is_taken(make: object) -> Non
     assert setting.intake.malformed == 2
     assert setting.said and all("was refused" in sentence for sentence in setting.said)
     assert setting.figures["unrolls_accepted"] == 3
+    first, repeated = ENVIRONMENTS if make in WHOLE_ROUNDS else 1, ENVIRONMENTS
+    assert setting.figures["unrolls_refused"] == first + repeated

@@ -16,6 +16,14 @@ SPECS = st.builds(
     action_count=st.integers(1, 18),
     lstm_size=st.integers(0, 5),
 )
+WITHOUT_PICTURES = st.builds(
+    UnrollLayout,
+    unroll_length=st.integers(1, 6),
+    frame_stack=st.just(0),
+    frame_shape=st.just((0, 0, 0)),
+    action_count=st.integers(1, 18),
+    vector_size=st.integers(1, 9),
+)
 LEVELS = st.integers(0, 12)
 ATARI = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
 
@@ -53,6 +61,13 @@ def test_decoding_inverts_encoding(layout: UnrollLayout, level: int, seed: int, 
         before = row.copy()
         np.testing.assert_array_equal(back(codec, row), before)
         np.testing.assert_array_equal(row, before)
+
+
+@settings(deadline=None)
+@given(WITHOUT_PICTURES, LEVELS, st.integers(0, 1000))
+def test_observations_need_no_pictures(layout: UnrollLayout, level: int, seed: int) -> None:
+    row = noise(layout, seed)
+    np.testing.assert_array_equal(back(UnrollCodec(layout, level), row), row)
 
 
 def test_a_blob_does_not_depend_on_earlier_rows() -> None:

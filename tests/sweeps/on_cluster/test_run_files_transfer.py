@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from sweeps.on_cluster.node_job import NodeJob
@@ -118,6 +119,31 @@ def test_paths_of_the_node_become_those_of_the_sweep_in_text_only(ends: Ends) ->
     )
     assert (here / "log.txt").read_text() == f"it is in {here}/Game_1, not in /other/results/Game_1\n"
     assert (here / "Game_1/checkpoints/checkpoint_0000000001.pt").read_text() == text
+
+
+def test_a_run_whose_guard_is_killed_ends_and_is_lost(ends: Ends, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import time\ntime.sleep(1000)\n")
+    ends.node.start(str(program), [])
+    folder = ends.there.parent
+    deadline = time.monotonic() + 60
+    while not (folder / "pid").exists() or not (folder / "pid").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    run = psutil.Process(int((folder / "pid").read_text()))
+    assert ends.node.state()[0] is None
+    guard = run.parent()
+    assert guard is not None
+    guard.kill()
+    with pytest.raises(RuntimeError, match="the process that watches it there was killed"):
+        ask_for_ever(ends.node)
+    assert not psutil.wait_procs([run], timeout=30)[1] and not folder.exists()
+
+
+def ask_for_ever(node: NodeJob) -> None:
+    while True:
+        node.state()
+        time.sleep(0.05)
 
 
 def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
