@@ -25,7 +25,7 @@ usage: python main.py [--name=value ...] [--flagfile=path]
 
   python main.py --op_mode=train                                         train on Pong
   python main.py --env=BreakoutNoFrameskip-v4 --seed=1                   another game, a fixed seed
-  python main.py --env=CartPole-v1                                       any environment of Gymnasium
+  python main.py --env=CartPole-v1                                       any Gymnasium environment
   python main.py --flagfile=my.flags --lr=3e-4                           flags from a file
   python main.py --op_mode=train_w_load --load_model_url=results/<run>   continue a run
   python main.py --op_mode=train_w_load --load_model_url=results/<run> --load_weights_only

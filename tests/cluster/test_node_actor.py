@@ -5,6 +5,7 @@ import pickle
 import platform
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -28,8 +29,7 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(CHECKOUT_VARIABLE, raising=False)
     monkeypatch.chdir(Path.cwd())
     monkeypatch.setattr(sys, "path", [*sys.path])
-    main = sys.modules["__main__"]
-    monkeypatch.setattr(main, "__file__", getattr(main, "__file__", ""), raising=False)
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
 
 
 def problem(spec: bytes = SPEC, root: Path = ROOT, version: str = code_version(), python: str = PYTHON) -> str | None:
