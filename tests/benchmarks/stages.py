@@ -70,7 +70,7 @@ class Bench:
     @cached_property
     def batch(self) -> Batch:
         """A batch in the order of the mix: fresh unrolls first."""
-        fresh = np.arange(len(self.rows)) < self.config.fresh_unrolls_per_update
+        fresh = np.arange(len(self.rows)) < self.config.fresh_unrolls_per_batch
         rows = torch.from_numpy(self.rows)
         return Batch(rows.pin_memory() if self.device.type == "cuda" else rows, fresh)
 
