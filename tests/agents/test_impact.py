@@ -77,8 +77,9 @@ def test_a_state_has_a_gradient_unless_it_is_clipped() -> None:
     rng = np.random.default_rng(0)
     logs, advantages = np.log(rng.uniform(0.05, 1, (3, 4, 3))), rng.normal(0, 1, (4, 3))
     policy = torch.tensor(logs[0], requires_grad=True)
-    found = surrogate(policy, *torch.tensor(logs[1:]), torch.tensor(advantages), EVERYWHERE, 2.0, 0.3)
-    found.objective.sum().backward()
+    target, behaviour = torch.tensor(logs[1:])
+    found = surrogate(policy, target, behaviour, torch.tensor(advantages), EVERYWHERE, 2.0, 0.3)
+    torch.autograd.backward(found.objective.sum())
     assert policy.grad is not None
     assert torch.equal(policy.grad == 0, found.clipped)
     assert 0 < found.clipped.sum() < 12
@@ -95,7 +96,8 @@ def test_beside_the_acting_policy_the_surrogate_has_the_gradient_of_the_policy_g
     policy = torch.full((4, 3), -1.5, dtype=torch.float64, requires_grad=True)
     fixed = policy.detach().clone()
     advantages = trace.targets - tensors["values"]
-    surrogate(policy, fixed, fixed, advantages, EVERYWHERE, 2.0, 0.3).objective.sum().backward()
+    torch.autograd.backward(surrogate(policy, fixed, fixed, advantages, EVERYWHERE, 2.0, 0.3).objective.sum())
+    assert policy.grad is not None
     np.testing.assert_allclose(policy.grad, trace.advantages, rtol=1e-9, atol=1e-12)
 
 
@@ -122,29 +124,30 @@ def test_nothing_outside_the_mask_counts(broken: float) -> None:
     for value in (-1.0, broken):
         logs[1:, 1, 2], advantages[1, 2] = value, value
         policy = torch.tensor(logs[0], requires_grad=True)
-        found = surrogate(policy, *torch.tensor(logs[1:]), torch.tensor(advantages), mask, 2.0, 0.3)
+        target, behaviour = torch.tensor(logs[1:])
+        found = surrogate(policy, target, behaviour, torch.tensor(advantages), mask, 2.0, 0.3)
         assert not found.clipped[1, 2]
-        found.objective.sum().backward()
+        torch.autograd.backward(found.objective.sum())
+        assert policy.grad is not None
         gradients.append(policy.grad)
-    assert torch.equal(*gradients) and torch.isfinite(gradients[1]).all()
+    assert torch.equal(gradients[0], gradients[1]) and torch.isfinite(gradients[1]).all()
 
 
 def test_a_policy_that_has_collapsed_has_a_finite_gradient() -> None:
     policy = torch.full((1, 2), 500.0, requires_grad=True)
     mask = torch.ones(1, 2, dtype=torch.bool)
     zero = torch.zeros(1, 2)
-    surrogate(policy, zero, zero, torch.tensor([[1.0, -1.0]]), mask, 2.0, 0.3).objective.sum().backward()
+    torch.autograd.backward(surrogate(policy, zero, zero, torch.tensor([[1.0, -1.0]]), mask, 2.0, 0.3).objective.sum())
     assert policy.grad is not None and torch.isfinite(policy.grad).all()
 
 
 @pytest.mark.parametrize("wrong", [(4,), (4, 1), (5, 3)])
 def test_wrong_shapes_are_refused(wrong: tuple[int, ...]) -> None:
-    good = torch.zeros(4, 3)
     for place in range(1, 4):
-        tensors = [good] * 4
-        tensors[place] = torch.zeros(wrong)
+        tensors = [torch.zeros(wrong if index == place else (4, 3)) for index in range(4)]
+        policy, target, behaviour, advantages = tensors
         with pytest.raises(ValueError, match=r"must be \[T, B\]"):
-            surrogate(*tensors, EVERYWHERE, 2.0, 0.3)
+            surrogate(policy, target, behaviour, advantages, EVERYWHERE, 2.0, 0.3)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +168,7 @@ def test_the_loss_holds_for_every_distribution(distribution: PolicyDistribution)
     loss, figures = clipped_policy_loss(
         distribution, logits, target, behaviour, actions, advantages, mask, rho=1.5, epsilon=0.2
     )
-    loss.backward()
+    torch.autograd.backward(loss)
     assert logits.grad is not None and torch.isfinite(logits.grad).all() and not logits.grad[~mask].any()
     total, ratios = 0.0, []
     with torch.no_grad():
@@ -259,7 +262,7 @@ def slow_terms(
         (pi, target, mu), (p, p_target, p_mu) = policies[t, b]
         advantage = gae_advantage(steps, t, b, options.rho_const, options.c_const, options.trace_lambda)
         objective = surrogate_objective(p, p_target, p_mu, advantage, options.impact_rho, options.impact_epsilon)
-        error = target_values[t, b] + advantage - values[t, b]
+        error = float(target_values[t, b]) + advantage - float(values[t, b])
         sums["policy_loss"] -= options.policy_gradient_loss_weight * objective
         sums["value_loss"] += options.value_loss_weight * 0.5 * error**2
         if fresh[b]:
@@ -267,7 +270,7 @@ def slow_terms(
             sums["proximal_loss"] += options.proximal_loss_weight * kl(target, pi)
         else:
             sums["policy_cloning_loss"] += options.policy_cloning_loss_weight * kl(mu, pi)
-            cloned = values[t, b] - fields["values"][b, t]
+            cloned = float(values[t, b]) - float(fields["values"][b, t])
             sums["value_cloning_loss"] += options.value_cloning_loss_weight * cloned**2
     return {name: value / (length * size) for name, value in sums.items()}
 

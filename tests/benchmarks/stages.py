@@ -234,7 +234,7 @@ def weight_stages(bench: Bench) -> list[Stage]:
         Stage(
             PUBLISH,
             lambda: publisher.post(next(version)),
-            bench.config.agent_steps_per_update,
+            round(bench.config.agent_steps_per_update),
             in_learner=True,
         ),
         Stage(COPY, copy, steps_per_round),
