@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self, get_type_hints
 
+from options.batch_uses import ONCE, BatchUses
 from options.environment_families import defaults_in
 from options.environment_options import EnvironmentOptions, RealtimeOptions
 from options.protocols import merged, protocol_flags
@@ -265,6 +266,12 @@ class NetworkOptions(Options):
 class LossOptions(Options):
     topic = "Losses"
 
+    loss: str = option(
+        "vtrace",
+        one_of("vtrace", "impact"),
+        "Objective of the policy: the policy gradient of V-trace, or the clipped surrogate of IMPACT around a target "
+        "network, with batches that are used several times: see docs/tuning.md.",
+    )
     gamma: float = option(0.99, between(0, 1), "Discount factor per agent step.")
     rho_const: float = option(1.0, above(0, 100_000), "V-trace: upper bound of the importance weight of each TD error.")
     c_const: float = option(1.0, above(0, 100_000), "V-trace: upper bound of the importance weights along the trace.")
@@ -273,7 +280,10 @@ class LossOptions(Options):
     value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
     entropy_loss_weight: float = option(0.003, at_least(0), "Weight of the entropy bonus.")
     proximal_loss_weight: float = option(
-        0.05, at_least(0), "Weight of the KL divergence from the acting policy to the current policy, on fresh unrolls."
+        0.05,
+        at_least(0),
+        "Weight of the KL divergence from the acting policy, with --loss=impact from the target policy, to the current "
+        "policy, on fresh unrolls.",
     )
     loss_reduction: str = option("mean", one_of("mean", "sum"), "Mean or sum of the losses over a batch.")
     use_policy_cloning_loss: bool = option(True, ON_OFF, "CLEAR: keep the policy close to the replayed policy.")
@@ -286,6 +296,38 @@ class LossOptions(Options):
         "LASER: leave states whose acting policy is too far from the current one out of every term of the loss.",
     )
     kl_div_threshold: float = option(0.3, above(0), "LASER: KL divergence at which a state is left out.")
+    impact_epsilon: float = option(
+        0.3, above(0, 1), "IMPACT: how far the ratio to the target policy may go from 1 before it is clipped (ε)."
+    )
+    impact_rho: float = option(
+        2.0,
+        between(1, 100_000),
+        "IMPACT: upper bound of the ratio of the acting policy to the target policy (ρ).",
+    )
+    impact_uses: int = option(
+        2,
+        whole(1, 1000),
+        "IMPACT: how often each batch of fresh unrolls is used (K).",
+    )
+    impact_batches: int = option(
+        4, whole(1, 10_000), "IMPACT: batches of fresh unrolls in the circular buffer, which are used in turn (N)."
+    )
+    impact_target_period: int = option(
+        0,
+        whole(0),
+        "IMPACT: updates between two copies of the network to the target network. 0: impact_batches times impact_uses.",
+    )
+
+    @property
+    def batch_uses(self) -> BatchUses:
+        """How often each batch of fresh unrolls is used."""
+        # Without a second use there is nothing to keep.
+        keeps = self.loss == "impact" and self.impact_uses > 1
+        return BatchUses(self.impact_batches, self.impact_uses) if keeps else ONCE
+
+    @property
+    def target_period(self) -> int:
+        return self.impact_target_period or self.impact_batches * self.impact_uses
 
     def _check_together(self) -> None:
         if self.rho_const < self.c_const:
@@ -453,20 +495,36 @@ class Config:
         return self.checkpoint.save_replay or self.run.reproducible
 
     @property
-    def fresh_unrolls_per_update(self) -> int:
-        """Number of new unrolls that one update needs."""
+    def batch_uses(self) -> BatchUses:
+        """How often each batch of new unrolls is used; without a queue, draws do not depend on what is new."""
+        return self.loss.batch_uses if self.replay.queue_shares else ONCE
+
+    @property
+    def fresh_unrolls_per_batch(self) -> int:
+        """Number of new unrolls in a batch that is used for the first time."""
         # Every unroll passes through every queue, and all queues have the same share.
         return max(self.replay.queue_shares, default=self.replay.batch_size)
 
     @property
-    def agent_steps_per_update(self) -> int:
+    def fresh_unrolls_per_update(self) -> float:
+        """Number of new unrolls that one update needs in the mean."""
+        return self.fresh_unrolls_per_batch / self.batch_uses.uses
+
+    @property
+    def agent_steps_per_update(self) -> float:
         return self.fresh_unrolls_per_update * self.replay.r_f_steps
+
+    @property
+    def _batches_to_learn(self) -> int:
+        """New batches that are drawn before the first update."""
+        return self.batch_uses.batches_for(1 + self.replay.batches_ahead)
 
     @property
     def steps_to_learn(self) -> int:
         """Agent steps of a new run before its first update."""
-        each, fill = self.fresh_unrolls_per_update, self.replay.longest_warmup
-        unrolls = each * self.replay.batches_ahead + (fill + each if self.replay.queue_shares else max(fill, each))
+        each, fill = self.fresh_unrolls_per_batch, self.replay.longest_warmup
+        unrolls = each * (self._batches_to_learn - 1)
+        unrolls += fill + each if self.replay.queue_shares else max(fill, each)
         return unrolls * self.replay.r_f_steps
 
     @property
@@ -474,7 +532,9 @@ class Config:
         """Number of updates that environment_max_steps is enough for; at least 1."""
         length = self.replay.r_f_steps
         steps = -(-self.run.environment_max_steps // length) * length  # the last unroll is complete
-        return max(1, 1 + (steps - self.steps_to_learn) // self.agent_steps_per_update)
+        steps_per_batch = self.fresh_unrolls_per_batch * length
+        batches = max(0, self._batches_to_learn + (steps - self.steps_to_learn) // steps_per_batch)
+        return max(1, self.batch_uses.updates_of(batches) - self.replay.batches_ahead)
 
     def flags(self) -> dict[str, Any]:
         """All values by flag name, ready for JSON. from_flags is the inverse."""

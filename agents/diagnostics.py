@@ -3,7 +3,6 @@
 import torch
 
 from agents.distributions.protocol import PolicyDistribution
-from agents.vtrace import VTrace
 
 
 @torch.no_grad()
@@ -12,7 +11,7 @@ def diagnose(
     logits: torch.Tensor,
     behaviour_logits: torch.Tensor,
     values: torch.Tensor,
-    trace: VTrace,
+    ratios: torch.Tensor,
     trusted: torch.Tensor,
     fresh: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
@@ -30,8 +29,8 @@ def diagnose(
         "dropped_replayed": mean_where(~fresh, (~trusted).float()),
         "kl_fresh": mean_where(fresh, divergence),
         "kl_replayed": mean_where(~fresh, divergence),
-        "ratio_fresh": mean_where(fresh, trace.ratios),
-        "ratio_replayed": mean_where(~fresh, trace.ratios),
+        "ratio_fresh": mean_where(fresh, ratios),
+        "ratio_replayed": mean_where(~fresh, ratios),
     }
 
 

@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from agents import losses
 from agents.diagnostics import diagnose
 from agents.flat_weights import flat_weights
+from agents.impact import clipped_policy_loss
 from agents.network import ActorCritic, NetworkOutput
 from agents.peers import NoPeers, Peers
 from agents.training_batch import TrainingBatch, make_training_batch
@@ -45,6 +47,8 @@ class Learner:
         self._schedule_updates = schedule_updates
         self.device = device
         self._optimizer = make_optimizer(network, optimizer)
+        # The target network of IMPACT: the network as it was some updates ago.
+        self._target = deepcopy(self.network).requires_grad_(False) if loss.loss == "impact" else None
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """One step of the optimizer. Returns the figures to report, as scalars on the device."""
@@ -64,6 +68,8 @@ class Learner:
         if unrolls.inputs.vectors is not None:
             vectors = self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1))
             self.network.update_vector_statistics(vectors, weight)
+        if self._target is not None and self.updates % self._loss.target_period == 0:
+            self._target.load_state_dict(self.network.state_dict())
         return report
 
     def keep_background(self, updates: int) -> None:
@@ -112,18 +118,23 @@ class Learner:
         return zlib.crc32(weights.tobytes())
 
     def state_dict(self) -> dict[str, Any]:
-        return {
+        state = {
             "updates": self.updates,
             "background_updates": self._background_updates,
             "network": {name: tensor.cpu() for name, tensor in self.network.state_dict().items()},
             "optimizer": self._optimizer.state_dict(),
         }
+        if self._target is not None:
+            state["target"] = {name: tensor.cpu() for name, tensor in self._target.state_dict().items()}
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved state, with this learner's own options."""
         self.updates = state["updates"]
         self._background_updates = state.get("background_updates", 0)  # older versions did not save it
         self.network.load_saved(state["network"])
+        if self._target is not None:  # saved by a run with IMPACT only
+            self._target.load_saved(state.get("target", state["network"]))
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["optimizer"]["param_groups"][0]
         if wanted.keys() != saved.keys() or (wanted.get("momentum") and not saved["momentum"]):
             return  # another --optimizer, or momentum that was not saved: the optimizer starts with a new state
@@ -138,43 +149,88 @@ class Learner:
         output = self._forward(unrolls.inputs, last_is_bootstrap=True)
         logits, values = output.logits[:-1], output.values[:-1]
         behaviour_logits, actions = unrolls.behaviour_logits, unrolls.actions
+        # The policy and values that V-trace corrects to: the present ones, or those of IMPACT's target network.
+        estimated = output if self._target is None else self._output_of_target(unrolls)
 
-        log_ratios = (policy.log_prob(logits, actions) - policy.log_prob(behaviour_logits, actions)).detach()
+        log_behaviour = policy.log_prob(behaviour_logits, actions)
+        log_ratios = (policy.log_prob(estimated.logits[:-1], actions) - log_behaviour).detach()
         # Steps without effect are no experience: like states that LASER leaves out, nothing is learned from them.
         trusted = torch.ones_like(values, dtype=torch.bool) if unrolls.valid is None else unrolls.valid
         if options.use_kl_mask:
             trusted = trusted & trusted_states(
-                policy, logits, behaviour_logits, options.rho_const, options.kl_div_threshold
+                policy, estimated.logits[:-1], behaviour_logits, options.rho_const, options.kl_div_threshold
             )
         trace = vtrace(
             log_ratios=log_ratios,
             discounts=unrolls.discounts,
             rewards=unrolls.rewards,
-            values=values.detach(),
-            bootstrap_value=output.values[-1].detach(),
+            values=estimated.values[:-1].detach(),
+            bootstrap_value=estimated.values[-1].detach(),
             rho_bar=options.rho_const,
             c_bar=options.c_const,
             trace_lambda=options.trace_lambda,
             trusted=trusted,
         )
 
-        terms = self._terms(output, unrolls, trace, trusted)
+        terms, figures = self._terms(output, estimated, unrolls, trace, trusted)
         total = torch.stack(list(terms.values())).sum()
-        report = {name: term.detach() for name, term in terms.items()} | {"total_loss": total.detach()}
-        report |= diagnose(policy, logits.detach(), behaviour_logits, values.detach(), trace, trusted, unrolls.fresh)
+        report = {name: term.detach() for name, term in terms.items()} | {"total_loss": total.detach()} | figures
+        ratios = trace.ratios
+        if self._target is not None:
+            ratios = (policy.log_prob(logits.detach(), actions) - log_behaviour).exp()
+        report |= diagnose(policy, logits.detach(), behaviour_logits, values.detach(), ratios, trusted, unrolls.fresh)
         return report, total
 
+    @torch.no_grad()
+    def _output_of_target(self, unrolls: TrainingBatch) -> NetworkOutput:
+        assert self._target is not None
+        output: NetworkOutput = self._target(unrolls.inputs, last_is_bootstrap=True)
+        return output
+
+    def _policy_loss(
+        self,
+        output: NetworkOutput,
+        estimated: NetworkOutput,
+        unrolls: TrainingBatch,
+        trace: VTrace,
+        trusted: torch.Tensor,
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """The sum over the states, and further figures to report."""
+        options, distribution = self._loss, self.network.distribution
+        logits, actions = output.logits[:-1], unrolls.actions
+        if self._target is None:
+            return losses.policy_gradient_loss(distribution, logits, actions, trace.advantages, trusted), {}
+        return clipped_policy_loss(
+            distribution,
+            logits,
+            estimated.logits[:-1],
+            unrolls.behaviour_logits,
+            actions,
+            advantages=trace.targets - estimated.values[:-1],  # GAE with the importance weights of V-trace
+            mask=trusted,
+            rho=options.impact_rho,
+            epsilon=options.impact_epsilon,
+        )
+
     def _terms(
-        self, output: NetworkOutput, unrolls: TrainingBatch, trace: VTrace, trusted: torch.Tensor
-    ) -> dict[str, torch.Tensor]:
-        """Each term of the loss, weighted and reduced; 0 for a term that is disabled or has no states."""
+        self,
+        output: NetworkOutput,
+        estimated: NetworkOutput,
+        unrolls: TrainingBatch,
+        trace: VTrace,
+        trusted: torch.Tensor,
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Each term of the loss, weighted and reduced; 0 for a term that is disabled or has no states.
+
+        The second part are further figures of the policy loss.
+        """
         options, distribution = self._loss, self.network.distribution
         logits, values = output.logits[:-1], output.values[:-1]
         # Every term leaves out the states that are not trusted.
         fresh, replayed = unrolls.fresh & trusted, ~unrolls.fresh & trusted
         entropy_on = unrolls.entropy_on & trusted
         zero = values.new_zeros(())
-        policy = losses.policy_gradient_loss(distribution, logits, unrolls.actions, trace.advantages, trusted)
+        policy, figures = self._policy_loss(output, estimated, unrolls, trace, trusted)
         terms = {
             "policy_loss": options.policy_gradient_loss_weight * policy,
             "value_loss": options.value_loss_weight * losses.value_loss(values, trace.targets, trusted),
@@ -184,7 +240,8 @@ class Learner:
             "value_cloning_loss": zero,
         }
         if options.proximal_loss_weight and unrolls.any_fresh:
-            proximal = losses.policy_cloning_loss(distribution, logits, unrolls.behaviour_logits, fresh)
+            held_near = unrolls.behaviour_logits if self._target is None else estimated.logits[:-1]
+            proximal = losses.policy_cloning_loss(distribution, logits, held_near, fresh)
             terms["proximal_loss"] = options.proximal_loss_weight * proximal
         if options.use_policy_cloning_loss and unrolls.any_replayed:
             cloning = losses.policy_cloning_loss(distribution, logits, unrolls.behaviour_logits, replayed)
@@ -194,7 +251,7 @@ class Learner:
             terms["value_cloning_loss"] = options.value_cloning_loss_weight * cloning
         # Gradients are means over the learners, whose parts of the batch have the same size.
         scale = 1 / values.numel() if options.loss_reduction == "mean" else float(self._peers.size)
-        return {name: scale * term for name, term in terms.items()}
+        return {name: scale * term for name, term in terms.items()}, figures
 
 
 def make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:

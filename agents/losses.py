@@ -16,9 +16,16 @@ def policy_gradient_loss(
     mask: torch.Tensor,
 ) -> torch.Tensor:
     """−Σ A_t log π(a_t): `[T, B, P]`, `[T, B, ...]`, `[T, B]` → scalar."""
-    # Real-valued actions outside the mask need not be finite, and 0 · NaN would be NaN.
-    counted = torch.where(mask.view(*mask.shape, *(1,) * (actions.dim() - mask.dim())), actions, 0)
-    return -(distribution.log_prob(logits, counted) * torch.where(mask, advantages.detach(), 0.0)).sum()
+    log_probabilities = distribution.log_prob(logits, where_counted(mask, actions))
+    return -(log_probabilities * torch.where(mask, advantages.detach(), 0.0)).sum()
+
+
+def where_counted(mask: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+    """The actions under `mask [T, B]`, and 0 elsewhere: `[T, B, ...]` → the same shape.
+
+    Real-valued actions outside the mask need not be finite, and 0 · NaN would be NaN.
+    """
+    return torch.where(mask.view(*mask.shape, *(1,) * (actions.dim() - mask.dim())), actions, 0)
 
 
 def value_loss(values: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -54,10 +54,13 @@ LEARNING = (
     Panel("Entropy of the policy, nats", (("entropy", ""),)),
     Panel("Policy lag, updates", (("policy_lag_mean", "mean"), ("policy_lag_max", "oldest"))),
     Panel("KL divergence, acting to present policy", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
+    Panel("KL divergence, target to present policy", (("kl_target", ""),), True),
+    Panel("Share of states that are clipped", (("clipped_share", ""),), percent=True),
     Panel("Norm of the gradient", (("gradient_norm", ""),)),
     Panel("Mean value estimate", (("value_mean", ""),)),
     Panel("Spread of the policy over states", (("policy_spread", ""),)),
     Panel("Importance weight π/μ", (("ratio_fresh", "fresh"), ("ratio_replayed", "replayed"))),
+    Panel("Ratio to the target policy", (("ratio_target", ""),)),
     Panel("Learning rate", (("learning_rate", ""),)),
 )
 MACHINE = (

@@ -72,6 +72,8 @@ PANELS = (
     ),
     Panel("Share of frames with the idle action", (("idle_share", ""),), from_zero=True),
     Panel("KL divergence, acting to present policy", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
+    Panel("KL divergence, target to present policy", (("kl_target", ""),), True),
+    Panel("Share of states that are clipped", (("clipped_share", ""),), from_zero=True),
 )
 # Drawn only in free places of the last row.
 SPARE_PANELS = (

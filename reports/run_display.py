@@ -77,6 +77,7 @@ class Status:
     gpu_utilization: float | None  # percent
     starting: bool  # no unroll was received yet
     action_timing: Mapping[str, float | None]  # of a game that does not wait, by the names in metrics.jsonl
+    clipped_share: float | None = None  # of the states, with --loss=impact
     nodes: Sequence[Mapping[str, JsonValue]] = ()  # other machines of a cluster, by the names in metrics.jsonl
 
     @property
@@ -239,6 +240,8 @@ def _losses(status: Status) -> Card:
         Fact("entropy", decimal(status.entropy)),
         Fact("gradient", decimal(status.gradient_norm), "norm"),
     ]
+    if status.clipped_share is not None:
+        facts.append(Fact("clipped", percent(status.clipped_share), "of states"))
     return Card("losses", facts)
 
 

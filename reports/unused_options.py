@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from option_flags import OPTIONS, Config
+from options.batch_uses import ONCE
 from options.environment_families import defaults_in
 from run_files.checkpoint import POLICY_OPTIONS
 
@@ -28,15 +29,23 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     ),
     "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
     "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
-    "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight",)),
+    "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight", "impact_uses")),
     "a replay besides queues": (
         lambda c: c.replay.longest_warmup,
         ("training_fill_in_factor", "use_replay_compression"),
     ),
     "a replay that compares features": (lambda c: c.replay.ranks_by_features, ("feature_out_layer_size",)),
+    "a second use of each fresh unroll": (
+        lambda c: c.loss.loss != "impact" or c.batch_uses != ONCE or not c.loss.impact_target_period,
+        ("impact_batches",),
+    ),
     "--use_kl_mask": (lambda c: c.loss.use_kl_mask, ("kl_div_threshold",)),
     "--use_policy_cloning_loss": (lambda c: c.loss.use_policy_cloning_loss, ("policy_cloning_loss_weight",)),
     "--use_value_cloning_loss": (lambda c: c.loss.use_value_cloning_loss, ("value_cloning_loss_weight",)),
+    "--loss=impact": (
+        lambda c: c.loss.loss == "impact",
+        ("impact_epsilon", "impact_rho", "impact_uses", "impact_batches", "impact_target_period"),
+    ),
     "--optimizer=rmsprop": (
         lambda c: c.optimizer.optimizer == "rmsprop",
         ("rmsprop_alpha", "rmsprop_eps", "rmsprop_momentum"),

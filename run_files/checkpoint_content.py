@@ -172,7 +172,7 @@ _CHECKPOINT = table(
                     {"state": table_of(int, table_of(str, _ANY_TENSOR)), "param_groups": list_of(TABLE, 1)}
                 ),
             },
-            {"background_updates": whole()},
+            {"background_updates": whole(), "target": table_of(str, _ANY_TENSOR)},  # the target network of IMPACT
         ),
         "progress": _progress,
         "in_flight": nothing_or(
@@ -195,7 +195,9 @@ def check_checkpoint(content: Any) -> None:
 def check_weights(content: Mapping[str, Any], network: nn.Module) -> None:
     """Refuse weights that are not those of this network, or not finite."""
     expected = {name: tensor(weights.dtype, *_shape(name, weights)) for name, weights in network.state_dict().items()}
-    table(expected, only=True)(content["learner"]["network"], "learner.network")
+    for name in ("network", "target"):
+        if name in content["learner"]:
+            table(expected, only=True)(content["learner"][name], f"learner.{name}")
 
 
 def check_optimizer(content: Mapping[str, Any], network: nn.Module) -> None:

@@ -8,6 +8,7 @@ import torch
 from lz4.block import LZ4BlockError  # type: ignore[import-untyped]
 
 from option_flags import ReplayOptions
+from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.compression import UnrollCodec
 from replay.row_layout import Rows
@@ -44,7 +45,13 @@ def check_replay_file(content: Any) -> None:
     _REPLAY_FILE(content, "")
 
 
-def check_replays(content: Mapping[str, Any], options: ReplayOptions, layout: UnrollLayout, with_queues: bool) -> None:
+def check_replays(
+    content: Mapping[str, Any],
+    options: ReplayOptions,
+    layout: UnrollLayout,
+    with_queues: bool,
+    batch_uses: BatchUses = ONCE,
+) -> None:
     """Refuse replays that differ from those of `options`. Queues and prepared batches are checked `with_queues` only,
     because other runs do not load them."""
     mix = content["mix"]
@@ -53,7 +60,11 @@ def check_replays(content: Mapping[str, Any], options: ReplayOptions, layout: Un
         place = f"mix.replays[{index}]"
         if entry.type == "queue":
             if with_queues:
-                _check_queue(saved, max(entry.capacity, share), layout, place)
+                capacity = max(entry.capacity, share)
+                if batch_uses == ONCE:
+                    _check_queue(saved, capacity, layout, place)
+                else:
+                    _check_circular_queue(saved, capacity, share, layout, batch_uses, place)
         else:
             _check_replay(saved, entry, options, layout, place)
     if with_queues:
@@ -73,6 +84,22 @@ def _check_queue(saved: Any, capacity: int, layout: UnrollLayout, place: str) ->
     added, rows = saved["added"], len(saved["storage"]["rows"])
     whole(max(0, added - capacity), added)(saved["given"], f"{place}.given")
     whole(min(added, capacity), min(added, capacity))(rows, f"{place}.storage: the number of rows")
+
+
+def _check_circular_queue(
+    saved: Any, capacity: int, share: int, layout: UnrollLayout, batch_uses: BatchUses, place: str
+) -> None:
+    """The unrolls that wait for their first use, and those that are used again."""
+    places, uses = batch_uses.slots, batch_uses.uses
+    counters = list_of(whole(0, uses), places)
+    ring = _raw_storage(places * share, layout)
+    table({"waiting": TABLE, "ring": ring, "draws": whole(), "used": counters, "left": counters})(saved, place)
+    _check_queue(saved["waiting"], capacity, layout, f"{place}.waiting")
+    held = share * min(saved["draws"], places)
+    whole(held, held)(len(saved["ring"]["rows"]), f"{place}.ring: the number of rows")
+    for index, left in enumerate(saved["left"]):
+        filled = index < saved["draws"]
+        whole(0, uses - saved["used"][index] if filled else 0)(left, f"{place}.left[{index}]")
 
 
 def _check_replay(saved: Any, entry: ReplaySpec, options: ReplayOptions, layout: UnrollLayout, place: str) -> None:

@@ -12,9 +12,11 @@ from agents.learner import Learner
 from agents.network import ActorCritic
 from agents.ranking import NetworkRanking, RandomRanking, Ranking
 from option_flags import Config, ReplayOptions
+from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.background_mix import BackgroundMix
 from replay.candidate_strategies import STRATEGIES, lowest
+from replay.circular_queue import CircularQueue
 from replay.compression import UnrollCodec
 from replay.eviction_rules import EvictionRule, MostDrifted, Oldest
 from replay.mix import BatchMix, Mix
@@ -36,7 +38,7 @@ def make_mix(config: Config, layout: UnrollLayout, resume: Resume, learner: Lear
     # A background thread ranks candidates by a copy of the network, because updates change the network meanwhile.
     network = deepcopy(learner.network) if ahead else learner.network
     seed = stream_of("replays", config.seed, resume.count)
-    replays = make_replays(config.replay, layout, seed, network, resume.planned_updates)
+    replays = make_replays(config.replay, layout, seed, network, resume.planned_updates, config.batch_uses)
     mix = BatchMix(replays, layout, pin_memory=learner.device.type == "cuda")
     if not ahead:
         return mix
@@ -74,6 +76,7 @@ def make_replays(
     seed: np.random.SeedSequence,
     network: ActorCritic,
     planned_updates: int,
+    batch_uses: BatchUses = ONCE,
 ) -> list[Replay]:
     """One replay for each entry. `network` ranks the candidates; λ falls over a multiple of `planned_updates`."""
     replays: list[Replay] = []
@@ -82,7 +85,7 @@ def make_replays(
         options.replays, options.shares, options.warmup_unrolls, children, strict=True
     ):
         if entry.type == "queue":
-            replays.append(QueueReplay(entry.capacity, share, layout.nbytes))
+            replays.append(make_queue(entry.capacity, share, layout.nbytes, batch_uses))
             continue
         storage, rng = make_storage(options, entry.capacity, layout), np.random.default_rng(child)
         random = entry.dist_function == "random"
@@ -90,6 +93,13 @@ def make_replays(
         selection, eviction, observers = replay_rules(entry, share, layout, ranking, planned_updates)
         replays.append(ReplayBuffer(entry.type, storage, selection, eviction, share, warmup_unrolls, rng, observers))
     return replays
+
+
+def make_queue(capacity: int, share: int, nbytes: int, batch_uses: BatchUses) -> Replay:
+    """A queue that gives each unroll once, or the circular buffer of IMPACT."""
+    if batch_uses == ONCE:
+        return QueueReplay(capacity, share, nbytes)
+    return CircularQueue(capacity, share, nbytes, batch_uses.uses, batch_uses.first_uses)
 
 
 class ReplayRules(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 from machine.device import usable_memory
 from machine.process_memory import PART_OF_FREE, check_processes, format_bytes
 from option_flags import Config
+from options.batch_uses import ONCE
 from options.rules import UsageError
 from replay.compression import UnrollCodec
 from replay.row_layout import Rows
@@ -80,8 +81,10 @@ def plan_memory(
     """Computed from the sizes; the size of a compressed unroll is measured on a few steps of random play."""
     options = config.replay
     held = [max(replay.capacity, share) for replay, share in zip(options.replays, options.shares, strict=True)]
+    in_rings = 0 if config.batch_uses == ONCE else config.batch_uses.slots * sum(options.queue_shares)
     in_queues = sum(size for replay, size in zip(options.replays, held, strict=True) if replay.type == "queue")
     in_others = sum(held) - in_queues
+    in_queues += in_rings
     compressed = options.use_replay_compression and in_others > 0
     kept_nbytes = layout.nbytes
     if compressed:

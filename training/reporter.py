@@ -198,5 +198,6 @@ class Reporter:
             gpu_utilization=load.gpu_utilization,
             starting=progress.agent_steps == self._steps_at_start,
             action_timing=timing,
+            clipped_share=figures.get("clipped_share"),
             nodes=[] if self._actors is None else self._actors.node_figures(),
         )

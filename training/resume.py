@@ -1,6 +1,6 @@
 """Resuming a run from a checkpoint: exactly, if everything was saved; otherwise with new games."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from agents.learner import Learner
 from agents.torsos.own_torso import note_on_source
 from option_flags import OPTIONS, Config, ReplayOptions
+from options.batch_uses import BatchUses
 from replay.mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
@@ -172,9 +173,10 @@ class Resume:
                 )
                 return
             is_newest = path == parent.replay_path and replays.get("agent_steps") == parent.agent_steps
-            # The size of a queue follows from the batch size; that of the other replays does not.
-            with_queues = is_newest and parent.options["batch_size"] == config.replay.batch_size
-            check_replays(replays, self._own_replays, layout, with_queues)
+            # What a queue holds follows from the batch size and its uses; that of the other replays does not.
+            same_batches = parent.options["batch_size"] == config.replay.batch_size
+            with_queues = is_newest and same_batches and batch_uses_of(parent.options) == config.batch_uses
+            check_replays(replays, self._own_replays, layout, with_queues, config.batch_uses)
         except (DamagedFileError, OSError) as error:
             self._notes.append(f"the replays start empty: {error}")
             return
@@ -204,6 +206,12 @@ class Resume:
             self._notes.append("new games begin")
 
 
+def batch_uses_of(options: Mapping[str, Any]) -> BatchUses:
+    """How often a run with these options used each batch of new unrolls; older versions lack the options."""
+    names = ("loss", "impact_uses", "impact_batches", "replay_parameters")
+    return Config.from_flags({name: options[name] for name in names if name in options}).batch_uses
+
+
 def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
     """The updates that λ of the replays depends on, and those of the learning-rate schedule.
 
@@ -216,5 +224,5 @@ def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
     planned = int(parent.content["planned_updates"])
     if config.run.environment_max_steps != parent.options["environment_max_steps"]:
         steps_left = config.run.environment_max_steps - parent.agent_steps
-        planned = parent.updates + max(1, steps_left // config.agent_steps_per_update)
+        planned = parent.updates + max(1, int(steps_left / config.agent_steps_per_update))
     return planned, chosen or planned

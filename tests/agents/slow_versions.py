@@ -74,3 +74,27 @@ def is_trusted(target_logits: Array, behaviour_logits: Array, rho_bar: float, th
     pi, mu = probabilities(target_logits), probabilities(behaviour_logits)
     implied = np.minimum(rho_bar * mu, pi)
     return kl(pi, implied / implied.sum()) < threshold
+
+
+def gae_advantage(steps: Steps, s: int, b: int, rho_bar: float, c_bar: float, trace_lambda: float) -> float:
+    """Â_s of IMPACT: Σ_t (Π_{s≤i<t} λ γ_i c_i) δ_t, the generalised advantage with the weights of V-trace."""
+    value = np.append(steps.values[:, b], steps.bootstrap_value[b])
+    advantage = 0.0
+    for t in range(s, len(steps.values)):
+        weight = 1.0
+        for i in range(s, t):
+            c = min(c_bar, float(np.exp(steps.log_ratios[i, b])))
+            weight *= trace_lambda * float(steps.discounts[i, b]) * c
+        rho = min(rho_bar, float(np.exp(steps.log_ratios[t, b])))
+        error = float(steps.rewards[t, b]) + float(steps.discounts[t, b]) * float(value[t + 1]) - float(value[t])
+        advantage += weight * rho * error
+    return advantage
+
+
+def surrogate_objective(
+    policy: float, target: float, behaviour: float, advantage: float, rho: float, epsilon: float
+) -> float:
+    """IMPACT's objective of one action, from its probabilities by the three policies."""
+    ratio = min(behaviour / target, rho) * policy / behaviour
+    clipped = min(max(ratio, 1 - epsilon), 1 + epsilon)
+    return min(ratio * advantage, clipped * advantage)

@@ -70,7 +70,7 @@ class Bench:
     @cached_property
     def batch(self) -> Batch:
         """A batch in the order of the mix: fresh unrolls first."""
-        fresh = np.arange(len(self.rows)) < self.config.fresh_unrolls_per_update
+        fresh = np.arange(len(self.rows)) < self.config.fresh_unrolls_per_batch
         rows = torch.from_numpy(self.rows)
         return Batch(rows.pin_memory() if self.device.type == "cuda" else rows, fresh)
 
@@ -234,7 +234,7 @@ def weight_stages(bench: Bench) -> list[Stage]:
         Stage(
             PUBLISH,
             lambda: publisher.post(next(version)),
-            bench.config.agent_steps_per_update,
+            round(bench.config.agent_steps_per_update),
             in_learner=True,
         ),
         Stage(COPY, copy, steps_per_round),

@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.ranking import Ranking
+from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.compression import UnrollCodec
 from replay.newest_states import States
 from replay.protocol import Replay
-from replay.queue import QueueReplay
 from replay.replay_buffer import ReplayBuffer
 from replay.row_layout import Rows
 from replay.storage import CompressedStorage, RawStorage, Storage
 from tests.replay.numbered_rows import LAYOUT, NBYTES, numbers
-from training.make_mix import replay_rules
+from training.make_mix import make_queue, replay_rules
 
 MakeStorage = Callable[[int], Storage]  # capacity → a storage of numbered rows
 ToDistances = Callable[[list[int]], Sequence[float]]  # numbers of the candidates → their distances
@@ -71,10 +71,11 @@ def make_replay(
     planned_updates: int = 10,
     distances: ToDistances = scattered,
     make_storage: MakeStorage = raw,
+    batch_uses: BatchUses = ONCE,
 ) -> Replay:
     """A replay with the rules of its type; without `warmup_unrolls` it needs as many unrolls as its share."""
     if options.type == "queue":
-        return QueueReplay(options.capacity, share, NBYTES)
+        return make_queue(options.capacity, share, NBYTES, batch_uses)
     selection, eviction, observers = replay_rules(options, share, LAYOUT, GivenDistances(distances), planned_updates)
     storage = make_storage(options.capacity)
     warmup_unrolls = share if warmup_unrolls is None else warmup_unrolls

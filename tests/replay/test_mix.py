@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
+from options.batch_uses import ONCE, BatchUses
 from replay.background_mix import BackgroundMix
 from replay.mix import BatchMix
 from replay.protocol import Replay
@@ -38,10 +39,10 @@ def options_of(entries: list[Entry], warmup_factor: float) -> ReplayOptions:
     return options
 
 
-def replays_of(options: ReplayOptions, seed: int = 0) -> list[Replay]:
+def replays_of(options: ReplayOptions, seed: int = 0, batch_uses: BatchUses = ONCE) -> list[Replay]:
     children = np.random.SeedSequence(seed).spawn(len(options.replays))
     return [
-        make_replay(entry, share, np.random.default_rng(child), warmup_unrolls=warmup)
+        make_replay(entry, share, np.random.default_rng(child), warmup_unrolls=warmup, batch_uses=batch_uses)
         for entry, share, warmup, child in zip(
             options.replays, options.shares, options.warmup_unrolls, children, strict=True
         )
@@ -220,6 +221,11 @@ def test_each_replay_has_its_own_random_stream() -> None:
 
 @pytest.mark.parametrize("ahead", [0, 1, 3])
 @pytest.mark.parametrize(
+    "loss",
+    [{}, {"loss": "impact"}, {"loss": "impact", "impact_batches": 3, "impact_uses": 5}],
+    ids=["once", "ring", "long_ring"],
+)
+@pytest.mark.parametrize(
     "parameters",
     [
         [{"type": "queue", "capacity": 20, "sample_ratio": 1}],
@@ -227,14 +233,16 @@ def test_each_replay_has_its_own_random_stream() -> None:
         [{"type": "standard", "capacity": capacity, "sample_ratio": 0.5} for capacity in (40, 99)],
     ],
 )
-def test_a_run_makes_the_planned_number_of_updates(parameters: list[dict[str, object]], ahead: int) -> None:
+def test_a_run_makes_the_planned_number_of_updates(
+    parameters: list[dict[str, object]], loss: dict[str, Any], ahead: int
+) -> None:
     for unrolls, needed_only in product((8, 29, 30, 31, 100, 101), (False, True)):
-        config, updates = updates_of_a_run(parameters, unrolls, needed_only, ahead)
+        config, updates = updates_of_a_run(parameters, unrolls, needed_only, ahead, loss)
         assert max(1, updates) == config.planned_updates, f"{unrolls} unrolls"
 
 
 def updates_of_a_run(
-    parameters: list[dict[str, object]], unrolls: int, needed_only: bool, ahead: int
+    parameters: list[dict[str, object]], unrolls: int, needed_only: bool, ahead: int, loss: dict[str, Any]
 ) -> tuple[Config, int]:
     """The training loop without learning; with `needed_only` it takes no unroll before the mix needs it."""
     config = Config().replace_flags(
@@ -244,8 +252,9 @@ def updates_of_a_run(
         environment_max_steps=5 * unrolls - 2,
         caching=ahead > 0,
         cache_output_buffer_size=max(1, ahead),
+        **loss,
     )
-    plain = BatchMix(replays_of(config.replay), LAYOUT)
+    plain = BatchMix(replays_of(config.replay, batch_uses=config.batch_uses), LAYOUT)
     mix = BackgroundMix(plain, ahead, lambda: updates, lambda rows: None) if ahead else plain
     left, updates = unrolls, 0
     while left or mix.ready():

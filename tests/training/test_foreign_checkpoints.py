@@ -156,6 +156,50 @@ def test_replays_with_foreign_contents_are_left_out_or_work(tmp_path: Path, run:
     assert left_out > 10
 
 
+@pytest.fixture(scope="module")
+def impact_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a target network and a circular buffer."""
+    return catch_run(tmp_path_factory.mktemp("impact"), **FLAGS, loss="impact")
+
+
+def test_a_circular_buffer_with_foreign_contents_is_left_out_or_works(tmp_path: Path, impact_run: Path) -> None:
+    saved = _writable(read_tensor_file(find_checkpoint(str(impact_run)).replay_path))
+    changed = copy_of(impact_run, tmp_path)
+    path, left_out = find_checkpoint(str(changed)).replay_path, 0
+    buffer: Place = ("mix", "replays", 0)
+    for place in places(saved):
+        if place[:3] != buffer:
+            continue
+        for replacement in replacements(part_at(saved, place)):
+            try:
+                write_tensor_file(path, mutated(saved, place, replacement))
+            except (TypeError, OverflowError, ValueError):
+                continue  # not a value that the file can hold
+            setup = set_up(changed)
+            left_out += any("replays start empty" in note for note in setup.resume.notes())
+            use(setup)
+    assert left_out > 10
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        ({}, r"learner\.target\.background is missing"),
+        ([1.0], r"learner\.target must be a table, not"),
+        ({"background": torch.zeros(1)}, r"learner\.target\.background must be float32 numbers of the shape"),
+    ],
+    ids=["empty", "no table", "another network"],
+)
+def test_a_target_of_another_network_is_refused(tmp_path: Path, impact_run: Path, target: Any, wanted: str) -> None:
+    changed = copy_of(impact_run, tmp_path)
+    saved = find_checkpoint(str(changed))
+    use(set_up(changed))
+    write_checkpoint(saved.path, mutated(saved.content, ("learner", "target"), target))
+    with pytest.raises(UsageError, match=wanted) as caught:
+        set_up(changed)
+    check_sentence(str(caught.value), saved.path)
+
+
 def _without(place: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda content: mutated(content, tuple(place.split(".")), DELETED)
 

@@ -66,6 +66,16 @@ def test_queues_alone_need_no_sample_and_no_header_line() -> None:
     assert plan.described() == []
 
 
+def test_the_circular_buffer_of_each_queue_counts() -> None:
+    """Two queues of 4 unrolls, and a buffer of 3 shares of 4 beside each; nothing is kept for a single use."""
+    queues = json.dumps([{"type": "queue", "capacity": 1, "sample_ratio": 0.5}] * 2)
+    config = Config().replace_flags(replay_parameters=queues, loss="impact", impact_batches=3)
+    layout = make_unroll_layout(config, make_catch)
+    for uses, held in ((2, 8 + 2 * 3 * 4), (1, 8)):
+        plan = plan_memory(config.replace_flags(impact_uses=uses), layout, make_catch, 5)
+        assert plan.in_replays == held * layout.nbytes
+
+
 @pytest.mark.parametrize(
     ("flags", "line"),
     [

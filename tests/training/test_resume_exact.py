@@ -12,7 +12,7 @@ from option_flags import Config
 from run_files.checkpoint import find_checkpoint, write_checkpoint
 from run_files.replay_file import read_tensor_file
 from tests.catch import make_catch
-from tests.training.catch_runs import catch_run, reports, resume_run
+from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run, copy_of, ending_at, stop_at_once
 from training import checkpoint_saver as saver
 from training import train as training
@@ -115,6 +115,27 @@ def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
         assert (figures["distance_drawn"] is not None) == (1 < figures["lambda"] < 3) == ranks
     prepared = read_tensor_file(find_checkpoint(str(rest)).replay_path)["mix"]["prepared"]
     assert len(prepared) == (2 if caching else 0)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [{"replay_parameters": QUEUE}, {"use_lstm": True, "lstm_size": 8, "use_kl_mask": True, "caching": True}],
+    ids=["queue", "mixed-lstm-mask-caching"],
+)
+def test_a_run_in_parts_with_impact_equals_the_whole_run_bit_for_bit(tmp_path: Path, flags: dict[str, Any]) -> None:
+    """The cut is in the middle of a period of the target, while the circular buffer holds half-used batches."""
+    impact = {"loss": "impact", "impact_batches": 3, "impact_uses": 4, "impact_target_period": 7, "r_f_steps": 5}
+    more: dict[str, Any] = {**impact, "reproducible": True, "network": "impala_shallow", **flags}
+    whole = catch_run(tmp_path, environment_max_steps=2_000, **more)
+    part = catch_run(tmp_path, environment_max_steps=1_000, **more)
+    rest = resume_run(part, make_catch, environment_max_steps=2_000)
+    half, end = find_checkpoint(str(part)), find_checkpoint(str(rest))
+    assert end.updates - half.updates > 80 and half.updates > 80
+    assert half.updates % 7 and end.updates % 7
+    ring = read_tensor_file(half.replay_path)["mix"]["replays"][0]
+    assert any(ring["left"]) and all(ring["used"])
+    assert_same_run(whole, part, rest)
+    assert 0 < reports(rest)[-1]["clipped_share"] < 1
 
 
 @pytest.fixture(scope="module")

@@ -105,6 +105,19 @@ def test_saved_replays_are_loaded_with_another_batch_size(saved_run: Path) -> No
         updates = last["updates"]
 
 
+def test_saved_replays_are_loaded_with_another_loss(saved_run: Path) -> None:
+    """Only the queues start empty, because a circular buffer holds other unrolls than a queue."""
+    run, updates = saved_run, find_checkpoint(str(saved_run)).updates
+    for flags in ({"loss": "impact"}, {"impact_uses": 3}, {"impact_batches": 2}, {"loss": "vtrace"}):
+        steps = find_checkpoint(str(run)).agent_steps + 400
+        run = resume_run(run, make_catch, environment_max_steps=steps, **flags)
+        last = reports(run)[-1]
+        assert last["replays"]["1_standard"]["size"] == 40
+        assert last["updates"] > updates
+        assert ("clipped_share" in last) == (flags.get("loss") != "vtrace")
+        updates = last["updates"]
+
+
 def test_replays_that_are_newer_than_the_checkpoint_are_not_loaded(tmp_path: Path, saved_run: Path) -> None:
     """As where a run goes on from an earlier checkpoint than its last."""
     parent = find_checkpoint(str(copy_of(saved_run, tmp_path)))

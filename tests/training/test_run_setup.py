@@ -126,6 +126,14 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     assert notes(replay_parameters=elite % 6, batch_size=2, proximal_loss_weight=1.0) == [
         "--proximal_loss_weight has no effect without a queue"
     ]
+    assert notes(impact_rho=3.0) == ["--impact_rho has no effect without --loss=impact"]
+    assert notes(loss="impact", impact_uses=3, impact_batches=5, impact_target_period=7) == []
+    assert notes(loss="impact", impact_uses=1, impact_batches=5) == [], "the period of the target depends on it"
+    assert notes(loss="impact", impact_uses=1, impact_batches=5, impact_target_period=7) == [
+        "--impact_batches has no effect without a second use of each fresh unroll"
+    ]
+    without_queue = {"replay_parameters": elite % 6, "batch_size": 2, "loss": "impact"}
+    assert notes(**without_queue, impact_uses=5) == ["--impact_uses has no effect without a queue"]
     assert notes(reproducible=True, slots_per_worker=2)[-1] == (
         "--slots_per_worker has no effect without --noreproducible"
     )
