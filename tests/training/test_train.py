@@ -165,7 +165,10 @@ def test_training_continues_if_workers_are_killed(tmp_path: Path) -> None:
 
 def names_in_dev_shm(processes: Sequence[psutil.Process]) -> set[str]:
     """The files there that the processes use. Other programs have some of their own."""
-    mapped = {region.path for process in processes for region in process.memory_maps()}
+    mapped: set[str] = set()
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that starts another ends by itself
+            mapped |= {region.path for region in process.memory_maps()}
     return {path for path in mapped if path.startswith("/dev/shm/") and Path(path).exists()}
 
 
@@ -210,8 +213,7 @@ def test_no_process_outlives_a_killed_learner(tmp_path: Path, word: str) -> None
     names = names_in_dev_shm([psutil.Process(run.pid), *children])
     run.kill()
     run.communicate()
-    _, alive = psutil.wait_procs(children, timeout=60)
-    assert not alive
+    psutil.wait_procs(children)  # pytest's timeout ends it
     assert not any(Path(name).exists() for name in names)
 
 
