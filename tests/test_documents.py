@@ -8,7 +8,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 
+from agents.distributions.categorical import Categorical
+from agents.impact import clipped_policy_loss
 from cluster.command import CommandOptions
 from dashboard.__main__ import DashboardOptions
 from multi_train import SWEEP, SweepOptions
@@ -167,6 +170,10 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     timing, clock = fields_of("| field of the timing | meaning |"), fields_of("| field of the clock | meaning |")
     assert timing == set(ActionTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4).figures())
     assert timing | clock == set(ClockTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4, 60.0).figures())
+    nothing, logits, all_states = torch.zeros(1, 1), torch.zeros(1, 1, 2), torch.ones(1, 1, dtype=torch.bool)
+    policies = Categorical(2), logits, logits, logits
+    _, figures = clipped_policy_loss(*policies, nothing.long(), nothing, all_states, rho=2.0, epsilon=0.3)
+    assert fields_of("| field of IMPACT | meaning |") == set(figures)
     assert fields_of("| field | meaning |") == written - fields_of("| field of the energy | meaning |")
 
 

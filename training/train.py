@@ -32,7 +32,7 @@ from training.periodic_evaluation import Evaluation, PeriodicEvaluation
 from training.progress import Progress
 from training.reporter import Reporter
 from training.run_setup import make_folder_of_learner, set_up_run
-from training.summary_file import SummaryFile
+from training.summary_file import NoSummary, SummaryFile
 from wrappers.environment_types import MakeWatchedEnvironment
 
 
@@ -85,7 +85,7 @@ def train(
         )
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates
-        summary = SummaryFile(folder, config, progress, learner, resume.best)
+        summary = (SummaryFile if place.is_first else NoSummary)(folder, config, progress, learner, resume.best)
         with (
             summary,
             closing(

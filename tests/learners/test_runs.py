@@ -49,6 +49,7 @@ def test_both_learners_play_and_learn(tmp_path: Path) -> None:
     first_weights, other_weights = (each.content["learner"]["network"] for each in (saved, own))
     assert all(first_weights[name].equal(other_weights[name]) for name in first_weights)
     assert len(last["learners"]) == 2
+    assert (folder / "summary.json").exists() and not (folder / "learner_1" / "summary.json").exists()
     rows = (folder / "episodes.csv").read_text().splitlines()[1:]
     assert {row.split(",")[-1] for row in rows} == {"0", "1"}, "games of both learners' workers"
     assert last["episodes"] == len(rows)

@@ -46,7 +46,7 @@ def comparable_reports(*folders: Path) -> list[dict[str, Any]]:
 
 
 def assert_equal(first: Any, second: Any, name: str) -> None:
-    """The same types and values at every level of nesting."""
+    """The same types and values at every level of nesting; NaN, a figure of no states, equals NaN."""
     assert type(first) is type(second), name
     if isinstance(first, dict):
         assert first.keys() == second.keys(), name
@@ -59,7 +59,7 @@ def assert_equal(first: Any, second: Any, name: str) -> None:
     elif isinstance(first, torch.Tensor):
         assert first.dtype == second.dtype and torch.equal(first, second), name
     else:
-        assert first == second, name
+        assert first == second or (first != first and second != second), name
 
 
 def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:

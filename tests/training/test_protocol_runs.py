@@ -43,7 +43,8 @@ def test_its_flags_are_in_its_files_and_its_network_has_all_actions(folder: Path
     assert {name: saved.options[name] for name in WANTED} == WANTED
     assert saved.content["learner"]["network"]["policy_head.weight"].shape[0] == 18
     said = (folder / "messages.txt").read_text()
-    assert "BreakoutNoFrameskip-v4, 18 actions, machado protocol with --max_game_frames=400, seed 1" in said
+    protocol = "machado protocol with --max_game_frames=400"
+    assert f"BreakoutNoFrameskip-v4, sees 4 pictures of 84×84×1, 18 actions, {protocol}, seed 1" in said
 
 
 @pytest.mark.parametrize("again", [[], ["--protocol=machado"]])

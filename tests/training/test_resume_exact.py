@@ -124,18 +124,18 @@ def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
 )
 def test_a_run_in_parts_with_impact_equals_the_whole_run_bit_for_bit(tmp_path: Path, flags: dict[str, Any]) -> None:
     """The cut is in the middle of a period of the target, while the circular buffer holds half-used batches."""
-    impact = {"loss": "impact", "impact_batches": 3, "impact_uses": 4, "impact_target_period": 7, "r_f_steps": 5}
+    impact = {"loss": "impact", "impact_batches": 3, "impact_uses": 4, "impact_target_period": 8, "r_f_steps": 5}
     more: dict[str, Any] = {**impact, "reproducible": True, "network": "impala_shallow", **flags}
     whole = catch_run(tmp_path, environment_max_steps=2_000, **more)
     part = catch_run(tmp_path, environment_max_steps=1_000, **more)
     rest = resume_run(part, make_catch, environment_max_steps=2_000)
     half, end = find_checkpoint(str(part)), find_checkpoint(str(rest))
     assert end.updates - half.updates > 80 and half.updates > 80
-    assert half.updates % 7 and end.updates % 7
+    assert half.updates % 8 and end.updates % 8
     ring = read_tensor_file(half.replay_path)["mix"]["replays"][0]
     assert any(ring["left"]) and all(ring["used"])
     assert_same_run(whole, part, rest)
-    assert 0 < reports(rest)[-1]["clipped_share"] < 1
+    assert any(0 < report["clipped_share"] < 1 for report in reports(rest))
 
 
 @pytest.fixture(scope="module")
