@@ -1,5 +1,6 @@
 """Helpers for tests of resumed runs: options of small runs, early ends of runs, and the comparison of two runs."""
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +60,7 @@ def assert_equal(first: Any, second: Any, name: str) -> None:
     elif isinstance(first, torch.Tensor):
         assert first.dtype == second.dtype and torch.equal(first, second), name
     else:
-        assert first == second or (first != first and second != second), name
+        assert first == second or (isinstance(first, float) and math.isnan(first) and math.isnan(second)), name
 
 
 def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:
