@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from option_flags import OPTIONS, CheckpointOptions, ReportOptions, TestOptions
+from options.environment_families import is_noframeskip
 from options.protocols import protocol_flags
 from options.replay_options import parse_replays
 from options.rules import UsageError
@@ -109,6 +110,9 @@ def _compared_options(history: History) -> dict[str, Any]:
         values["replay_parameters"] = parse_replays(str(values["replay_parameters"]))
         if all(replay.type == "queue" for replay in values["replay_parameters"]):
             values |= {name: OPTIONS[name].default for name in ONLY_WITH_REPLAY}
+    is_84 = values["frame_scale_resolution"] == OPTIONS["frame_scale_resolution"].default
+    if values["network"] == "auto" and is_noframeskip(str(values["env"])) and is_84:
+        values["network"] = "nature"  # what auto chooses there, and what older runs call it
     compared = {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
     return {**compared, "weights_from": history.weights_from}
 

@@ -150,6 +150,12 @@ def test_a_value_chosen_by_the_run_equals_the_same_value_given_by_flag(tmp_path:
     assert [group.label for group in groups] == ["slots_per_worker 1, 2 seeds", "slots_per_worker 2"]
 
 
+def test_the_network_that_auto_chooses_for_atari_is_the_one_that_older_runs_name(tmp_path: Path) -> None:
+    networks = ["auto", "nature", "conv3"]
+    runs = [read_history(write_run(tmp_path / name, network=name)) for name in networks]
+    assert [len(group.runs) for group in group_runs(runs)] == [2, 1]
+
+
 def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
     long = Curve(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 20.0]))
     short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))
