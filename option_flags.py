@@ -44,6 +44,7 @@ __all__ = [  # with the topics of other files
     "ClusterOptions",
     "Config",
     "EnvironmentOptions",
+    "LearnerOptions",
     "LossOptions",
     "NetworkOptions",
     "OptimizerOptions",

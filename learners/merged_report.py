@@ -17,7 +17,6 @@ SUMS = (
     "memory_workers_mb",
     "core_seconds_per_1000_frames",
     "rounds_under_way",
-    "unrolls_accepted",
     "worker_restarts",
 )
 # Their parts of a batch are equal, so the mean is that of the whole batch.

@@ -48,6 +48,7 @@ def test_both_learners_play_and_learn(tmp_path: Path) -> None:
     assert last["updates"] == saved.updates == own.updates == planned
     first_weights, other_weights = (each.content["learner"]["network"] for each in (saved, own))
     assert all(first_weights[name].equal(other_weights[name]) for name in first_weights)
+    assert sum(report["unrolls_accepted"] for report in reports(folder)) == 4000 / CATCH["r_f_steps"]
     assert len(last["learners"]) == 2
     assert (folder / "summary.json").exists() and not (folder / "learner_1" / "summary.json").exists()
     rows = (folder / "episodes.csv").read_text().splitlines()[1:]
