@@ -1,0 +1,130 @@
+"""The options of what learns: the network, the losses and the optimizer."""
+
+from dataclasses import dataclass
+
+from options.batch_uses import ONCE, BatchUses
+from options.rules import (
+    FRACTION_BELOW_ONE,
+    NETWORK,
+    ON_OFF,
+    Options,
+    UsageError,
+    above,
+    at_least,
+    between,
+    one_of,
+    option,
+    whole,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions(Options):
+    topic = "Network"
+
+    network: str = option(
+        "auto",
+        NETWORK,
+        "Network architecture. auto is mlp for observations without a picture, small_conv for pictures with fewer than "
+        "36 pixels on a side, else nature. module:function imports a network of your own.",
+    )
+    use_lstm: bool = option(False, ON_OFF, "Add an LSTM between the convolutions and the policy and value heads.")
+    lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.")
+    feature_out_layer_size: int = option(
+        64,
+        whole(1, 4096),
+        "Size of the features (projected last layer) by which attentive and elite replays compare states.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossOptions(Options):
+    topic = "Losses"
+
+    loss: str = option(
+        "vtrace",
+        one_of("vtrace", "impact"),
+        "Objective of the policy: the policy gradient of V-trace, or the clipped surrogate of IMPACT around a target "
+        "network, with batches that are used several times: see docs/tuning.md.",
+    )
+    gamma: float = option(0.99, between(0, 1), "Discount factor per agent step.")
+    rho_const: float = option(1.0, above(0, 100_000), "V-trace: upper bound of the importance weight of each TD error.")
+    c_const: float = option(1.0, above(0, 100_000), "V-trace: upper bound of the importance weights along the trace.")
+    trace_lambda: float = option(0.95, between(0, 1), "V-trace: factor on every step of the trace.")
+    policy_gradient_loss_weight: float = option(1.0, at_least(0), "Weight of the policy gradient loss.")
+    value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
+    entropy_loss_weight: float = option(0.003, at_least(0), "Weight of the entropy bonus.")
+    proximal_loss_weight: float = option(
+        0.05,
+        at_least(0),
+        "Weight of the KL divergence from the acting policy, with --loss=impact from the target policy, to the current "
+        "policy, on fresh unrolls.",
+    )
+    loss_reduction: str = option("mean", one_of("mean", "sum"), "Mean or sum of the losses over a batch.")
+    use_policy_cloning_loss: bool = option(True, ON_OFF, "CLEAR: keep the policy close to the replayed policy.")
+    policy_cloning_loss_weight: float = option(0.01, at_least(0), "Weight of the policy cloning loss.")
+    use_value_cloning_loss: bool = option(True, ON_OFF, "CLEAR: keep the values close to the replayed values.")
+    value_cloning_loss_weight: float = option(0.005, at_least(0), "Weight of the value cloning loss.")
+    use_kl_mask: bool = option(
+        False,
+        ON_OFF,
+        "LASER: leave states whose acting policy is too far from the current one out of every term of the loss.",
+    )
+    kl_div_threshold: float = option(0.3, above(0), "LASER: KL divergence at which a state is left out.")
+    impact_epsilon: float = option(
+        0.3, above(0, 1), "IMPACT: how far the ratio to the target policy may go from 1 before it is clipped (ε)."
+    )
+    impact_rho: float = option(
+        2.0,
+        between(1, 100_000),
+        "IMPACT: upper bound of the ratio of the acting policy to the target policy (ρ).",
+    )
+    impact_uses: int = option(
+        2,
+        whole(1, 1000),
+        "IMPACT: how often each batch of fresh unrolls is used (K).",
+    )
+    impact_batches: int = option(
+        4, whole(1, 10_000), "IMPACT: batches of fresh unrolls in the circular buffer, which are used in turn (N)."
+    )
+    impact_target_period: int = option(
+        0,
+        whole(0),
+        "IMPACT: updates between two copies of the network to the target network. 0: impact_batches times impact_uses.",
+    )
+
+    @property
+    def batch_uses(self) -> BatchUses:
+        """How often each batch of fresh unrolls is used."""
+        # Without a second use there is nothing to keep.
+        keeps = self.loss == "impact" and self.impact_uses > 1
+        return BatchUses(self.impact_batches, self.impact_uses) if keeps else ONCE
+
+    @property
+    def target_period(self) -> int:
+        return self.impact_target_period or self.impact_batches * self.impact_uses
+
+    def _check_together(self) -> None:
+        if self.rho_const < self.c_const:
+            raise UsageError(f"--rho_const must be at least --c_const, but {self.rho_const} is below {self.c_const}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerOptions(Options):
+    topic = "Optimizer"
+
+    optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "Optimizer of the network weights.")
+    lr: float = option(1e-3, above(0, 100), "Learning rate at the start of the schedule.")
+    lr_warmup_updates: int = option(
+        300, whole(0), "First updates, at most a tenth of all, over which the learning rate rises to its schedule."
+    )
+    rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.")
+    rmsprop_eps: float = option(1e-5, above(0), "RMSProp: constant added to the divisor.")
+    rmsprop_momentum: float = option(0.0, FRACTION_BELOW_ONE, "RMSProp: momentum.")
+    adam_beta1: float = option(0.9, FRACTION_BELOW_ONE, "Adam: decay of the mean.")
+    adam_beta2: float = option(0.999, FRACTION_BELOW_ONE, "Adam: decay of the mean square.")
+    adam_eps: float = option(1e-5, above(0), "Adam: constant added to the divisor.")
+    gradient_clip_by_norm_threshold: float = option(0.5, at_least(0), "Maximum norm of the gradient. 0: no clipping.")
+    lr_scheduler_steps: int = option(0, whole(0), "Updates until lr_end_value is reached. 0: all planned updates.")
+    lr_end_value: float = option(0.0, between(0, 100), "Learning rate at the end of the schedule.")
+    lr_power: float = option(1.0, above(0), "Exponent of the learning rate decay. 1: linear.")
