@@ -162,7 +162,7 @@ def show_results(
         print_line(draw_curves(drawn, folder / "curves.png"))
     for line in result:
         print_line(line)
-    return len(rows) < source.total or any(row["status"] not in ENDED for row in rows)
+    return len(source.runs) < source.total or any(state.runs[run.name]["status"] not in ENDED for run in source.runs)
 
 
 def open_folder(folder: Path, plan: Sweep | SearchPlan) -> tuple[BinaryIO, SweepState, RunSource]:

@@ -15,6 +15,10 @@ class RunSource(Protocol):
         """All runs that are known so far."""
 
     @property
+    def runs_of_table(self) -> Sequence[SweepRun]:
+        """The runs that are known so far, and those of other seeds that the folder holds from an earlier command."""
+
+    @property
     def total(self) -> int:
         """How many runs there will be."""
 
@@ -40,13 +44,19 @@ class ListedRuns:
 
     def __init__(self, sweep: Sweep, state: SweepState) -> None:
         self._sweep = sweep
-        state.refuse_others([run.name for run in sweep.runs])
+        earlier = state.other_seeds(sweep.runs)
+        self._table = Sweep(sweep.name, [*earlier, *sweep.runs])
+        state.refuse_others([run.name for run in self._table.runs])
         for run in sweep.runs:
             state.add(run)
 
     @property
     def runs(self) -> Sequence[SweepRun]:
         return self._sweep.runs
+
+    @property
+    def runs_of_table(self) -> Sequence[SweepRun]:
+        return self._table.runs
 
     @property
     def total(self) -> int:
@@ -66,4 +76,4 @@ class ListedRuns:
         pass
 
     def differing_flags(self, run: SweepRun) -> str:
-        return self._sweep.differing_flags(run)
+        return self._table.differing_flags(run)

@@ -46,6 +46,10 @@ class Search:
         return self._runs
 
     @property
+    def runs_of_table(self) -> Sequence[SweepRun]:
+        return self._runs
+
+    @property
     def total(self) -> int:
         return max(self._plan.trials - self._refused, len(self._runs))
 

@@ -1,11 +1,12 @@
 """`sweep.json`: the flags and the status of each run of a sweep."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from option_flags import Config
 from options.rules import UsageError
 from run_files.run_folder import write_json
 from sweeps.plan import SweepRun
@@ -45,6 +46,17 @@ class SweepState:
             "be right."
         )
 
+    def other_seeds(self, runs: Sequence[SweepRun]) -> list[SweepRun]:
+        """The runs in the folder that are not among these, but differ from one of them in nothing but the seed."""
+        wanted = [_without_seed(run.name, json.loads(json.dumps(run.flags))) for run in runs]
+        names = {run.name for run in runs}
+        found = []
+        for name, entry in self.runs.items():
+            if name not in names and _without_seed(name, entry["flags"]) in wanted:
+                with suppress(UsageError):  # of flags that this version does not know
+                    found.append(SweepRun(name, entry["flags"], Config.from_flags(entry["flags"])))
+        return found
+
     def refuse_others(self, names: Collection[str]) -> None:
         """Raise a UsageError if the folder has runs, and none of these."""
         if self.runs and not self.runs.keys() & set(names):
@@ -75,3 +87,9 @@ class SweepState:
     def write(self) -> None:
         search = {} if self.search is None else {"search": self.search}
         write_json(self._path, {**search, "runs": self.runs})
+
+
+def _without_seed(name: str, flags: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of a run without its seed, and the flags that make what is learned, but for chance."""
+    same = {name: value for name, value in flags.items() if name not in CHANGEABLE | {"seed"}}
+    return name.removesuffix(f"_seed{flags.get('seed')}"), same

@@ -26,7 +26,7 @@ LEFT = {"name", "differs", "status", "folder"}  # columns that are aligned left
 def summarise(source: RunSource, folder: Path, states: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each run, with None for values that do not exist (yet)."""
     rows = []
-    for run in source.runs:
+    for run in source.runs_of_table:
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
         row |= {"name": run.name, "differs": source.differing_flags(run), "seed": run.config.run.seed}
         row["status"] = states[run.name]["status"]

@@ -1,5 +1,6 @@
 """The flags, runs and files of a sweep."""
 
+import csv
 import errno
 import json
 import os
@@ -170,6 +171,27 @@ def test_other_flags_need_another_folder(tmp_path: Path, capsys: pytest.CaptureF
     assert "holds the run a_seed1 with another --lr" in capsys.readouterr().err
     other = command(tmp_path / "other", {"runs": {"b": {"gamma": 0.7}}})
     assert run_sweep([other[0], *words[1:]]) == 2
+    assert "holds other runs (a_seed1, ...) and none of this sweep" in capsys.readouterr().err
+
+
+def test_another_seed_joins_the_runs_of_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "sweep"
+    words = command(folder, {"runs": {"a": {"gamma": 0.7}, "b": {"gamma": 0.8}}})
+    assert run_sweep([*words, "--seed=1"]) == 0
+    capsys.readouterr()
+    assert run_sweep([*words, "--seed=2"]) == 0
+    out = capsys.readouterr().out
+    assert "2 runs, 1 at once" in out and "a_seed1  starts" not in out
+    with open(folder / "summary.csv", encoding="utf-8") as file:
+        rows = [(row["name"], row["differs"], row["seed"], row["status"]) for row in csv.DictReader(file)]
+    expected = [("a", "gamma=0.7"), ("b", "gamma=0.8")]
+    assert rows == [(f"{name}_seed{seed}", differs, seed, "done") for seed in "12" for name, differs in expected]
+
+
+def test_another_seed_with_other_flags_needs_another_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = command(tmp_path / "sweep", {"runs": {"a": {"gamma": 0.7}}})
+    assert run_sweep([*words, "--seed=1"]) == 0
+    assert run_sweep([*words, "--seed=2", "--lr=0.1"]) == 2
     assert "holds other runs (a_seed1, ...) and none of this sweep" in capsys.readouterr().err
 
 
