@@ -37,6 +37,7 @@ class Namespaces:
 
     head: str
     node: str
+    wire: "subprocess.Popen[bytes] | None" = None
 
     def run(self, namespace: str, *command: str, **options: Any) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
@@ -53,7 +54,9 @@ def two_namespaces(round_trip_ms: float, mbit: float) -> Iterator[Namespaces]:
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
         command = [sys.executable, "-m", "tests.benchmarks.slow_wire", names.head, names.node]
-        wire = subprocess.Popen([*command, str(round_trip_ms / 2), str(mbit)], cwd=ROOT, stdout=subprocess.PIPE)
+        names.wire = wire = subprocess.Popen(
+            [*command, str(round_trip_ms / 2), str(mbit)], cwd=ROOT, stdout=subprocess.PIPE
+        )
         assert wire.stdout is not None
         if wire.stdout.readline() != b"open\n":
             raise RuntimeError("the wire between the namespaces could not be opened")

@@ -1,0 +1,85 @@
+"""Memory of each process of a long run on a cluster, with a fit of its growth.
+
+`python -m tests.benchmarks.cluster_soak --minutes=60`. Learner, gateway and two nodes of one worker each, all on this
+machine. Each minute the memory of all processes is read; the first tenth does not count, while buffers fill.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from statistics import linear_regression
+
+import psutil
+
+from tests.cluster.cluster_run import ClusterRun, has_loaded_ray
+from tests.cluster.some_nodes import SomeNodes
+
+FLAGS = ("--nolocal_workers", "--environment_max_steps=1000000000")
+MOST_GROWTH = 0.02  # of a process's memory in an hour
+
+
+def roles(run: ClusterRun, nodes: SomeNodes) -> dict[str, list[psutil.Process]]:
+    """The processes of the run by what they are."""
+    found: dict[str, list[psutil.Process]] = defaultdict(list)
+    found["learner"].append(psutil.Process(run.process.pid))
+    for child in run.children():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            found["gateway" if has_loaded_ray(child) else "other child"].append(child)
+    for player in nodes.players():
+        with suppress(psutil.NoSuchProcess):
+            found["actor" if "NodeActor" in " ".join(player.cmdline()) else "worker"].append(player)
+    return found
+
+
+def memory(processes: list[psutil.Process]) -> float:
+    """MiB that these processes have for themselves."""
+    total = 0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            total += process.memory_full_info().uss
+    return total / 2**20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--sample_seconds", type=float, default=60.0)
+    arguments, flags = parser.parse_known_args()
+    nodes = SomeNodes()
+    series: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        nodes.add()
+        nodes.add()
+        run = ClusterRun(nodes, Path(folder) / "results", *FLAGS, *flags)
+        try:
+            run.wait_for("plays with", 120)
+            run.wait_for_steps(1, 120)
+            begun = time.monotonic()
+            while (elapsed := time.monotonic() - begun) < 60 * arguments.minutes:
+                for role, processes in roles(run, nodes).items():
+                    series[role].append((elapsed / 3600, memory(processes)))
+                time.sleep(arguments.sample_seconds)
+            steps = run.steps()
+            run.stop()
+        finally:
+            run.close()
+            nodes.close()
+    grows = False
+    print(f"{arguments.minutes:g} minutes, {steps:,} steps")
+    for role, values in series.items():
+        counted = [(hour, size) for hour, size in values if hour >= arguments.minutes / 600]
+        if len(counted) < 3:  # a process that came and went, such as the one that draws the curves
+            continue
+        slope = linear_regression(*zip(*counted, strict=True)).slope
+        last = counted[-1][1]
+        grows |= slope > MOST_GROWTH * last
+        print(f"{role:12s} {counted[0][1]:8.1f} MiB at first, {last:8.1f} at last, {slope:+7.2f} MiB an hour")
+    return 1 if grows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
