@@ -16,7 +16,9 @@ from cluster.code_version import ROOT
 from cluster.node_actor import NodeActor
 
 START_SECONDS = 120.0  # in which a node has to prepare its games
-SILENCE_SECONDS = 90.0  # after which an actor that answers no call is replaced: as long as Ray keeps its node (docs/cluster.md)
+SILENCE_SECONDS = (
+    90.0  # after which an actor that answers no call is replaced: as long as Ray keeps its node (docs/cluster.md)
+)
 SILENT_SECONDS = 3.0  # after which nobody waits for the rounds of an actor
 PING_SECONDS = 1.0
 REFUSED_SECONDS = 30.0  # after which a node that could not play is checked again
