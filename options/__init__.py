@@ -1,1 +1,1 @@
-"""Rules for option values, the options of environments and replays, the parser of command lines and the help text."""
+"""Rules for option values, options by topic, the parser of command lines and the help text."""
