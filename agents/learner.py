@@ -53,7 +53,7 @@ class Learner:
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """One step of the optimizer. Returns the figures to report, as scalars on the device."""
         unrolls = make_training_batch(batch, self._layout, self._loss.gamma, self.device)
-        report, total = self._losses(unrolls)
+        report, total, targets = self._losses(unrolls)
         self._optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(total)
         clip = self._options.gradient_clip_by_norm_threshold or float("inf")
@@ -62,8 +62,10 @@ class Learner:
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         self._optimizer.step()
         self.updates += 1
-        # The first state of each unroll is enough for the mean over the run.
         weight = max(1 / (self._background_updates + self.updates), SMALLEST_BACKGROUND_WEIGHT)
+        if self.network.value_head.unit is not None:
+            self.network.value_head.follow(self._peers.rows_of_all(targets), weight)
+        # The first state of each unroll is enough for the mean over the run.
         self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)
         if unrolls.inputs.vectors is not None:
             vectors = self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1))
@@ -143,8 +145,8 @@ class Learner:
         for group, own in zip(self._optimizer.param_groups, options, strict=True):
             group.update(own)
 
-    def _losses(self, unrolls: TrainingBatch) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        """The figures to report, without gradient, and the total loss with its gradient."""
+    def _losses(self, unrolls: TrainingBatch) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
+        """The figures to report, without gradient, the total loss with its gradient, and the targets of the values."""
         options, policy = self._loss, self.network.distribution
         output = self._forward(unrolls.inputs, last_is_bootstrap=True)
         logits, values = output.logits[:-1], output.values[:-1]
@@ -179,7 +181,7 @@ class Learner:
         if self._target is not None:
             ratios = (policy.log_prob(logits.detach(), actions) - log_behaviour).exp()
         report |= diagnose(policy, logits.detach(), behaviour_logits, values.detach(), ratios, trusted, unrolls.fresh)
-        return report, total
+        return report, total, trace.targets
 
     @torch.no_grad()
     def _output_of_target(self, unrolls: TrainingBatch) -> NetworkOutput:
@@ -197,16 +199,17 @@ class Learner:
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The sum over the states, and further figures to report."""
         options, distribution = self._loss, self.network.distribution
+        in_units = self.network.value_head.in_units
         logits, actions = output.logits[:-1], unrolls.actions
         if self._target is None:
-            return losses.policy_gradient_loss(distribution, logits, actions, trace.advantages, trusted), {}
+            return losses.policy_gradient_loss(distribution, logits, actions, in_units(trace.advantages), trusted), {}
         return clipped_policy_loss(
             distribution,
             logits,
             estimated.logits[:-1],
             unrolls.behaviour_logits,
             actions,
-            advantages=trace.targets - estimated.values[:-1],  # GAE with the importance weights of V-trace
+            advantages=in_units(trace.targets - estimated.values[:-1]),  # GAE with the importance weights of V-trace
             mask=trusted,
             rho=options.impact_rho,
             epsilon=options.impact_epsilon,
@@ -225,7 +228,8 @@ class Learner:
         The second part are further figures of the policy loss.
         """
         options, distribution = self._loss, self.network.distribution
-        logits, values = output.logits[:-1], output.values[:-1]
+        in_units = self.network.value_head.in_units
+        logits, values = output.logits[:-1], in_units(output.values[:-1])
         # Every term leaves out the states that are not trusted.
         fresh, replayed = unrolls.fresh & trusted, ~unrolls.fresh & trusted
         entropy_on = unrolls.entropy_on & trusted
@@ -233,7 +237,7 @@ class Learner:
         policy, figures = self._policy_loss(output, estimated, unrolls, trace, trusted)
         terms = {
             "policy_loss": options.policy_gradient_loss_weight * policy,
-            "value_loss": options.value_loss_weight * losses.value_loss(values, trace.targets, trusted),
+            "value_loss": options.value_loss_weight * losses.value_loss(values, in_units(trace.targets), trusted),
             "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(distribution, logits, entropy_on),
             "proximal_loss": zero,
             "policy_cloning_loss": zero,
@@ -247,7 +251,7 @@ class Learner:
             cloning = losses.policy_cloning_loss(distribution, logits, unrolls.behaviour_logits, replayed)
             terms["policy_cloning_loss"] = options.policy_cloning_loss_weight * cloning
         if options.use_value_cloning_loss and unrolls.any_replayed:
-            cloning = losses.value_cloning_loss(values, unrolls.stored_values, replayed)
+            cloning = losses.value_cloning_loss(values, in_units(unrolls.stored_values), replayed)
             terms["value_cloning_loss"] = options.value_cloning_loss_weight * cloning
         # Gradients are means over the learners, whose parts of the batch have the same size.
         scale = 1 / values.numel() if options.loss_reduction == "mean" else float(self._peers.size)

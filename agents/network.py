@@ -13,6 +13,7 @@ from agents.torsos.make_torso import chosen_network, make_torso
 from agents.torsos.observed import Observed, rows, torso_input
 from agents.torsos.own_torso import LARGEST_INPUT, is_own
 from agents.torsos.pictures import initialise_torso, orthogonal_
+from agents.value_head import make_value_head
 from option_flags import NetworkOptions
 from replay.unroll_layout import UnrollLayout
 
@@ -61,6 +62,7 @@ class ActorCritic(nn.Module):
         projected_size: int = 0,
         vector_size: int = 0,
         one_hot_size: int = 0,
+        popart: bool = False,
     ) -> None:
         super().__init__()
         observed = Observed(observation_shape, vector_size)
@@ -86,7 +88,7 @@ class ActorCritic(nn.Module):
             self.lstm = nn.LSTM(feature_size + distribution.encoded_size + 1, lstm_size)
             feature_size = lstm_size
         self.policy_head = make_policy_head(distribution, feature_size)
-        self.value_head = nn.Linear(feature_size, 1)
+        self.value_head = make_value_head(feature_size, popart)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -238,4 +240,5 @@ def make_network(options: NetworkOptions, layout: UnrollLayout, compute_dtype: t
         layout.feature_size,
         layout.vector_size,
         layout.one_hot_size,
+        options.popart,
     )

@@ -30,6 +30,12 @@ class NetworkOptions(Options):
     )
     use_lstm: bool = option(False, ON_OFF, "Add an LSTM between the convolutions and the policy and value heads.")
     lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.")
+    popart: bool = option(
+        False,
+        ON_OFF,
+        "PopArt: values and advantages are in units of the returns' own deviation, measured over the run. For rewards "
+        "that are not clipped.",
+    )
     feature_out_layer_size: int = option(
         64,
         whole(1, 4096),

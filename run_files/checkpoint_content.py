@@ -43,14 +43,14 @@ PROJECTION = "projection"  # the weights whose second dimension an option may ch
 
 # Flags that the weights depend on, except for those of the heads.
 NETWORK_FLAGS = (
-    *("network", "use_lstm", "lstm_size"),
+    *("network", "use_lstm", "lstm_size", "popart"),
     *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
 )
 # Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
 FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space")
 # Options that must be in a checkpoint: where one is missing, its default could be wrong.
 NEEDED_OPTIONS = (
-    *("env", *NETWORK_FLAGS),
+    *("env", "network", "use_lstm", "lstm_size", "frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
     *("environment_max_steps", "replay_parameters", "batch_size", "r_f_steps"),
 )
 # The state of an optimizer for one parameter, by an option that only this optimizer has: (name, smallest number).

@@ -9,9 +9,11 @@ import torch
 
 from agents.flat_weights import flat_weights
 from agents.learner import Learner
+from agents.network import make_network
 from agents.peers import Peers
+from agents.value_head import PopArtValueHead
 from learners.group import LearnerGroup
-from option_flags import LossOptions, OptimizerOptions
+from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, make_batch, make_learner
@@ -62,6 +64,31 @@ def test_two_learners_make_the_updates_of_one(reduction: str, layout: UnrollLayo
             assert np.mean([part[name] for part in parts]) == pytest.approx(whole[name], rel=1e-5, abs=1e-6), name
         for part in parts:
             assert part["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-5)
+
+
+def test_the_unit_of_popart_is_that_of_the_whole_batch() -> None:
+    (_, unit), expected = popart_of_one(None, 0, 1)
+    for weights, found in run_group(popart_of_a_learner):
+        assert found == pytest.approx(unit, rel=1e-5)
+        np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-6)
+
+
+def popart_of_a_learner(group: LearnerGroup) -> Any:
+    (_, unit), weights = popart_of_one(group, group.place.rank, group.size)
+    return weights, unit
+
+
+def popart_of_one(peers: Peers | None, rank: int, size: int) -> Any:
+    torch.manual_seed(0)
+    options = OptimizerOptions(optimizer="adam", lr=1e-3, adam_eps=1e-3)
+    network = make_network(NetworkOptions(network="impala_shallow", popart=True), LAYOUT, torch.float32)
+    learner = Learner(network, LAYOUT, ALL_TERMS, options, 100, torch.device("cpu"), peers)
+    for seed in range(UPDATES):
+        whole = make_batch(FRESH, LAYOUT, seed)
+        learner.update(Batch(whole.rows[rank::size].clone(), whole.fresh[rank::size]))
+    head = learner.network.value_head
+    assert isinstance(head, PopArtValueHead)
+    return (float(head.centre), float(head.unit)), flat_weights(network).numpy()
 
 
 def test_the_background_is_that_of_the_whole_batch() -> None:

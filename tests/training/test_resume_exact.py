@@ -119,8 +119,11 @@ def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
 
 @pytest.mark.parametrize(
     "flags",
-    [{"replay_parameters": QUEUE}, {"use_lstm": True, "lstm_size": 8, "use_kl_mask": True, "caching": True}],
-    ids=["queue", "mixed-lstm-mask-caching"],
+    [
+        {"replay_parameters": QUEUE, "popart": True},
+        {"use_lstm": True, "lstm_size": 8, "use_kl_mask": True, "caching": True},
+    ],
+    ids=["queue-popart", "mixed-lstm-mask-caching"],
 )
 def test_a_run_in_parts_with_impact_equals_the_whole_run_bit_for_bit(tmp_path: Path, flags: dict[str, Any]) -> None:
     """The cut is in the middle of a period of the target, while the circular buffer holds half-used batches."""
