@@ -61,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
             if mode == "test":
                 saved = parent.played_options
             else:
-                saved = parent.network_options if given.get("load_weights_only") else parent.options
+                only_weights = given.get("load_weights_only")
+                saved = parent.options_of_new_run(given) if only_weights else parent.options
             config = Config.from_flags(merged(saved, given))
         check_environment(config.environment, films=config.test.render)
         if mode == "test":

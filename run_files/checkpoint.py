@@ -4,7 +4,7 @@ import os
 import pickle
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -59,10 +59,12 @@ class Checkpoint:
         taken = set(POLICY_OPTIONS) - {"max_game_frames"}
         return {name: value for name, value in self.options.items() if name in taken}
 
-    @property
-    def network_options(self) -> dict[str, Any]:
-        """The flags that a new run from these weights inherits (--load_weights_only): those of the network."""
+    def options_of_new_run(self, given: Collection[str]) -> dict[str, Any]:
+        """The flags that a new run from these weights inherits (--load_weights_only): those of the network, and those
+        that name the environment if --env is not among the given ones."""
         taken = {*NETWORK_FLAGS, "feature_out_layer_size"}
+        if "env" not in given:
+            taken |= {"env", "env_kwargs", "env_wrapper"}
         return {name: value for name, value in self.options.items() if name in taken}
 
     @property

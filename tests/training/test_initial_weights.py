@@ -39,7 +39,9 @@ def tuned_run(source: Path, results: Path, make_environment: MakeWatchedEnvironm
     parent = find_checkpoint(str(source))
     own = {"op_mode": "train_w_load", "load_model_url": str(source), "load_weights_only": True}
     small = {name: value for name, value in CATCH.items() if name != "frames_stacked"} | {"results_dir": str(results)}
-    return train(Config.from_flags({**parent.network_options, **small, **own, **flags}), make_environment, parent)
+    return train(
+        Config.from_flags({**parent.options_of_new_run(small), **small, **own, **flags}), make_environment, parent
+    )
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
