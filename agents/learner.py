@@ -2,19 +2,18 @@
 
 import math
 import zlib
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import torch
 
-from agents import losses
-from agents.diagnostics import diagnose
+from agents.batch_gradients import BatchGradients
+from agents.batch_loss import BatchLoss
 from agents.flat_weights import flat_weights
-from agents.impact import clipped_policy_loss
-from agents.network import ActorCritic, NetworkOutput
-from agents.peers import NoPeers, Peers
+from agents.network import ActorCritic
+from agents.peers import NoPeers, Peers, trained_parameters
 from agents.training_batch import TrainingBatch, make_training_batch
-from agents.vtrace import VTrace, trusted_states, vtrace
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -35,11 +34,13 @@ class Learner:
         schedule_updates: int,
         device: torch.device,
         peers: Peers | None = None,  # the other learners of the run
+        announce: Callable[[str], None] = lambda message: None,
     ) -> None:
         self.network = network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._peers = peers or NoPeers()
-        self._forward = self._peers.averaging(self.network)
+        averaged = self._peers.averaging(self.network)
         self.updates = 0
+        self.is_intact = True  # False if the GPU's memory was used up in the middle of a step
         self._background_updates = 0  # updates of another run that the background comes from
         self._layout = layout
         self._loss = loss
@@ -49,17 +50,38 @@ class Learner:
         self._optimizer = make_optimizer(network, optimizer)
         # The target network of IMPACT: the network as it was some updates ago.
         self._target = deepcopy(self.network).requires_grad_(False) if loss.loss == "impact" else None
+        self._gradients = BatchGradients(
+            self.network,
+            self._target,
+            averaged,
+            BatchLoss(loss, network.distribution, network.value_head.in_units, self._peers.size),
+            lambda part, whole: make_training_batch(part, layout, loss.gamma, device, whole),
+            announce,
+        )
+
+    @property
+    def batch_parts(self) -> int:
+        """In how many parts a batch is computed: 1 as long as the GPU has the memory for all of it."""
+        return self._gradients.parts
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
         """One step of the optimizer. Returns the figures to report, as scalars on the device."""
-        unrolls = make_training_batch(batch, self._layout, self._loss.gamma, self.device)
-        report, total, targets = self._losses(unrolls)
-        self._optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(total)
+        unrolls, report, targets = self._gradients.compute(batch)
         clip = self._options.gradient_clip_by_norm_threshold or float("inf")
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
         self._set_step_size()
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
+        try:
+            self._step(unrolls, targets)
+        except torch.OutOfMemoryError:
+            # Some weights or statistics may have been changed and others not. Smaller parts would not help: the memory
+            # of the batch is free already, and a step takes as much as the network has weights.
+            self.is_intact = False
+            raise
+        return report
+
+    def _step(self, unrolls: TrainingBatch, targets: torch.Tensor) -> None:
+        """Change the weights by their gradients, and the statistics by the batch and the targets of its values."""
         self._optimizer.step()
         self.updates += 1
         weight = max(1 / (self._background_updates + self.updates), SMALLEST_BACKGROUND_WEIGHT)
@@ -72,7 +94,6 @@ class Learner:
             self.network.update_vector_statistics(vectors, weight)
         if self._target is not None and self.updates % self._loss.target_period == 0:
             self._target.load_state_dict(self.network.state_dict())
-        return report
 
     def keep_background(self, updates: int) -> None:
         """Keep the background of loaded weights, which had so many updates. Otherwise it is measured anew."""
@@ -145,122 +166,10 @@ class Learner:
         for group, own in zip(self._optimizer.param_groups, options, strict=True):
             group.update(own)
 
-    def _losses(self, unrolls: TrainingBatch) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
-        """The figures to report, without gradient, the total loss with its gradient, and the targets of the values."""
-        options, policy = self._loss, self.network.distribution
-        output = self._forward(unrolls.inputs, last_is_bootstrap=True)
-        logits, values = output.logits[:-1], output.values[:-1]
-        behaviour_logits, actions = unrolls.behaviour_logits, unrolls.actions
-        # The policy and values that V-trace corrects to: the present ones, or those of IMPACT's target network.
-        estimated = output if self._target is None else self._output_of_target(unrolls)
-
-        log_behaviour = policy.log_prob(behaviour_logits, actions)
-        log_ratios = (policy.log_prob(estimated.logits[:-1], actions) - log_behaviour).detach()
-        # Steps without effect are no experience: like states that LASER leaves out, nothing is learned from them.
-        trusted = torch.ones_like(values, dtype=torch.bool) if unrolls.valid is None else unrolls.valid
-        if options.use_kl_mask:
-            trusted = trusted & trusted_states(
-                policy, estimated.logits[:-1], behaviour_logits, options.rho_const, options.kl_div_threshold
-            )
-        trace = vtrace(
-            log_ratios=log_ratios,
-            discounts=unrolls.discounts,
-            rewards=unrolls.rewards,
-            values=estimated.values[:-1].detach(),
-            bootstrap_value=estimated.values[-1].detach(),
-            rho_bar=options.rho_const,
-            c_bar=options.c_const,
-            trace_lambda=options.trace_lambda,
-            trusted=trusted,
-        )
-
-        terms, figures = self._terms(output, estimated, unrolls, trace, trusted)
-        total = torch.stack(list(terms.values())).sum()
-        report = {name: term.detach() for name, term in terms.items()} | {"total_loss": total.detach()} | figures
-        ratios = trace.ratios
-        if self._target is not None:
-            ratios = (policy.log_prob(logits.detach(), actions) - log_behaviour).exp()
-        report |= diagnose(policy, logits.detach(), behaviour_logits, values.detach(), ratios, trusted, unrolls.fresh)
-        return report, total, trace.targets
-
-    @torch.no_grad()
-    def _output_of_target(self, unrolls: TrainingBatch) -> NetworkOutput:
-        assert self._target is not None
-        output: NetworkOutput = self._target(unrolls.inputs, last_is_bootstrap=True)
-        return output
-
-    def _policy_loss(
-        self,
-        output: NetworkOutput,
-        estimated: NetworkOutput,
-        unrolls: TrainingBatch,
-        trace: VTrace,
-        trusted: torch.Tensor,
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The sum over the states, and further figures to report."""
-        options, distribution = self._loss, self.network.distribution
-        in_units = self.network.value_head.in_units
-        logits, actions = output.logits[:-1], unrolls.actions
-        if self._target is None:
-            return losses.policy_gradient_loss(distribution, logits, actions, in_units(trace.advantages), trusted), {}
-        return clipped_policy_loss(
-            distribution,
-            logits,
-            estimated.logits[:-1],
-            unrolls.behaviour_logits,
-            actions,
-            advantages=in_units(trace.targets - estimated.values[:-1]),  # GAE with the importance weights of V-trace
-            mask=trusted,
-            rho=options.impact_rho,
-            epsilon=options.impact_epsilon,
-        )
-
-    def _terms(
-        self,
-        output: NetworkOutput,
-        estimated: NetworkOutput,
-        unrolls: TrainingBatch,
-        trace: VTrace,
-        trusted: torch.Tensor,
-    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Each term of the loss, weighted and reduced; 0 for a term that is disabled or has no states.
-
-        The second part are further figures of the policy loss.
-        """
-        options, distribution = self._loss, self.network.distribution
-        in_units = self.network.value_head.in_units
-        logits, values = output.logits[:-1], in_units(output.values[:-1])
-        # Every term leaves out the states that are not trusted.
-        fresh, replayed = unrolls.fresh & trusted, ~unrolls.fresh & trusted
-        entropy_on = unrolls.entropy_on & trusted
-        zero = values.new_zeros(())
-        policy, figures = self._policy_loss(output, estimated, unrolls, trace, trusted)
-        terms = {
-            "policy_loss": options.policy_gradient_loss_weight * policy,
-            "value_loss": options.value_loss_weight * losses.value_loss(values, in_units(trace.targets), trusted),
-            "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(distribution, logits, entropy_on),
-            "proximal_loss": zero,
-            "policy_cloning_loss": zero,
-            "value_cloning_loss": zero,
-        }
-        if options.proximal_loss_weight and unrolls.any_fresh:
-            held_near = unrolls.behaviour_logits if self._target is None else estimated.logits[:-1]
-            proximal = losses.policy_cloning_loss(distribution, logits, held_near, fresh)
-            terms["proximal_loss"] = options.proximal_loss_weight * proximal
-        if options.use_policy_cloning_loss and unrolls.any_replayed:
-            cloning = losses.policy_cloning_loss(distribution, logits, unrolls.behaviour_logits, replayed)
-            terms["policy_cloning_loss"] = options.policy_cloning_loss_weight * cloning
-        if options.use_value_cloning_loss and unrolls.any_replayed:
-            cloning = losses.value_cloning_loss(values, in_units(unrolls.stored_values), replayed)
-            terms["value_cloning_loss"] = options.value_cloning_loss_weight * cloning
-        # Gradients are means over the learners, whose parts of the batch have the same size.
-        scale = 1 / values.numel() if options.loss_reduction == "mean" else float(self._peers.size)
-        return {name: scale * term for name, term in terms.items()}, figures
-
 
 def make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:
     """The optimizer of `--optimizer` for all parameters of the network."""
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    parameters = trained_parameters(network)
     if options.optimizer == "adam":
         betas = (options.adam_beta1, options.adam_beta2)
         return torch.optim.Adam(parameters, options.lr, betas, options.adam_eps, fused=True)

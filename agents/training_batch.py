@@ -1,7 +1,9 @@
 """A batch of unrolls as tensors for the losses: `[T, B, …]`, time first, on the learner's device."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from agents.network import NetworkInput
@@ -24,10 +26,17 @@ class TrainingBatch(NamedTuple):
     any_replayed: bool
     valid: torch.Tensor | None  # [T, B] bool, the steps whose action took effect; None: all
     entropy_on: torch.Tensor  # [B] bool, the unrolls of the entropy loss: the fresh ones, or all if none is fresh
+    states: int  # T·B of the whole batch, of which this may be a part
 
 
-def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device: torch.device) -> TrainingBatch:
-    """The tensors of a batch on `device`; `gamma` is the discount of one step."""
+def make_training_batch(
+    batch: Batch, layout: UnrollLayout, gamma: float, device: torch.device, whole: Batch | None = None
+) -> TrainingBatch:
+    """The tensors of a batch on `device`; `gamma` is the discount of one step.
+
+    If it is a part of a `whole` batch, then what the losses ask about the batch is answered for the whole one.
+    """
+    whole = whole or batch
     rows = batch.rows if batch.uploaded is None else batch.uploaded
     fields = layout.tensors(rows.to(device))
     dones = fields["dones"].bool()
@@ -39,7 +48,7 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
         seen_rewards, ended = fields["seen_rewards"], fields["ended"].bool()
         valid = fields["valid"].bool().T.contiguous()  # strides decide the order of summation
         step_discounts = gamma ** fields["durations"]
-    any_fresh = bool(batch.fresh.any())
+    any_fresh = bool(whole.fresh.any())
     fresh = torch.from_numpy(batch.fresh).to(device, non_blocking=True)
     return TrainingBatch(
         inputs=NetworkInput(
@@ -58,10 +67,62 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
         stored_values=fields["values"].T,
         fresh=fresh,
         any_fresh=any_fresh,
-        any_replayed=not batch.fresh.all(),
+        any_replayed=not whole.fresh.all(),
         valid=valid,
         entropy_on=fresh if any_fresh else ~fresh,
+        states=layout.unroll_length * len(whole.fresh),
     )
+
+
+def split_batch(batch: Batch, parts: int) -> list[Batch]:
+    """The unrolls in `parts` parts of about the same size, in their order."""
+    ends = np.cumsum([len(part) for part in np.array_split(batch.fresh, parts)]).tolist()
+    ranges = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    return [
+        Batch(
+            rows=batch.rows[part],
+            fresh=batch.fresh[part],
+            uploaded=None if batch.uploaded is None else batch.uploaded[part],
+        )
+        for part in ranges
+    ]
+
+
+def without_pictures(unrolls: TrainingBatch) -> TrainingBatch:
+    """A copy without the pictures after the first state: these, and the uploaded rows, take most of the memory."""
+    return joined([unrolls._replace(inputs=unrolls.inputs._replace(observations=unrolls.inputs.observations[:1]))])
+
+
+def joined(parts: Sequence[TrainingBatch]) -> TrainingBatch:
+    """The unrolls of all parts of a batch, one after another, in memory of their own."""
+    inputs, first = [part.inputs for part in parts], parts[0]
+    return TrainingBatch(
+        inputs=NetworkInput(
+            observations=torch.cat([each.observations for each in inputs], 1),
+            previous_actions=torch.cat([each.previous_actions for each in inputs], 1),
+            previous_rewards=torch.cat([each.previous_rewards for each in inputs], 1),
+            starts=torch.cat([each.starts for each in inputs], 1),
+            lstm_state=torch.cat([each.lstm_state for each in inputs]),
+            vectors=_cat([each.vectors for each in inputs]),
+        ),
+        actions=torch.cat([part.actions for part in parts], 1),
+        rewards=torch.cat([part.rewards for part in parts], 1),
+        discounts=torch.cat([part.discounts for part in parts], 1),
+        behaviour_logits=torch.cat([part.behaviour_logits for part in parts], 1),
+        stored_values=torch.cat([part.stored_values for part in parts], 1),
+        fresh=torch.cat([part.fresh for part in parts]),
+        any_fresh=first.any_fresh,
+        any_replayed=first.any_replayed,
+        valid=_cat([part.valid for part in parts]),
+        entropy_on=torch.cat([part.entropy_on for part in parts]),
+        states=first.states,
+    )
+
+
+def _cat(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """The tensors one after another along B; None if this batch has no such tensors."""
+    tensors = [part for part in parts if part is not None]
+    return torch.cat(tensors, 1) if tensors else None
 
 
 def observed_pictures(fields: dict[str, torch.Tensor], dones: torch.Tensor, layout: UnrollLayout) -> torch.Tensor:

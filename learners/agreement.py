@@ -72,6 +72,7 @@ class GroupAgreement:
         self._checksum: Callable[[], int] = int
         self._announce: Callable[[str], None] = lambda message: None
         self._slowest: int | None = None
+        self._parts = [1] * group.size  # of a batch, for each learner
         self._exchange: Exchange | None = None
         self._has_ended = self._update_granted = False
         self._report = False
@@ -125,6 +126,7 @@ class GroupAgreement:
         with self._group.guarded():
             reports = self._group.of_all(own)
             self._name_slowest([each["wait_for_learners_fraction"] for each in reports])
+            self._name_divided([each.get("batch_parts", 1) for each in reports])
             return merged_report(reports, figures_of_batch)
 
     def _name_slowest(self, waits: Sequence[float]) -> None:
@@ -132,6 +134,13 @@ class GroupAgreement:
         if slowest is not None and slowest != self._slowest:
             self._announce(f"learner {slowest} is slower than the others, which wait for it")
         self._slowest = slowest
+
+    def _name_divided(self, parts: Sequence[int]) -> None:
+        """Tell which other learners divide their batches; this one has said so already."""
+        for rank, (before, now) in enumerate(zip(self._parts, parts, strict=True)):
+            if now > before and rank != self._group.place.rank:
+                self._announce(f"the GPU's memory of learner {rank} is too small: its batches are computed in {now} parts")
+        self._parts = list(parts)
 
     def _begin(self, ends: bool) -> None:
         if self._exchange is None:

@@ -4,20 +4,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from agents.network import ActorCritic
-from agents.peers import Forward, NoPeers
+from agents.peers import Averaged, NoPeers
 from learners.place import Place
+from learners.shared_gradients import SharedGradients
 from workers.failures import RunFailedError
-
-# The dense layer after the convolutions, most of the default network, has a bucket of its own: its gradient is on its
-# way to the other learners while those of the convolutions are computed.
-BUCKET_MEGABYTES = 1.0
 
 
 class LearnerLostError(RunFailedError):
@@ -65,19 +61,11 @@ class LearnerGroup(OneLearner):
     def size(self) -> int:  # type: ignore[override]
         return self.place.size
 
-    def averaging(self, network: ActorCritic) -> Forward:
+    def averaging(self, network: ActorCritic) -> Averaged:
         device = next(network.parameters()).device
         if device.type == "cuda":
             self._gradients = dist.new_group(backend="nccl", timeout=timedelta(seconds=self._timeout))
-        averaged = DistributedDataParallel(
-            network,
-            process_group=self._gradients,
-            forward_sync_buffers=False,  # all learners compute the same statistics
-            bucket_cap_mb=BUCKET_MEGABYTES,
-            # A torso of the user's own may have weights that no output depends on.
-            find_unused_parameters=network.has_own_torso,
-        )
-        return cast(Forward, averaged)
+        return SharedGradients(network, self._gradients)
 
     def rows_of_all(self, rows: torch.Tensor) -> torch.Tensor:
         rows = rows.contiguous()

@@ -27,8 +27,11 @@ MEANS = (
     "publish_ms",
     "wait_for_learners_fraction",
 )
-LARGEST = ("policy_lag_max",)
-OF_EACH = ("update_ms", "learner_wait_fraction", "wait_for_learners_fraction", "policy_lag_mean", "worker_restarts")
+LARGEST = ("policy_lag_max", "batch_parts")
+OF_EACH = (
+    *("update_ms", "learner_wait_fraction", "wait_for_learners_fraction", "policy_lag_mean", "worker_restarts"),
+    "batch_parts",
+)
 
 
 def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) -> Report:

@@ -17,6 +17,7 @@ from run_files import checkpoint as files
 from run_files.replay_file import WriteCancelledError, write_tensor_file
 from training.best_so_far import BestSoFar
 from training.divergence import end_if_diverged
+from training.gpu_memory import end_if_half_updated
 from training.progress import Progress
 from workers.failures import WorkersFailedError
 from workers.worker_pool import WorkerPool
@@ -99,7 +100,8 @@ class CheckpointSaver:
             self.seconds += self._saved_at - begun
 
     def end_if_diverged(self) -> None:
-        """End the run if it has nothing to save any more: its loss or its weights are not finite."""
+        """End the run if it has nothing to save any more: its loss or its weights are not finite, or half-updated."""
+        end_if_half_updated(self.learner, self.has_saved)
         end_if_diverged(self.config, self.learner, self.progress.interval, self.has_saved)
 
     def _write(self, in_flight: dict[str, Any] | None) -> None:

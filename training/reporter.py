@@ -120,6 +120,7 @@ class Reporter:
         report |= self._replay_figures()
         of_batch = list(self._progress.interval.figures())
         report |= self._progress.close_interval(self._learner.updates)
+        report["batch_parts"] = self._learner.batch_parts
         report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
         load = self._load.report()

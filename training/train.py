@@ -24,6 +24,7 @@ from run_files.run_folder import CHECKPOINTS, MESSAGES
 from training.agreement import connect, make_agreement
 from training.checkpoint_saver import CheckpointSaver
 from training.clock_timing import make_timing
+from training.gpu_memory import explained
 from training.housekeeping import Housekeeping
 from training.loop import training_loop
 from training.machine_load import MachineLoad
@@ -68,7 +69,14 @@ def train(
         console.start([*header, *learners_in_words(part, place), *notes])
 
         learner = Learner(
-            setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, machine.device, learners
+            setup.network,
+            layout,
+            config.loss,
+            config.optimizer,
+            resume.schedule_updates,
+            machine.device,
+            learners,
+            console.message,
         )
         setup.weights.restore_background(learner)
         mix = resources.enter_context(closing(make_mix(part, layout, resume, learner)))
@@ -151,7 +159,7 @@ def train(
             housekeeping = Housekeeping(progress, reporter, saver, evaluation, agreement)
             connect(agreement, place, learner, progress, reporter, saver, console.message)
             try:
-                with learners.guarded():
+                with learners.guarded(), explained(learner):
                     training_loop(actors, mix, learner, progress, housekeeping, stop, agreement)
             finally:
                 try:

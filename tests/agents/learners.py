@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -67,13 +68,15 @@ def make_learner(
     layout: UnrollLayout = LAYOUT,
     schedule_updates: int = 100,
     warmup: int = 0,
+    announce: Callable[[str], None] = lambda message: None,
 ) -> Learner:
     torch.manual_seed(0)
     network = make_network(NetworkOptions(network="impala_shallow"), layout, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight, std=0.2)  # a policy that depends on the state
     torch.nn.init.normal_(network.policy_head.bias, std=0.2)
     optimizer = dataclasses.replace(optimizer or OptimizerOptions(), lr_warmup_updates=warmup)
-    return Learner(network, layout, loss or LossOptions(), optimizer, schedule_updates, torch.device("cpu"))
+    loss, device = loss or LossOptions(), torch.device("cpu")
+    return Learner(network, layout, loss, optimizer, schedule_updates, device, announce=announce)
 
 
 def inputs_of(batch: Batch, layout: UnrollLayout = LAYOUT) -> NetworkInput:

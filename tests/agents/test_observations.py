@@ -56,8 +56,10 @@ def network_of(layout: UnrollLayout, seed: int = 0, dtype: torch.dtype = torch.f
     return network
 
 
-def learner_of(layout: UnrollLayout, loss: LossOptions = ALL_TERMS) -> Learner:
-    optimizer = OptimizerOptions(lr_warmup_updates=0)
+def learner_of(
+    layout: UnrollLayout, loss: LossOptions = ALL_TERMS, optimizer: OptimizerOptions | None = None
+) -> Learner:
+    optimizer = replace(optimizer or OptimizerOptions(), lr_warmup_updates=0)
     return Learner(network_of(layout), layout, loss, optimizer, 100, torch.device("cpu"))
 
 

@@ -71,7 +71,7 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(CheckpointSaver, "_write", write)
     config = Config.from_flags({"save_replay": True, "save_replay_minutes": 1.0, "save_model_minutes": 10.0})
     learner, progress = (
-        SimpleNamespace(updates=5, is_finite=lambda: True),
+        SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True),
         SimpleNamespace(agent_steps=100, interval=FINITE),
     )
     nothing: Any = None
@@ -85,7 +85,7 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, saves = SimpleNamespace(updates=0, is_finite=lambda: True), []
+    learner, saves = SimpleNamespace(updates=0, is_finite=lambda: True, is_intact=True), []
 
     def write(self: CheckpointSaver, in_flight: object) -> None:
         saves.append(learner.updates)
@@ -116,7 +116,7 @@ def test_a_signal_during_a_save_causes_another_save(tmp_path: Path, monkeypatch:
         stop.save_now = len(saves) == 1  # SIGUSR1 once more
 
     monkeypatch.setattr(CheckpointSaver, "_write", write)
-    learner = SimpleNamespace(updates=5, is_finite=lambda: True)
+    learner = SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True)
     nothing: Any = None
     asked = CheckpointSaver(
         *(

@@ -24,7 +24,7 @@ class Run:
 
     def __init__(self, period: int) -> None:
         self.progress = Progress(LAYOUT, 1, 4, 1000, 100)
-        self.learner = SimpleNamespace(updates=0)
+        self.learner = SimpleNamespace(updates=0, batch_parts=1)
         self.written: list[dict[str, Any]] = []
         self.shown: list[Status] = []
         pool = SimpleNamespace(alive=1, size=1, restarts=0, rounds_under_way=0)

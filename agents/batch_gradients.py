@@ -1,0 +1,134 @@
+"""The gradients of a batch: of all unrolls at once, or added up over parts where the GPU's memory is too small."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from agents.batch_loss import BatchLoss, Estimates
+from agents.network import ActorCritic
+from agents.peers import Averaged, Gradients, trained_parameters
+from agents.training_batch import TrainingBatch, joined, make_training_batch, split_batch, without_pictures
+from replay.mix import Batch
+from replay.unroll_layout import UnrollLayout
+
+
+class Computed(NamedTuple):
+    """A batch whose gradients have been computed."""
+
+    unrolls: TrainingBatch  # of a batch in parts, without the pictures after the first state
+    report: dict[str, torch.Tensor]
+    targets: torch.Tensor  # [T, B], of the values
+
+
+class _Part(NamedTuple):
+    """What remains of a part: little memory, and enough to report as for the whole batch."""
+
+    gradients: Gradients
+    unrolls: TrainingBatch
+    output: Estimates
+    estimated: Estimates
+
+
+class BatchGradients:
+    """Computes the gradients of each batch for one step of the optimizer.
+
+    A batch that the GPU has no memory for is divided into twice as many parts until each part fits, and so are all
+    batches after it. Unrolls do not influence each other, and every term of the loss is a sum over states, so the
+    gradients of the parts add up to those of the batch. All figures are computed once, for the whole batch.
+    """
+
+    def __init__(
+        self,
+        network: ActorCritic,
+        target: ActorCritic | None,
+        averaged: Averaged,
+        loss: BatchLoss,
+        make: Callable[[Batch, Batch], TrainingBatch],
+        announce: Callable[[str], None],
+    ) -> None:
+        """`make(part, whole)` gives the tensors of a part of a batch; `averaged` is `network` with its peers."""
+        self.parts = 1
+        self._network = network
+        self._target = target
+        self._averaged = averaged
+        self._loss = loss
+        self._make = make
+        self._announce = announce
+        self._parameters = trained_parameters(network)
+
+    def compute(self, batch: Batch) -> Computed:
+        """The gradients are then those of the network's parameters. Nothing else is changed."""
+        before, unrolls = self.parts, len(batch.fresh)
+        while (computed := self._attempt(batch)) is None:
+            # The error and all tensors that it referred to are gone by now. What torch keeps of their memory goes back
+            # to the GPU, so that it can be allocated in other sizes, or by an inference server.
+            torch.cuda.empty_cache()
+            self.parts = min(2 * self.parts, unrolls)
+        if self.parts > before:
+            self._announce(
+                f"the GPU's memory is too small for {-(-unrolls // before)} unrolls at once: from now on, updates compute "
+                f"a batch of {unrolls} in {self.parts} parts and make the same step"
+            )
+        return computed
+
+    def _attempt(self, batch: Batch) -> Computed | None:
+        """None if the GPU's memory is too small, and the batch can be divided further."""
+        try:
+            return self._at_once(batch) if self.parts == 1 else self._in_parts(batch)
+        except torch.OutOfMemoryError:
+            if self.parts >= len(batch.fresh):
+                raise
+            return None
+
+    def _at_once(self, batch: Batch) -> Computed:
+        unrolls = self._make(batch, batch)
+        report, loss, targets = self._loss(*self._estimates(self._averaged, unrolls), unrolls)
+        self._averaged.backward(loss)
+        return Computed(unrolls, report, targets)
+
+    def _in_parts(self, batch: Batch) -> Computed:
+        sums: Gradients = [None] * len(self._parameters)
+        parts = []
+        for each in split_batch(batch, self.parts):
+            part = self._part(each, batch)
+            sums = [_added(total, gradient) for total, gradient in zip(sums, part.gradients, strict=True)]
+            parts.append(part._replace(gradients=()))
+        unrolls = joined([part.unrolls for part in parts])
+        with torch.no_grad():
+            report, _, targets = self._loss(_joined([part.output for part in parts]), _joined([part.estimated for part in parts]), unrolls)
+        self._averaged.take(sums)
+        return Computed(unrolls, report, targets)
+
+    def _part(self, part: Batch, whole: Batch) -> _Part:
+        unrolls = self._make(part, whole)
+        output, estimated = self._estimates(self._network, unrolls)
+        _, loss, _ = self._loss(output, estimated, unrolls)
+        # These are not kept in the parameters, where DistributedDataParallel would send them.
+        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        return _Part(gradients, without_pictures(unrolls), _detached(output), _detached(estimated))
+
+    def _estimates(self, network: Averaged | ActorCritic, unrolls: TrainingBatch) -> tuple[Estimates, Estimates]:
+        """What the network says, and what the network says that V-trace corrects to."""
+        output = network(unrolls.inputs, last_is_bootstrap=True)
+        estimates = Estimates(output.logits, output.values)
+        if self._target is None:
+            return estimates, estimates
+        with torch.no_grad():
+            estimated = self._target(unrolls.inputs, last_is_bootstrap=True)
+        return estimates, Estimates(estimated.logits, estimated.values)
+
+
+def _added(total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:
+    if total is None or gradient is None:
+        return gradient if total is None else total
+    return total.add_(gradient)
+
+
+def _detached(estimates: Estimates) -> Estimates:
+    return Estimates(estimates.logits.detach(), estimates.values.detach())
+
+
+def _joined(parts: list[Estimates]) -> Estimates:
+    logits, values = ([getattr(part, name) for part in parts] for name in Estimates._fields)
+    return Estimates(torch.cat(logits, 1), torch.cat(values, 1))
