@@ -8,9 +8,8 @@ import torch
 from agents.batch_loss import BatchLoss, Estimates
 from agents.network import ActorCritic
 from agents.peers import Averaged, Gradients, trained_parameters
-from agents.training_batch import TrainingBatch, joined, make_training_batch, split_batch, without_pictures
+from agents.training_batch import TrainingBatch, joined, split_batch, without_pictures
 from replay.mix import Batch
-from replay.unroll_layout import UnrollLayout
 
 
 class Computed(NamedTuple):
@@ -67,8 +66,8 @@ class BatchGradients:
             self.parts = min(2 * self.parts, unrolls)
         if self.parts > before:
             self._announce(
-                f"the GPU's memory is too small for {-(-unrolls // before)} unrolls at once: from now on, updates compute "
-                f"a batch of {unrolls} in {self.parts} parts and make the same step"
+                f"the GPU's memory is too small for {-(-unrolls // before)} unrolls at once: from now on, updates "
+                f"compute a batch of {unrolls} in {self.parts} parts and make the same step"
             )
         return computed
 
@@ -95,8 +94,9 @@ class BatchGradients:
             sums = [_added(total, gradient) for total, gradient in zip(sums, part.gradients, strict=True)]
             parts.append(part._replace(gradients=()))
         unrolls = joined([part.unrolls for part in parts])
+        output, estimated = _joined([part.output for part in parts]), _joined([part.estimated for part in parts])
         with torch.no_grad():
-            report, _, targets = self._loss(_joined([part.output for part in parts]), _joined([part.estimated for part in parts]), unrolls)
+            report, _, targets = self._loss(output, estimated, unrolls)
         self._averaged.take(sums)
         return Computed(unrolls, report, targets)
 

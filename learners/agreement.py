@@ -139,7 +139,7 @@ class GroupAgreement:
         """Tell which other learners divide their batches; this one has said so already."""
         for rank, (before, now) in enumerate(zip(self._parts, parts, strict=True)):
             if now > before and rank != self._group.place.rank:
-                self._announce(f"the GPU's memory of learner {rank} is too small: its batches are computed in {now} parts")
+                self._announce(f"the GPU's memory of learner {rank} is too small: its batches have {now} parts")
         self._parts = list(parts)
 
     def _begin(self, ends: bool) -> None:

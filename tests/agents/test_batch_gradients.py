@@ -14,8 +14,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from agents import learner as learner_module
 from agents.learner import Learner
+from agents.network import make_network
 from agents.training_batch import split_batch
-from option_flags import LossOptions, OptimizerOptions
+from agents.value_head import PopArtValueHead
+from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, DELAYED_LAYOUT, LAYOUT, LSTM_LAYOUT, make_batch, make_learner, reported
@@ -82,6 +84,21 @@ def test_so_they_are_for_all_observations_and_actions(layout: UnrollLayout) -> N
     assert divided.batch_parts == 4
 
 
+def test_so_they_are_with_popart() -> None:
+    """The unit of the values follows the targets of the whole batch, after the step."""
+    divided, whole = (popart_learner() for _ in range(2))
+    SmallGpu(divided, unrolls=3)
+    assert_same_updates(divided, whole, [make_batch(MIXED, LSTM_LAYOUT, seed) for seed in range(3)])
+    assert isinstance(whole.network.value_head, PopArtValueHead)
+    assert float(whole.network.value_head.unit) != 1
+
+
+def popart_learner() -> Learner:
+    torch.manual_seed(0)
+    network = make_network(NetworkOptions(network="impala_shallow", popart=True), LSTM_LAYOUT, torch.float32)
+    return Learner(network, LSTM_LAYOUT, ALL_TERMS, OPTIMIZERS[1], 100, torch.device("cpu"))
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_memory_that_is_used_up_later_changes_nothing_else(place: str) -> None:
     """Wherever it happens within the third update, and with gradients of the second one still there."""
@@ -99,7 +116,7 @@ def test_parts_are_halved_until_they_fit_and_it_is_said_once() -> None:
     divided, whole = (make_learner(ALL_TERMS, OPTIMIZERS[1], announce=announce) for announce in (said.append, print))
     gpu = SmallGpu(divided, unrolls=1)
     assert_same_updates(divided, whole, [make_batch(MIXED, seed=seed) for seed in range(3)])
-    assert gpu.seen == [5, 3, 2] + [1] * 15
+    assert gpu.seen == [5, 3, 2, *[1] * 15]
     assert divided.batch_parts == 5
     assert said == [
         "the GPU's memory is too small for 5 unrolls at once: from now on, updates compute a batch of 5 in 5 parts and "

@@ -4,6 +4,8 @@ import itertools
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,6 +64,25 @@ def test_weights_that_differ_are_an_error() -> None:
 )
 def test_the_learner_that_the_others_wait_for_is_found(waits: list[float], slowest: int | None) -> None:
     assert slowest_learner(waits) == slowest
+
+
+def test_other_learners_that_divide_their_batches_are_named_once() -> None:
+    rounds, said = [[1, 1, 1], [2, 1, 1], [2, 1, 4], [2, 1, 4]], []
+    parts = iter(rounds)
+    group: Any = SimpleNamespace(
+        lost=False,
+        size=3,
+        place=Place(0, 3, 0, 3),
+        guarded=nullcontext,
+        of_all=lambda own: [{**own, "batch_parts": each} for each in next(parts)],
+    )
+    agreement = GroupAgreement(group)
+    agreement.connect(News, print, lambda: 4, said.append)
+    for _ in rounds:
+        merged = agreement.merged({"batch_parts": 1}, [])
+    assert said == ["the GPU's memory of learner 2 is too small: its batches have 4 parts"]
+    assert merged["batch_parts"] == 4
+    assert [each["batch_parts"] for each in merged["learners"]] == [2, 1, 4]  # type: ignore[union-attr,index,call-overload]
 
 
 def test_places_come_from_the_variables_of_torchrun() -> None:

@@ -12,17 +12,21 @@ from agents.learner import Learner
 from agents.network import make_network
 from agents.peers import Peers
 from agents.value_head import PopArtValueHead
+from learners import shared_gradients
 from learners.group import LearnerGroup
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, make_batch, make_learner
+from tests.agents.small_gpu import SmallGpu
+from tests.agents.test_impact import IMPACT
 from tests.learners.groups import run_group
 
 pytestmark = pytest.mark.slow
 
 FRESH = [True, True, False, False]  # so each of two learners has a fresh and a replayed one
 UPDATES = 3
+SUM = dataclasses.replace(ALL_TERMS, loss_reduction="sum")
 OF_THE_WHOLE_BATCH = ("policy_loss", "value_loss", "entropy_loss", "proximal_loss", "policy_cloning_loss", "total_loss")
 
 
@@ -89,6 +93,74 @@ def popart_of_one(peers: Peers | None, rank: int, size: int) -> Any:
     head = learner.network.value_head
     assert isinstance(head, PopArtValueHead)
     return (float(head.centre), float(head.unit)), flat_weights(network).numpy()
+
+
+class Torso(torch.nn.Module):
+    """A user's own torso, with weights that no output depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(2, 3, 5, stride=4)
+        self.unused = torch.nn.Linear(7, 7)
+        self.last = torch.nn.Linear(48, 16)
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        return self.last(self.convolution(pictures).flatten(1).relu()).relu()  # type: ignore[no-any-return]
+
+
+def make_torso(space: Any) -> torch.nn.Module:
+    return Torso()
+
+
+def divided_updates(
+    peers: Peers | None, rank: int, size: int, network: str, loss: LossOptions, small: dict[int, int], place: str
+) -> tuple[list[dict[str, float]], Any, int, int]:
+    """Like `updates`; from the update `small[rank]` on, the GPU of a learner is too small for all unrolls at once."""
+    torch.manual_seed(0)
+    options = OptimizerOptions(lr=1e-3, rmsprop_eps=1e-3, lr_warmup_updates=0)
+    popart = loss.loss == "impact"
+    made = make_network(NetworkOptions(network=network, popart=popart), LAYOUT, torch.float32)
+    learner = Learner(made, LAYOUT, loss, options, 100, torch.device("cpu"), peers)
+    gpu = SmallGpu(learner, unrolls=8, place=place)
+    figures = []
+    for update in range(4):
+        gpu.unrolls = 1 if update >= small.get(rank, 4) else 8
+        whole = make_batch(FRESH, LAYOUT, update)
+        own = Batch(whole.rows[rank::size].clone(), whole.fresh[rank::size])
+        figures.append({name: float(value) for name, value in learner.update(own).items()})
+    return figures, flat_weights(learner.network).numpy(), learner.weights_checksum(), learner.batch_parts
+
+
+def divided_updates_of_one(group: LearnerGroup, *arguments: Any) -> tuple[list[dict[str, float]], Any, int, int]:
+    shared_gradients.BUCKET_MEGABYTES = 0.001  # so that even a small network's gradients are sent in several groups
+    return divided_updates(group, group.place.rank, group.size, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("small", "place", "loss", "network"),
+    [
+        pytest.param({1: 0}, "convolutions", ALL_TERMS, "impala_shallow", id="one_from_the_start"),
+        pytest.param({0: 1, 1: 2}, "convolutions", IMPACT, "impala_shallow", id="both_in_convolutions"),
+        pytest.param({1: 2}, "heads", SUM, "impala_shallow", id="one_in_heads"),
+        pytest.param({0: 1}, "forward", SUM, "impala_shallow", id="one_in_forward"),
+        pytest.param({1: 1}, "convolutions", ALL_TERMS, f"{__name__}:make_torso", id="unused_weights"),
+    ],
+)
+def test_a_learner_that_divides_its_batch_makes_the_same_updates(
+    small: dict[int, int], place: str, loss: LossOptions, network: str
+) -> None:
+    """Also where the memory is used up after the first gradients have been sent."""
+    expected, weights, _, _ = divided_updates(None, 0, 1, network, loss, {}, place)
+    halves = run_group(divided_updates_of_one, network, loss, small, place)
+    assert [parts for *_, parts in halves] == [2 if rank in small else 1 for rank in range(2)]
+    assert halves[0][2] == halves[1][2], "the weights are equal bit for bit"
+    np.testing.assert_allclose(halves[0][1], weights, rtol=0, atol=1e-6)
+    for update, whole in enumerate(expected):
+        for figures, *_ in halves:
+            assert figures[update]["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-5)
+        for name in OF_THE_WHOLE_BATCH:
+            found = np.mean([figures[update][name] for figures, *_ in halves])
+            assert found == pytest.approx(whole[name], rel=1e-5, abs=1e-6), name
 
 
 def test_the_background_is_that_of_the_whole_batch() -> None:
