@@ -31,7 +31,7 @@ class SmallGpu:
 
     def _after_convolution(self, convolution: Any, inputs: Any, output: torch.Tensor) -> None:
         if output.requires_grad:
-            output.register_hook(lambda gradient: self._check())
+            output.register_hook(lambda gradient: self._check())  # type: ignore[no-untyped-call]
 
     def _check(self) -> None:
         if self.seen[-1] > self.unrolls:

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from agents import learner as learner_module
+from agents.learner import Learner
 from agents.learner import Learner
 from agents.network import make_network
-from agents.training_batch import split_batch
+from agents.training_batch import make_training_batch, split_batch
 from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
@@ -170,19 +170,19 @@ def test_memory_that_is_used_up_in_the_step_is_an_error_after_which_nothing_may_
 @pytest.mark.parametrize("uploaded", [False, True])
 def test_a_batch_may_be_too_large_to_be_copied(monkeypatch: pytest.MonkeyPatch, uploaded: bool) -> None:
     """The rows of a batch that is on the GPU already are not copied again: those on the CPU may be others by now."""
-    make, copied = learner_module.make_training_batch, []
+    copied = []
 
     def make_if_it_fits(part: Batch, *others: Any) -> Any:
         copied.append(len(part.fresh))
         if len(part.fresh) > 3:
             raise out_of_memory()
-        return make(part, *others)
+        return make_training_batch(part, *others)
 
     batch = make_batch(MIXED, LSTM_LAYOUT)
     given = Batch(torch.zeros_like(batch.rows), batch.fresh, (), batch.rows) if uploaded else batch
     divided, whole = (make_learner(ALL_TERMS, OPTIMIZERS[1], LSTM_LAYOUT) for _ in range(2))
     expected = reported(whole, batch)
-    monkeypatch.setattr(learner_module, "make_training_batch", make_if_it_fits)
+    monkeypatch.setattr("agents.learner.make_training_batch", make_if_it_fits)
     assert reported(divided, given) == pytest.approx(expected, rel=1e-5, abs=1e-6, nan_ok=True)
     assert copied == [5, 3, 2]
     assert_same_learner(divided, whole)
@@ -190,7 +190,8 @@ def test_a_batch_may_be_too_large_to_be_copied(monkeypatch: pytest.MonkeyPatch, 
 
 def test_what_the_failed_attempt_had_allocated_is_free_before_the_next() -> None:
     learner = make_learner(layout=LSTM_LAYOUT)
-    alive, at_once = [], []
+    alive: list[weakref.ref[torch.Tensor]] = []
+    at_once = []
 
     def remember(network: Any, inputs: Any, output: Any) -> None:
         at_once.append(sum(each() is not None for each in alive))

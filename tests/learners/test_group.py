@@ -67,7 +67,7 @@ def test_the_learner_that_the_others_wait_for_is_found(waits: list[float], slowe
 
 
 def test_other_learners_that_divide_their_batches_are_named_once() -> None:
-    rounds, said = [[1, 1, 1], [2, 1, 1], [2, 1, 4], [2, 1, 4]], []
+    rounds, said = [[1, 1, 1], [2, 1, 1], [2, 1, 4], [2, 1, 4]], list[str]()
     parts = iter(rounds)
     group: Any = SimpleNamespace(
         lost=False,

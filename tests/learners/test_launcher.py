@@ -98,6 +98,26 @@ def test_a_killed_learner_brings_all_back_from_the_last_checkpoint(start: Start,
     assert find_checkpoint(str(second)).agent_steps > find_checkpoint(str(first)).agent_steps
 
 
+@pytest.mark.timeout(900)  # five times --worker_timeout, the minute that the launcher waits, and two starts
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_learner_that_hangs_is_killed_and_all_come_back(start: Start, tmp_path: Path, rank: int) -> None:
+    run = start("--environment_max_steps=1000000", "--worker_timeout=20")
+    wait_for_update(run)
+    wait_for_checkpoint(tmp_path)
+    hanging = learners_of(run)[rank]
+    before = psutil.Process(run.pid).children(recursive=True)
+    hanging.suspend()
+    lines_until(run, f"learner {rank} was lost: all learners start again from the last checkpoint")
+    assert ended(before), "a stopped process is killed like any other, and its workers end with it"
+    lines = lines_until(run, "entropy 0.")
+    assert any("resuming from" in line for line in lines)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=100)
+    assert run.returncode == 0, errors
+    first, second = sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime)
+    assert find_checkpoint(str(second)).agent_steps > find_checkpoint(str(first)).agent_steps
+
+
 def test_all_processes_end_with_their_launcher(start: Start) -> None:
     run = start("--environment_max_steps=1000000")
     wait_for_update(run)

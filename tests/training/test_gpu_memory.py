@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from agents import learner as learner_module
 from agents.learner import Learner
+from agents.training_batch import make_training_batch
 from replay.mix import Batch
 from run_files.checkpoint import find_checkpoint
 from tests.agents.small_gpu import out_of_memory
@@ -25,14 +25,13 @@ from workers.failures import RunFailedError
 
 def allow(monkeypatch: pytest.MonkeyPatch, fits: Callable[[Batch], bool]) -> None:
     """From now on, learners run out of memory for what does not fit."""
-    make = learner_module.make_training_batch
 
     def make_if_it_fits(part: Batch, *others: Any) -> Any:
         if not fits(part):
             raise out_of_memory()
-        return make(part, *others)
+        return make_training_batch(part, *others)
 
-    monkeypatch.setattr(learner_module, "make_training_batch", make_if_it_fits)
+    monkeypatch.setattr("agents.learner.make_training_batch", make_if_it_fits)
 
 
 @pytest.mark.slow
@@ -90,9 +89,9 @@ def test_a_half_made_step_is_not_saved(tmp_path: Path) -> None:
 
 
 def test_memory_that_is_used_up_beside_an_update_is_explained_too() -> None:
-    with pytest.raises(RunFailedError, match=r"^the GPU's memory is used up; a smaller --batch_size"):
-        with explained(cast(Learner, SimpleNamespace(batch_parts=1))):
-            raise out_of_memory()
+    learner = cast(Learner, SimpleNamespace(batch_parts=1))
+    with pytest.raises(RunFailedError, match="^the GPU's memory is used up; a smaller --batch"), explained(learner):
+        raise out_of_memory()
 
 
 def test_a_batch_that_cannot_be_copied_ahead_of_time_is_left_to_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
