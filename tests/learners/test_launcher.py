@@ -101,7 +101,7 @@ def test_a_killed_learner_brings_all_back_from_the_last_checkpoint(start: Start,
 @pytest.mark.timeout(900)  # five times --worker_timeout, the minute that the launcher waits, and two starts
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_learner_that_hangs_is_killed_and_all_come_back(start: Start, tmp_path: Path, rank: int) -> None:
-    run = start("--environment_max_steps=1000000", "--worker_timeout=20")
+    run = start("--environment_max_steps=1000000", "--worker_timeout=30")
     wait_for_update(run)
     wait_for_checkpoint(tmp_path)
     hanging = learners_of(run)[rank]
