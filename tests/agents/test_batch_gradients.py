@@ -13,7 +13,6 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from agents.learner import Learner
-from agents.learner import Learner
 from agents.network import make_network
 from agents.training_batch import make_training_batch, split_batch
 from agents.value_head import PopArtValueHead
