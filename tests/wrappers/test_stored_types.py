@@ -29,7 +29,7 @@ MIXED = spaces.Dict(
     height=spaces.Box(-300, 300, (2, 2), np.int16),
     error=spaces.Box(-9, 9, (1,), np.int8),
     place=spaces.Box(-1, 1, (3,), np.float64),
-    doors=spaces.Box(0, 1, (2,), np.bool_),  # type: ignore[arg-type]
+    doors=spaces.Box(0, 1, (2,), np.bool_),
 )
 CASES: dict[str, tuple[Space[Any], dict[str, tuple[int, str]]]] = {
     "FrozenLake": (gymnasium.make("FrozenLake-v1").observation_space, {"vectors_choice": (1, "uint8")}),
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[Space[Any], dict[str, tuple[int, str]]]] = {
     "Blackjack": (gymnasium.make("Blackjack-v1").observation_space, {"vectors_choice": (3, "uint8")}),
     "CartPole": (gymnasium.make("CartPole-v1").observation_space, {"vectors": (4, "float32")}),
     "MultiBinary": (spaces.MultiBinary([3, 5]), {"vectors_uint8": (15, "uint8")}),
-    "MultiDiscrete": (spaces.MultiDiscrete([[2, 9], [4, 3]]), {"vectors_choice": (4, "uint8")}),
+    "MultiDiscrete": (spaces.MultiDiscrete(np.array([[2, 9], [4, 3]])), {"vectors_choice": (4, "uint8")}),
     "uint8": (BYTES, {"vectors_uint8": (7, "uint8")}),
     "int8": (spaces.Box(-128, 127, (7,), np.int8), {"vectors_int8": (7, "int8")}),
     "int16": (spaces.Box(-9, 9, (7,), np.int16), {"vectors_int16": (7, "int16")}),
