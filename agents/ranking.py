@@ -92,7 +92,7 @@ class NetworkRanking:
             stacks = fields["frames"].new_zeros(states[0] * states[1], 0, 0, 0)
         vectors = None
         if self._layout.vector_size:
-            vectors = fields["vectors"][:, self._states].transpose(0, 1).flatten(0, 1)
+            vectors = self._layout.stored_vectors.read(fields, self._states).transpose(0, 1).flatten(0, 1)
         return self._embed(stacks, vectors).view(*states, -1).transpose(0, 1)
 
     def _embed(self, observations: torch.Tensor, vectors: torch.Tensor | None) -> torch.Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 from option_flags import Config
 from options.rules import UsageError
+from replay.stored_vectors import VectorPart
 from replay.unroll_layout import UnrollLayout
 from wrappers.environment_spec import EnvironmentSpec, environment_spec
 from wrappers.environment_types import MakeEnvironment
@@ -37,6 +38,7 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
         real_time=config.environment.in_real_time,
         vector_size=spec.vector_size,
         one_hot_size=spec.one_hot_size,
+        vector_parts=spec.vector_parts,
         action_kind=spec.action_kind,
         action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
     )
@@ -49,6 +51,7 @@ def described_spaces(layout: UnrollLayout) -> dict[str, Any]:
         "frame_shape": list(layout.frame_shape),
         "vector_size": layout.vector_size,
         "one_hot_size": layout.one_hot_size,
+        "vector_parts": [list(part) for part in layout.vector_parts],
         "action_kind": layout.action_kind,
         "action_sizes": list(layout.action_sizes),
     }
@@ -81,7 +84,8 @@ def _differing(content: Mapping[str, Any], layout: UnrollLayout) -> list[str]:
     """How the environment differs from the saved one, such as "vector_size is 8 instead of 4"."""
     now = described_spaces(layout)
     saved = content.get("spaces", now)  # older runs did not save them
-    pairs = {name: (now[name], saved[name]) for name in now}
+    # How numbers are stored is no matter: the network sees the same.
+    pairs = {name: (now[name], saved[name]) for name in now if name != "vector_parts"}
     pairs["action_count"] = (layout.action_count, content["action_count"])
     return [f"{name} is {here} instead of {there}" for name, (here, there) in pairs.items() if here != there]
 
@@ -100,5 +104,6 @@ def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:
             "action_sizes": [],
         }
     sizes: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spaces.items()}
-    spec = EnvironmentSpec(**sizes, can_snapshot=False)
+    parts = tuple(VectorPart(*part) for part in sizes.pop("vector_parts", ()))  # older runs stored float32 alone
+    spec = EnvironmentSpec(**sizes, vector_parts=parts, can_snapshot=False)
     return replace(unroll_layout(config, spec), action_count=content["action_count"])

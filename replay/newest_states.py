@@ -43,11 +43,17 @@ class NewestStates:
         environment = int(self._layout.array(row, "environment_id"))
         self._stacks[environment] = self._layout.array(row, "frames")[frames[:stack]]
         if self._layout.vector_size:
-            self._vectors[environment] = self._layout.array(row, "vectors")[-1].copy()
+            self._vectors[environment] = self._newest_vector(row)
         self._count += 1
         self._last_seen[environment] = self._count
         if self._count % len(self._stacks) == 0:
             self._forget(self._count - ROUNDS_REMEMBERED * len(self._stacks))
+
+    def _newest_vector(self, row: Rows) -> NDArray[np.float32]:
+        stored = self._layout.stored_vectors
+        last = {name: torch.from_numpy(self._layout.array(row, name)[None, -1:].copy()) for name in stored.names}
+        vector: NDArray[np.float32] = stored.read(last)[0, 0].numpy()
+        return vector
 
     def states(self) -> States:
         """The newest states of all environments."""

@@ -1,7 +1,7 @@
 """Several arrays one after another in a row of bytes: the name, shape and dtype of each field is declared once."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ ALIGNMENT = 64
 
 _TORCH_DTYPES = {
     "uint8": torch.uint8,
+    "int8": torch.int8,
+    "int16": torch.int16,
     "int32": torch.int32,
     "int64": torch.int64,
     "float16": torch.float16,
@@ -67,6 +69,10 @@ class RowLayout:
     def fingerprint(self) -> str:
         """Two layouts have the same fingerprint if and only if their fields are the same."""
         return hashlib.sha256(repr(self.fields).encode()).hexdigest()[:16]
+
+    @property
+    def field_names(self) -> Collection[str]:
+        return self._field_by_name.keys()
 
     def field(self, name: str) -> Field:
         return self._field_by_name[name]

@@ -14,6 +14,7 @@ from torch import nn
 from option_flags import OPTIONS
 from options.replay_options import parse_replays
 from options.rules import UsageError
+from replay.stored_vectors import STORED
 from replay.unroll_layout import MOST_CHOICES, MOST_NUMBERS, MOST_PIXELS, ActionKind, UnrollLayout
 from run_files.content_rules import (
     ANY_NUMBER,
@@ -145,7 +146,7 @@ _SNAPSHOT = table(
     # Of observations with pictures; of those with vectors; with delayed actions.
     {"observations": raw_bytes(), "vectors": raw_bytes(), "open_unrolls": TABLE},
 )
-_SPACES = table(
+_SIZES = table(
     {
         "frame_stack": whole(0, 1000),
         "frame_shape": list_of(whole(0, MOST_PIXELS), 3),
@@ -154,8 +155,24 @@ _SPACES = table(
         "action_kind": must_be("discrete, product or gaussian", lambda kind: kind in get_args(ActionKind)),
         "action_sizes": list_of(whole(1, MOST_CHOICES)),
     },
+    {
+        "vector_parts": list_of(
+            tuple_of(must_be(f"one of {', '.join(STORED)}", lambda stored: stored in STORED), whole(1, MOST_NUMBERS)),
+            most=MOST_NUMBERS,
+        )
+    },
     only=True,
 )
+
+
+def _spaces(value: Any, place: str) -> None:
+    """Observations and actions, and that the parts of a vector are all of it; older versions did not save them."""
+    _SIZES(value, place)
+    if value.get("vector_parts"):
+        size = value["vector_size"]
+        whole(size, size)(sum(size for _, size in value["vector_parts"]), f"{place}.vector_parts: their numbers")
+
+
 _CHECKPOINT = table(
     {
         "format_version": whole(),
@@ -179,7 +196,7 @@ _CHECKPOINT = table(
             table({"snapshots": list_of(_SNAPSHOT), "unrolls": tensor(torch.uint8, None, None)}),
         ),
     },
-    {"spaces": _SPACES, "network_source": nothing_or(table({"network": TEXT, "file": TEXT, "sha256": TEXT}))},
+    {"spaces": _spaces, "network_source": nothing_or(table({"network": TEXT, "file": TEXT, "sha256": TEXT}))},
 )
 
 

@@ -62,8 +62,12 @@ def check_rows(rows: Rows, layout: UnrollLayout, place: str) -> None:
         ("environment_id", 0, None),
     ]
     finite: tuple[str, ...] = FINITE
-    if layout.vector_size:
+    if "vectors" in layout.field_names:
         finite = (*finite, "vectors")
+    if "vectors_choice" in layout.field_names:
+        indices = layout.array(rows, "vectors_choice")
+        if ((indices < 0) | (indices >= layout.stored_vectors.choice_sizes)).any():
+            raise ContentError(f"{place}: the vectors_choice of all unrolls must be one of the choices of the space")
     if layout.action_kind == "gaussian":
         finite = (*finite, "actions", "first_action")
     else:

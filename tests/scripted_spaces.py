@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
+from replay.stored_vectors import VectorPart
 from replay.unroll_layout import ActionKind
 from wrappers.environment_spec import EnvironmentSpec
 from wrappers.observation import NO_FRAMES, NO_VECTOR, Observation
@@ -14,6 +15,7 @@ from wrappers.score_keeper import FinishedGame
 from wrappers.spectator import Watch
 
 STACK, SIZE, VECTOR = 2, 12, 5
+PARTS = (VectorPart("int16", 2), VectorPart("float32", 1), VectorPart("choice", 2))  # of the vector
 SIZES: dict[ActionKind, tuple[int, ...]] = {"discrete": (3,), "product": (3, 2, 4), "gaussian": (1, 1)}
 
 
@@ -30,6 +32,7 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
         vectors: bool,
         kind: ActionKind,
         sizes: tuple[int, ...],
+        parts: tuple[VectorPart, ...],
         watch: Watch = lambda picture, score: None,
     ) -> None:
         self._watch = watch
@@ -42,6 +45,7 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
             action_kind=kind,
             action_sizes=sizes,
             can_snapshot=False,
+            vector_parts=parts if vectors else (),
         )
         self.observation_space = gymnasium.spaces.Tuple([])  # type: ignore[assignment]
         self.action_space = gymnasium.spaces.Discrete(1)
@@ -93,8 +97,15 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
 class MakeScripted:
     """Makes the environment; it can be pickled for worker processes."""
 
-    def __init__(self, pictures: bool, vectors: bool, kind: ActionKind, sizes: tuple[int, ...] | None = None) -> None:
-        self._arguments = pictures, vectors, kind, SIZES[kind] if sizes is None else sizes
+    def __init__(
+        self,
+        pictures: bool,
+        vectors: bool,
+        kind: ActionKind,
+        sizes: tuple[int, ...] | None = None,
+        parts: tuple[VectorPart, ...] = PARTS,
+    ) -> None:
+        self._arguments = pictures, vectors, kind, SIZES[kind] if sizes is None else sizes, parts
 
     def __call__(self, options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> ScriptedSpaces:
         return ScriptedSpaces(seed, *self._arguments, *([] if watch is None else [watch]))

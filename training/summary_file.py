@@ -1,5 +1,6 @@
 """`summary.json`: how far a run is, how it ended, and how it goes on."""
 
+import math
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +16,15 @@ from run_files.run_folder import CHECKPOINTS, write_json
 from training.best_so_far import BestSoFar
 from training.progress import Progress
 
+LEAST_SECONDS = 1.0  # between two reports that rewrite the file
 ENERGY = {"cpu": "cpu_watt_hours", "gpu": "gpu_watt_hours"}  # in reports, where the system tells them
 
 
 class SummaryFile:
-    """Writes `summary.json` atomically: after each report, as a sink, and on leaving its `with` block.
+    """Writes `summary.json` atomically: after a report, as a sink, and on leaving its `with` block.
+
+    Each time, the file is synced to the disk, which may take longer than the training between two reports of a fast
+    environment. So reports that come soon after it was written leave it as it is.
 
     An error that leaves the block is recorded as the reason why the run failed. A file that cannot be written is tried
     again at the next report.
@@ -33,6 +38,7 @@ class SummaryFile:
         self._learner = learner
         self._best = best
         self._energy: dict[str, Any] = {}
+        self._written_at = -math.inf
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +55,9 @@ class SummaryFile:
 
     def write(self, report: Report) -> None:
         self._energy = {name: report[key] for name, key in ENERGY.items() if report.get(key) is not None}
-        self._write("running", None)
+        if time.monotonic() - self._written_at >= LEAST_SECONDS:
+            self._write("running", None)
+            self._written_at = time.monotonic()
 
     def episode(self, row: Episode) -> None:
         pass

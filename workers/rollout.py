@@ -104,6 +104,8 @@ class Rollout:
                 self._clock.lap(INFERENCE)
                 for e, action in enumerate(each_action(decision.actions), environments.start):
                     self._step(e, action, unrolls, t)
+                if self._layout.vector_size:
+                    self._layout.stored_vectors.write(unrolls, (environments, t + 1), self._vectors[environments])
                 if t + 1 < self._layout.unroll_length:  # the next unroll starts with newer weights
                     self._request(group)
                 self._clock.lap(ENVIRONMENT)
@@ -149,7 +151,7 @@ class Rollout:
         if self._layout.has_pictures:
             unrolls["frames"][:, : self._layout.frame_stack] = self._stacks
         if self._layout.vector_size:
-            unrolls["vectors"][:, 0] = self._vectors
+            self._layout.stored_vectors.write(unrolls, (slice(None), 0), self._vectors)
         unrolls["first_lstm_state"][:] = self._state.lstm_state
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
@@ -188,8 +190,6 @@ class Rollout:
         self._observe(e, seen)
         if self._layout.has_pictures:
             unrolls["frames"][e, self._layout.frame_stack + t] = seen.frames[-1]
-        if self._layout.vector_size:
-            unrolls["vectors"][e, t + 1] = seen.vector
         self._write_finished_game(environment, unrolls, e, t)
 
     def _observe(self, e: int, seen: Observation) -> None:

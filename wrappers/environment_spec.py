@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium
 from gymnasium.spaces import Box, Discrete
 
+from replay.stored_vectors import VectorPart
 from replay.unroll_layout import ActionKind
 
 
@@ -20,6 +21,7 @@ class EnvironmentSpec:
     action_kind: ActionKind
     action_sizes: tuple[int, ...]
     can_snapshot: bool  # its state can be saved, so a resumed run can continue its episodes
+    vector_parts: tuple[VectorPart, ...] = ()  # how unrolls store the vector; (): all as float32
 
     @property
     def action_count(self) -> int:

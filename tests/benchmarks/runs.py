@@ -88,9 +88,9 @@ def train(flags: Mapping[str, Any], seconds: float) -> RunFigures:
 def command_line(flags: Mapping[str, Any], results: str) -> list[str]:
     """The flags of a measured run. No curves are drawn: each drawing takes a second or two of a core."""
     # environment_max_steps ends the run even if this process dies.
-    words = {"environment_max_steps": 5_000_000, "lr_scheduler_steps": 37_500, "seed": 1, **flags}
+    words: dict[str, Any] = {"environment_max_steps": 5_000_000, "lr_scheduler_steps": 37_500, "seed": 1}
+    words |= {"report_period": REPORT_PERIOD, **flags}
     words |= {"op_mode": "train", "results_dir": results, "console": "off", "curves": False}
-    words |= {"report_period": REPORT_PERIOD}
     return [f"--{name}={value}" for name, value in words.items()]
 
 

@@ -9,8 +9,8 @@ from evaluation.score_checkpoint import score_checkpoint
 from option_flags import Config
 from options.rules import UsageError
 from replay.unroll_layout import ActionKind
-from run_files.checkpoint import find_checkpoint
-from tests.scripted_spaces import SIZES, MakeScripted
+from run_files.checkpoint import find_checkpoint, write_checkpoint
+from tests.scripted_spaces import PARTS, SIZES, MakeScripted
 from tests.training.catch_runs import CATCH, reports, resume_run
 from training.train import train
 
@@ -83,6 +83,26 @@ def test_a_reproducible_run_says_that_its_episodes_cannot_be_restored(
     assert reports(second)[-1]["agent_steps"] == 1_600
     out = capsys.readouterr().out
     assert "new games begin" in out and "continue exactly" not in out
+
+
+def test_a_run_of_a_version_that_stored_float32_alone_is_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its replays have another layout, so they start empty, and one line says so."""
+    first = scripted_run(
+        tmp_path, MakeScripted(False, True, "discrete", parts=()), environment_max_steps=1_600, reproducible=True
+    )
+    older = find_checkpoint(str(first))
+    assert older.content["in_flight"] is not None
+    assert older.content["spaces"].pop("vector_parts") == []
+    write_checkpoint(older.path, older.content)
+    capsys.readouterr()
+    second = resume_run(first, MakeScripted(False, True, "discrete"), environment_max_steps=3_200, console="plain")
+    out = capsys.readouterr().out
+    assert "the replays start empty: the saved ones have another layout" in out and "new games begin" in out
+    last, saved = reports(second)[-1], find_checkpoint(str(second))
+    assert last["agent_steps"] == 3_200 and last["updates"] > older.updates
+    assert saved.content["spaces"]["vector_parts"] == [list(part) for part in PARTS]
 
 
 def test_another_kind_of_observation_or_action_is_refused_in_one_sentence(tmp_path: Path) -> None:

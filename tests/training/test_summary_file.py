@@ -91,11 +91,26 @@ def test_a_run_says_running_at_each_report_and_only_then(tmp_path: Path, monkeyp
     written: list[dict[str, Any]] = []
     monkeypatch.setattr(summary_file, "write_json", lambda path, value: written.append(value))
     monkeypatch.setattr(summary_file, "ENERGY", {"cpu": "memory_learner_mb", "gpu": "gpu_memory_mb"})
+    monkeypatch.setattr(summary_file, "LEAST_SECONDS", 0.0)
     folder = catch_run(tmp_path, environment_max_steps=2_000)
     seen = [(summary["status"], summary["agent_steps"]) for summary in written]
     assert seen == [*(("running", report["agent_steps"]) for report in reports(folder)), ("finished", 2_000)]
     assert [summary["why"] for summary in written[:-1]] == [None] * len(reports(folder))
     assert written[-1]["energy_wh"] == {"cpu": reports(folder)[-1]["memory_learner_mb"]}
+
+
+def test_reports_that_come_soon_after_another_leave_the_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Syncing it to the disk would take most of the time of a fast environment. The end is always written."""
+    written: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        summary_file, "write_json", lambda path, value: written.append((value["status"], value["agent_steps"]))
+    )
+    monkeypatch.setattr(summary_file, "LEAST_SECONDS", 1e6)
+    folder = catch_run(tmp_path, environment_max_steps=2_000)
+    steps = [report["agent_steps"] for report in reports(folder)]
+    assert len(steps) > 1 and written == [("running", steps[0]), ("finished", 2_000)]
 
 
 def test_a_summary_that_cannot_be_written_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from gymnasium.wrappers import TimeLimit
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replay.stored_vectors import VectorPart
 from tests.wrappers.hand_written import CATCH, Catch, Scripted, adapted, options_of
 from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.environment_spec import EnvironmentSpec, environment_spec
@@ -146,6 +147,7 @@ def test_the_description_is_that_of_the_spaces() -> None:
         action_kind="product",
         action_sizes=(3, 2),
         can_snapshot=False,
+        vector_parts=(VectorPart("float32", 2), VectorPart("choice", 4)),
     )
     observation, _ = agent.reset()
     assert {"picture": observation.frames, "vector": observation.vector} in agent.observation_space

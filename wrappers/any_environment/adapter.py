@@ -50,6 +50,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             action_kind=actions.kind,
             action_sizes=actions.sizes,
             can_snapshot=False,
+            vector_parts=self._read_vector.parts,
         )
         self.observation_space = _agent_space(self.spec_for_agent)
         self.action_space = actions.space
