@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 
-from learners.place import place_of
+from learners.place import check_launcher, place_of
 from machine.limits import check_memory_limits, explain_limits
 from machine.program import exit_on_signals, run_program
 
@@ -41,13 +41,16 @@ def main(arguments: Sequence[str]) -> int:
         given = given_flags(arguments, OPTIONS)
         mode = given.get("op_mode")
         place = None if mode == "test" else place_of()
+        if place is not None:
+            check_launcher(given, place)
         # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
         check_memory_limits()
         # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
         # processes, which import this file too, need less memory.
+        from cluster.check import check_cluster
         from evaluation.score_checkpoint import score_checkpoint
-        from learners.launcher import Launcher
+        from learners.launcher import Launcher, start_here
         from learners.rank import connect, end_with_launcher
         from learners.shares import settle_learners
         from run_files.checkpoint import find_checkpoint
@@ -71,7 +74,13 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         config = settle_learners(config, place)
         if place is None and config.learners.learners > 1:
-            return Launcher(config.learners.learners, config.learners.learner_restarts).run(given)
+            start = start_here(config.learners.learners)
+            if config.cluster.cluster is not None:
+                address = check_cluster(config.cluster.cluster)
+                from learners.on_cluster.cluster_start import ClusterStart
+
+                start = ClusterStart(address, config.learners.learners, config.run.device)
+            return Launcher(start, config.learners.learner_restarts).run(given)
         end_with_launcher()
         with closing(connect(place, config)) as learners, learners.guarded():
             train(config, make_environment, parent, complaints(config.environment), learners)
