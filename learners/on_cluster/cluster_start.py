@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.util import placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cluster.programs.nodes import ClusterNodes
@@ -27,7 +27,8 @@ LOOK_SECONDS = 0.5  # between two looks at the nodes
 EXAMINE_SECONDS = 120.0  # in which nodes must say whether they have the same code
 FIRST_ROOM_SECONDS = 5.0  # to wait for room: Ray reports late what has become free
 ROOM_SECONDS = 300.0  # the same for a further start, when a node may be coming back
-RESERVE_SECONDS = 30.0
+QUIET_SECONDS = 10.0  # without room, until the console says so
+RESERVE_SECONDS = 20.0
 
 
 class NoRoomError(Exception):
@@ -54,11 +55,20 @@ class ClusterStart:
             raise UsageError(self._no_room(error.most)) from None
 
     def __call__(self, flags: Mapping[str, Any], is_stopping: Callable[[], bool]) -> StartedOnNodes:
-        try:
-            seats = self._wait_for_seats(ROOM_SECONDS, is_stopping)
-        except NoRoomError as error:
-            raise RunFailedError(self._no_room(error.most)) from None
-        started = self._make_actors(seats, is_stopping)
+        deadline, group = time.monotonic() + ROOM_SECONDS, None
+        while group is None:
+            try:
+                seats = self._wait_for_seats(deadline - time.monotonic(), is_stopping)
+            except NoRoomError as error:
+                raise RunFailedError(self._no_room(error.most)) from None
+            # Another program may have been faster, or a node has ended and Ray does not know it yet.
+            group = self._reserve(seats, is_stopping)
+            if group is None and time.monotonic() > deadline:
+                raise RunFailedError(
+                    f"nodes for --learners={self._learners} could not be reserved within {ROOM_SECONDS:g} seconds; "
+                    "ray status shows what uses them."
+                )
+        started = StartedOnNodes(self._make_actors(seats, group), group)
         try:
             self._start(flags, seats, started.learners)
         except BaseException:
@@ -68,7 +78,7 @@ class ClusterStart:
 
     def _wait_for_seats(self, seconds: float, is_stopping: Callable[[], bool]) -> list[Seat]:
         """The seats, once all nodes are examined and there is room; raises a NoRoomError after so many seconds."""
-        begun = time.monotonic()
+        begun, has_said = time.monotonic(), False
         while not is_stopping():
             self._nodes.look()
             waited = time.monotonic() - begun
@@ -86,6 +96,9 @@ class ClusterStart:
                     return choose_seats(rooms, self._learners, self._nodes.own, self._need_gpus)
                 if waited > seconds:
                     raise NoRoomError(most)
+                if waited > QUIET_SECONDS and not has_said:
+                    has_said = True
+                    say(f"waiting for nodes with room for {self._learners} learners; there is room for {most}")
             time.sleep(LOOK_SECONDS)
         raise StartStoppedError
 
@@ -99,22 +112,22 @@ class ClusterStart:
             f"{most}; {right}."
         )
 
-    def _make_actors(self, seats: Sequence[Seat], is_stopping: Callable[[], bool]) -> StartedOnNodes:
-        """Reserve all seats at once, so that of two runs one gets all of its seats; and make an actor on each."""
+    def _reserve(self, seats: Sequence[Seat], is_stopping: Callable[[], bool]) -> PlacementGroup | None:
+        """Reserve all seats at once: of two runs, one gets all of its seats. None if that is not possible now."""
         gpus = {"GPU": 1.0} if self._need_gpus else {}
-        group = placement_group(
+        group: PlacementGroup = placement_group(
             [{"CPU": float(seat.cpus), **gpus} for seat in seats],
             strategy="SPREAD",
             bundle_label_selector=[{"ray.io/node-id": seat.node} for seat in seats],
         )
-        begun, is_reserved = time.monotonic(), False
-        while not is_reserved and not is_stopping() and time.monotonic() - begun < RESERVE_SECONDS:
-            is_reserved = group.wait(1)
-        if not is_reserved:
-            remove_placement_group(group)
-            if is_stopping():
-                raise StartStoppedError
-            raise RunFailedError("another program has taken the nodes meanwhile; the same command waits for others.")
+        begun = time.monotonic()
+        while not is_stopping() and time.monotonic() - begun < RESERVE_SECONDS:
+            if group.wait(1):
+                return group
+        remove_placement_group(group)
+        return None
+
+    def _make_actors(self, seats: Sequence[Seat], group: PlacementGroup) -> list[SeatedLearner]:
         learners = []
         for rank, seat in enumerate(seats):
             node = self._nodes.nodes[seat.node]
@@ -124,7 +137,7 @@ class ClusterStart:
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank),
             ).remote(node.checkout, self._need_gpus, str(Path.cwd()))
             learners.append(SeatedLearner(rank, node.name, actor))
-        return StartedOnNodes(learners, group)
+        return learners
 
     def _start(self, flags: Mapping[str, Any], seats: Sequence[Seat], learners: Sequence[SeatedLearner]) -> None:
         """Start main.py as each learner. If one cannot be started, all are lost, and the launcher starts them again."""
@@ -146,7 +159,7 @@ class ClusterStart:
             words = f"{cpus} CPU{'s' * (cpus > 1)}{' and a GPU' * self._need_gpus}"
             say(f"node {self._nodes.nodes[node_id].name}: {several} with {words}")
         if seats[0].node != self._nodes.own:
-            say("this machine has no room for the first learner: the run's folder is on its node")
+            say(f"this machine has no room for a learner: the run's folder is on node {learners[0].node}")
 
 
 def places(seats: Sequence[Seat], addresses: Sequence[Address], have_gpus: bool) -> list[dict[str, str]]:

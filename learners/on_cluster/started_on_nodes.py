@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
-from ray.util import remove_placement_group
+from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from cluster.programs.nodes import ANSWER_SECONDS, why_lost
 from learners.launcher import END_SECONDS
@@ -54,7 +54,7 @@ class SeatedLearner:
 class StartedOnNodes:
     """Asks each learner's actor for news until all learners have ended."""
 
-    def __init__(self, learners: Sequence[SeatedLearner], group: Any) -> None:
+    def __init__(self, learners: Sequence[SeatedLearner], group: PlacementGroup) -> None:
         """`group` is the placement group that has reserved their CPUs and GPUs."""
         self.begun = time.monotonic()
         self.learners = learners

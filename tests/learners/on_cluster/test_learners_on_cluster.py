@@ -20,8 +20,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 FLAGS = (
     *("--env=CartPole-v1", "--learners=2", "--worker_count=2", "--envs_per_worker=8", "--seed=1", "--nocurves"),
-    *("--console=plain", "--console_period=0.2", "--report_period=640", "--save_model_period=10"),
+    *("--console=plain", "--console_period=0.2", "--report_period=640"),
 )
+OFTEN = "--save_model_period=10"
+AGAIN = "all learners start again from the last checkpoint"
 ENDLESS = "--environment_max_steps=100000000"
 
 
@@ -49,6 +51,9 @@ class Run:
         """Wait until the part of the output after so many characters shows an update."""
         self.wait_for(lambda: "entropy 0." in self.output[after:])
 
+    def checkpoints(self) -> list[Path]:
+        return list(self.results.glob("*/checkpoints/checkpoint_*.pt"))
+
     def learners(self) -> list[psutil.Process]:
         """By rank. They are no children of this process, but have its --results_dir."""
         found: dict[int, psutil.Process] = {}
@@ -73,10 +78,11 @@ class Run:
             raise AssertionError(f"it does not end:\n{self.output}") from None
 
     def close(self) -> None:
-        for process in [*self.learners(), self.process]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        self.process.kill()
         self.process.wait()
+        for learner in self.learners():
+            with suppress(psutil.NoSuchProcess):
+                learner.kill()
 
 
 Start = Callable[..., Run]
@@ -119,36 +125,45 @@ def assert_equal_weights(folder: Path) -> None:
     assert all(weights[name].equal(others[name]) for name in weights)
 
 
-def test_a_lost_learner_brings_all_back_and_ctrl_c_ends_them_after_the_same_update(start: Start) -> None:
+def test_signals_lost_learners_and_a_killed_driver(start: Start) -> None:
+    run = start(ENDLESS, "--save_model_period=1000000", "--save_model_minutes=1000")
+    run.wait_for_update()
+    assert run.output.count("with 1 CPU\n") == 2, run.output
+    learners = run.learners()
+    assert len({learner.environ()["RAY_RAYLET_PID"] for learner in learners}) == 2, "two nodes"
+    assert not any("_raylet" in mapped.path for each in learners for mapped in each.memory_maps()), (
+        "none has loaded Ray"
+    )
+
+    assert not run.checkpoints()
+    run.process.send_signal(signal.SIGUSR1)
+    run.wait_for(run.checkpoints)
+
+    learners[1].kill()
+    run.wait_for(lambda: AGAIN in run.output)
+    assert f"learner 1 was lost: {AGAIN}" in run.output
+    run.wait_for_update(after=run.output.index(AGAIN))
+    left = run.everything()
+    assert len(left) >= 6, "two learners, their guards and workers"
+
+    run.process.kill()
+    assert not wait_until_gone(left, 90.0)
+    first, second = folders(run.results)
+    assert_equal_weights(second)  # they have saved
+    assert find_checkpoint(str(second)).updates > find_checkpoint(str(first)).updates
+
+
+@pytest.mark.by_hand
+def test_ctrl_c_ends_all_learners_after_the_same_update(start: Start) -> None:
     run = start(ENDLESS)
     run.wait_for_update()
-    run.wait_for(lambda: list(run.results.glob("*/checkpoints/checkpoint_*.pt")))
-    assert run.output.count("with 1 CPU\n") == 2, run.output
-    assert len({learner.environ()["RAY_RAYLET_PID"] for learner in run.learners()}) == 2, "two nodes"
-    assert not any("_raylet" in mapped.path for each in run.learners() for mapped in each.memory_maps())
-    run.learners()[1].kill()
-    lost = "learner 1 was lost: all learners start again from the last checkpoint"
-    run.wait_for(lambda: lost in run.output)
-    run.wait_for_update(after=run.output.index(lost))
     left = run.everything()
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 0, run.output
     assert "go on with: python main.py --op_mode=train_w_load" in run.output
     assert not wait_until_gone(left)
-    first, second = folders(run.results)
-    assert_equal_weights(second)
-    assert find_checkpoint(str(second)).updates > find_checkpoint(str(first)).updates
-
-
-def test_nothing_is_left_of_a_killed_driver(start: Start) -> None:
-    run = start(ENDLESS)
-    run.wait_for_update()
-    left = run.everything()
-    assert len(left) >= 6, "two learners, their guards and workers"
-    run.process.kill()
-    assert not wait_until_gone(left, 90.0)
     (folder,) = folders(run.results)
-    assert_equal_weights(folder)  # they have saved
+    assert_equal_weights(folder)
 
 
 @pytest.mark.by_hand
@@ -168,9 +183,9 @@ def test_a_run_ends_at_its_steps_and_is_resumed(start: Start) -> None:
 @pytest.mark.by_hand
 @pytest.mark.parametrize("what", ["actor", "guard"])
 def test_what_holds_a_learner_may_be_killed(start: Start, what: str) -> None:
-    run = start(ENDLESS)
+    run = start(ENDLESS, OFTEN)
     run.wait_for_update()
-    run.wait_for(lambda: list(run.results.glob("*/checkpoints/checkpoint_*.pt")))
+    run.wait_for(run.checkpoints)
     left = run.everything()
     victim = run.learners()[1].parent()
     if what == "actor":
@@ -179,31 +194,32 @@ def test_what_holds_a_learner_may_be_killed(start: Start, what: str) -> None:
     assert victim is not None
     victim.kill()
     run.wait_for(lambda: "learner 1: its node" in run.output)
-    run.wait_for(lambda: "all learners start again from the last checkpoint" in run.output)
+    run.wait_for(lambda: AGAIN in run.output)
     assert not wait_until_gone(left, 90.0)
-    run.wait_for_update(after=run.output.index("all learners start again"))
+    run.wait_for_update(after=run.output.index(AGAIN))
     run.process.send_signal(signal.SIGTERM)
     assert run.end() == 0, run.output
 
 
 @pytest.mark.by_hand
 def test_a_lost_node_is_replaced(start: Start, nodes: SomeNodes) -> None:
-    run = start(ENDLESS)
+    run = start(ENDLESS, OFTEN)
     run.wait_for_update()
-    run.wait_for(lambda: list(run.results.glob("*/checkpoints/checkpoint_*.pt")))
+    run.wait_for(run.checkpoints)
     left = run.everything()
     pid = int(run.learners()[1].environ()["RAY_RAYLET_PID"])
     index = next(index for index in range(2) if nodes.raylet(index).pid == pid)
     nodes.kill(index)
     run.wait_for(lambda: "has left the cluster" in run.output)
     nodes.add()
-    run.wait_for(lambda: "all learners start again from the last checkpoint" in run.output)
-    run.wait_for_update(after=run.output.index("all learners start again"))
+    run.wait_for(lambda: AGAIN in run.output)
+    run.wait_for_update(after=run.output.index(AGAIN))
     assert not wait_until_gone(left, 90.0)
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 0, run.output
 
 
+@pytest.mark.by_hand
 def test_too_many_learners_are_refused_in_one_sentence(nodes: SomeNodes, tmp_path: Path) -> None:
     others = [flag for flag in FLAGS if not flag.startswith(("--learners", "--worker_count"))]
     flags = [*others, "--learners=4", f"--cluster={nodes.address}", f"--results_dir={tmp_path}"]
