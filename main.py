@@ -1,10 +1,11 @@
 """The command line: `python main.py --op_mode=train --env=PongNoFrameskip-v4`; `--help` lists all flags."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
-from learners.place import place_of
+from learners.place import check_launcher, place_of
 from machine.limits import check_memory_limits, explain_limits
 from machine.program import exit_on_signals, run_program
 
@@ -41,13 +42,13 @@ def main(arguments: Sequence[str]) -> int:
         given = given_flags(arguments, OPTIONS)
         mode = given.get("op_mode")
         place = None if mode == "test" else place_of()
+        check_launcher(given, place)
         # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
         check_memory_limits()
         # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
         # processes, which import this file too, need less memory.
         from evaluation.score_checkpoint import score_checkpoint
-        from learners.launcher import Launcher
         from learners.rank import connect, end_with_launcher
         from learners.shares import settle_learners
         from run_files.checkpoint import find_checkpoint
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         config = settle_learners(config, place)
         if place is None and config.learners.learners > 1:
-            return Launcher(config.learners.learners, config.learners.learner_restarts).run(given)
+            return launch_learners(config, given)
         end_with_launcher()
         with closing(connect(place, config)) as learners, learners.guarded():
             train(config, make_environment, parent, complaints(config.environment), learners)
@@ -88,6 +89,21 @@ def main(arguments: Sequence[str]) -> int:
         print(f"main.py: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def launch_learners(config: Config, given: Mapping[str, Any]) -> int:
+    """Start several learners on this machine or, with --cluster, on others; returns the exit code."""
+    from cluster.check import check_cluster
+    from learners.launcher import Launcher, start_here
+
+    learners, address = config.learners.learners, config.cluster.cluster
+    start = start_here(learners)
+    if address is not None:
+        address = check_cluster(address)
+        from learners.on_cluster.cluster_start import ClusterStart  # it needs Ray
+
+        start = ClusterStart(address, learners, config.run.device)
+    return Launcher(start, config.learners.learner_restarts).run(given)
 
 
 if __name__ == "__main__":

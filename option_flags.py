@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Self, get_type_hints
 
 from options.batch_uses import ONCE, BatchUses
+from options.command_line import flag_words
 from options.environment_families import defaults_in
 from options.environment_options import EnvironmentOptions, RealtimeOptions
 from options.learning_options import LossOptions, NetworkOptions, OptimizerOptions
@@ -272,10 +273,7 @@ class Config:
 
     def _check_learners(self, learners: int) -> None:
         if self.cluster.cluster is not None:
-            raise UsageError(
-                f"--learners={learners} does not work with --cluster, whose nodes play for one learner; one of them "
-                "alone would be right."
-            )
+            self._check_placed_learners(learners)
         if 0 < self.workers.worker_count < learners:
             raise UsageError(
                 f"--worker_count={self.workers.worker_count} leaves some of --learners={learners} without a worker; "
@@ -287,6 +285,17 @@ class Config:
                 f"--batch_size={self.replay.batch_size} gives the replays {_in_words(self.replay.shares)} unrolls of a "
                 f"batch, which --learners={learners} cannot divide evenly; --batch_size={right} would be right."
             )
+
+    def _check_placed_learners(self, learners: int) -> None:
+        """The other options of a cluster are about nodes that play for one learner."""
+        for name, item in declared(ClusterOptions).items():
+            value = getattr(self.cluster, name)
+            if name != "cluster" and value != item.default:
+                (given,), (right,) = flag_words({name: value}), flag_words({name: item.default})
+                raise UsageError(
+                    f"{given} has no meaning with --cluster and --learners={learners}, of which each plays with the "
+                    f"workers of its own node; {right} would be right."
+                )
 
     def _check_real_time(self) -> None:
         if self.run.reproducible:

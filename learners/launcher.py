@@ -1,4 +1,4 @@
-"""Starts the learners of a run on this machine, and starts all of them again when one is lost."""
+"""Starts the learners of a run, on this machine or elsewhere, and starts all of them again when one is lost."""
 
 import os
 import signal
@@ -7,12 +7,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from learners.group import LearnerLostError
 from learners.place import LIFELINE, NEWS
@@ -28,9 +28,38 @@ END_SECONDS = 60.0  # that the others have to save and end after one has ended w
 STABLE_SECONDS = 600.0  # a start that held so long does not count among the restarts
 
 
+class Started(Protocol):
+    """The learners of one start."""
+
+    begun: float
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all learners. Signal handlers call this."""
+
+    def wait(self) -> list[int]:
+        """Wait until all have ended, at most END_SECONDS after the first one that failed; return the exit codes."""
+
+    def saved_folder(self) -> Path | None:
+        """The run's folder, if there is a checkpoint in it."""
+
+    def print_errors(self) -> None:
+        """Show what a learner other than the first has written: the first one that has written something."""
+
+    def close(self) -> None:
+        """Kill those that are left."""
+
+
+# Starts main.py with these flags as all learners. The function says whether the user wants the run to end.
+Start = Callable[[Mapping[str, Any], Callable[[], bool]], Started]
+
+
+class StartStoppedError(Exception):
+    """The user wanted the run to end before its learners were started."""
+
+
 @dataclass
 class Learners:
-    """The processes of one start."""
+    """The processes of one start on this machine."""
 
     processes: list[subprocess.Popen[bytes]]
     errors: list[IO[bytes]]  # what all but the first write to stderr
@@ -43,7 +72,6 @@ class Learners:
             process.send_signal(number)
 
     def wait(self) -> list[int]:
-        """Wait until all have ended, at most END_SECONDS after the first one that failed; return the exit codes."""
         failed_at = None
         while any(process.poll() is None for process in self.processes):
             if failed_at is None and any(process.poll() for process in self.processes):
@@ -53,15 +81,14 @@ class Learners:
             time.sleep(POLL_SECONDS)
         return [process.wait() for process in self.processes]
 
-    def folder(self) -> Path | None:
-        """The run's folder, once it is made."""
+    def saved_folder(self) -> Path | None:
         with suppress(BlockingIOError):
             if text := os.read(self.news, 4096):
-                return Path(os.fsdecode(text.splitlines()[-1]))
+                folder = Path(os.fsdecode(text.splitlines()[-1]))
+                return folder if any((folder / CHECKPOINTS).glob("checkpoint_*.pt")) else None
         return None
 
     def print_errors(self) -> None:
-        """Show what a learner other than the first has written: the first one that has written something."""
         for file in self.errors:
             file.seek(0)
             if text := file.read():
@@ -76,6 +103,11 @@ class Learners:
         os.close(self.news)
         for file in self.errors:
             file.close()
+
+
+def start_here(learners: int) -> Start:
+    """For learners on this machine."""
+    return lambda flags, is_stopping: start_learners([sys.executable, sys.argv[0], *flag_words(flags)], learners)
 
 
 def start_learners(program: Sequence[str], learners: int) -> Learners:
@@ -117,10 +149,8 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def resumed(flags: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any] | None:
-    """The flags that resume a run; None if it has no folder or has not saved anything."""
-    if folder is None or not any((folder / CHECKPOINTS).glob("checkpoint_*.pt")):
-        return None
+def resumed(flags: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """The flags that resume the run of a folder."""
     others = {name: value for name, value in flags.items() if name not in OWN_FLAGS}
     return {"op_mode": "train_w_load", "load_model_url": str(folder), **others}
 
@@ -128,10 +158,10 @@ def resumed(flags: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any] 
 class Launcher:
     """Starts the learners, passes signals on to them, and starts them again when one is lost."""
 
-    def __init__(self, learners: int, restarts: int) -> None:
-        self._learners = learners
+    def __init__(self, start: Start, restarts: int) -> None:
+        self._start = start
         self._restarts = self._restarts_left = restarts
-        self._running: Learners | None = None
+        self._running: Started | None = None
         self._asked_to_stop = False
         for number in (*STOP_SIGNALS, signal.SIGUSR1):
             ignored = signal.getsignal(number) == signal.SIG_IGN  # SIGHUP, in a run that was started under nohup
@@ -139,9 +169,12 @@ class Launcher:
                 signal.signal(number, self._pass_on)
 
     def run(self, flags: Mapping[str, Any]) -> int:
-        """Run main.py with these flags in as many processes; return its exit code."""
+        """Run main.py with these flags as all learners; return its exit code."""
         while True:
-            codes, folder = self._run_once(flags)
+            try:
+                codes, folder = self._run_once(flags)
+            except StartStoppedError:
+                return 0
             if not any(codes):
                 return 0
             said = next((code for code in codes if code in FINAL_CODES), None)
@@ -156,14 +189,15 @@ class Launcher:
                 )
                 return 1
             self._restarts_left -= 1
-            again = resumed(flags, folder)
-            place = "from the beginning, because nothing was saved yet" if again is None else "from the last checkpoint"
+            if folder is not None:
+                flags = resumed(flags, folder)
+            has_saved = flags.get("load_model_url") is not None
+            place = "from the last checkpoint" if has_saved else "from the beginning, because nothing was saved yet"
             print(f"learner {lost} was lost: all learners start again {place}", flush=True)
-            flags = again or flags
 
     def _run_once(self, flags: Mapping[str, Any]) -> tuple[list[int], Path | None]:
-        """Run the learners until all have ended; return their exit codes and the run's folder."""
-        learners = start_learners([sys.executable, sys.argv[0], *flag_words(flags)], self._learners)
+        """Run the learners until all have ended; return their exit codes, and what can be resumed after an error."""
+        learners = self._start(flags, lambda: self._asked_to_stop)
         self._running = learners
         try:
             if self._asked_to_stop:  # while they were starting
@@ -173,7 +207,7 @@ class Launcher:
                 learners.print_errors()
             if time.monotonic() - learners.begun > STABLE_SECONDS:
                 self._restarts_left = self._restarts
-            return codes, learners.folder()
+            return codes, learners.saved_folder() if any(codes) else None
         finally:
             self._running = None
             learners.close()

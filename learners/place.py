@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from options.rules import UsageError
 
@@ -38,3 +39,13 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place | None:
             "--learners starts the learners itself."
         ) from None
     return Place(rank, size, local_rank, local_size)
+
+
+def check_launcher(given: Mapping[str, Any], place: Place | None, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise a UsageError if another launcher than ours has placed several learners, and the cluster shall do it too."""
+    by_another = place is not None and place.size > 1 and LIFELINE not in environment
+    if by_another and given.get("cluster") is not None:
+        raise UsageError(
+            f"--cluster={given['cluster']} would let Ray place the learners that torchrun has placed; one of them "
+            "alone would be right."
+        )

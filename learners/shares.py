@@ -33,7 +33,8 @@ def settle_learners(config: Config, place: Place | None) -> Config:
 
 
 def _check_devices(config: Config, learners: int) -> None:
-    if learners == 1 or config.run.device == "cpu":
+    """Those of this machine; a cluster looks for its own."""
+    if learners == 1 or config.run.device == "cpu" or config.cluster.cluster is not None:
         return
     gpus = torch.cuda.device_count()
     if (config.run.device == "cuda" and learners > gpus) or (config.run.device == "auto" and 0 < gpus < learners):
@@ -56,6 +57,7 @@ def part_of(config: Config, place: Place) -> Config:
         "replay_parameters": json.dumps(replays),
         "worker_count": workers // size + (place.rank < workers % size) if workers else 0,
         "learners": 1,
+        "cluster": None,  # it has placed the learners, each of which plays with the workers of its node
     }
     if config.run.device in ("auto", "cuda") and torch.cuda.is_available():
         changed["device"] = f"cuda:{place.local_rank}"

@@ -34,7 +34,7 @@ class ClusterOptions(Options):
         None,
         CLUSTER,
         "Ray cluster whose other machines play too: auto (the one that this machine belongs to) or the host:port of "
-        "its head. Unset: only this machine plays.",
+        "its head. With --learners, its machines get the learners. Unset: only this machine plays.",
     )
     local_workers: bool = option(True, ON_OFF, "With --cluster: workers on the learner's machine, too.")
     node_workers: int = option(

@@ -85,7 +85,8 @@ def described_actions(layout: UnrollLayout) -> str:
 
 def _cluster(config: Config) -> list[str]:
     address = config.cluster.cluster
-    return [] if address is None else [f"cluster at {address}: its other nodes play as they join"]
+    plays = address is not None and config.learners.learners == 1
+    return [] if not plays else [f"cluster at {address}: its other nodes play as they join"]
 
 
 def _interaction(config: Config, machine: Machine) -> list[str]:

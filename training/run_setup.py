@@ -63,7 +63,7 @@ def set_up_run(
     elif parent is not None:
         check_resumable(config, parent)
     check_sinks(config.report)
-    if config.cluster.cluster is not None:
+    if config.cluster.cluster is not None and learners.place.size == 1:
         check_combinations(config)
         check_cluster(config.cluster.cluster)
     config = agreed(settle_seed(config), learners)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import RayError
 
+from cluster.programs.nodes import ANSWER_SECONDS, why_lost
 from options.command_line import flag_words
 from sweeps.files import resumable, try_lock
 from sweeps.job import NewLines
@@ -18,7 +19,6 @@ from sweeps.on_cluster.node_job import RESULTS
 from sweeps.on_cluster.run_files_transfer import RunFilesTransfer
 
 SYNC_SECONDS = 0.5  # between two looks at the files of a run
-ANSWER_SECONDS = 90.0  # after which a node that does not answer has lost its runs
 
 
 class ClusterJob:
@@ -77,12 +77,8 @@ class ClusterJob:
         with lock:
             try:
                 self._exit_code = self._run(flags)
-            except GetTimeoutError:
-                self._why_lost = f"its node {self._node} did not answer for {ANSWER_SECONDS:g} seconds"
-            except RayTaskError as error:  # raised by the node's own code, such as by a full disk there
-                self._why_lost = f"its node {self._node} could not go on with it ({last_line(error)})"
             except RayError as error:
-                self._why_lost = f"its node {self._node} has lost it ({type(error).__name__})"
+                self._why_lost = why_lost(error, self._node)
             except OSError as error:  # a full disk here, for example
                 self._why_lost = f"its files could not be written ({error.strerror})"
             finally:
@@ -114,9 +110,3 @@ class ClusterJob:
 
     def _call(self, method: str, *arguments: Any) -> Any:
         return ray.get(getattr(self._actor, method).remote(*arguments), timeout=ANSWER_SECONDS)
-
-
-def last_line(error: RayTaskError) -> str:
-    """What a node's own code has said, in one line."""
-    cause = getattr(error, "cause", None) or error
-    return (str(cause).strip().splitlines() or [type(cause).__name__])[-1]

@@ -1,19 +1,13 @@
 """The Ray actor that owns one run on a node.
 
-Ray sends this class to the node by value, so it imports nothing of the platform.
+Ray sends this class to the node by value, so it imports nothing of the platform but what is sent in the same way.
 """
 
-import json
 import os
-import select
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from cluster.programs.guarded_program import GuardedProgram
 
 RESULTS = "results"  # of a run, in its temporary folder
 
@@ -26,28 +20,13 @@ class Stamp(NamedTuple):
     inode: int
 
 
-class NodeJob:
-    """A run in a temporary folder of its node: its files are sent, read and removed from afar.
-
-    The folder and the run belong to a guard process, which ends both as soon as this actor has ended.
-    """
+class NodeJob(GuardedProgram):
+    """A run in a temporary folder of its node: its files are sent, read and removed from afar."""
 
     def __init__(self, checkout: str, uses_gpus: bool) -> None:
-        environment = dict(os.environ)
-        environment.pop("OMP_NUM_THREADS", None)  # set by Ray
-        if not uses_gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ""  # they are for runs that asked for them
-        self._checkout = Path(checkout)
-        self._folder = Path(tempfile.mkdtemp(prefix="rl_sweep_"))
+        super().__init__(checkout, uses_gpus, "rl_sweep_")
         self._files = self._folder / RESULTS
         self._files.mkdir()
-        self._guard = subprocess.Popen(
-            [sys.executable, str(self._checkout / "sweeps" / "on_cluster" / "guard.py"), str(self._folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
 
     def folder(self) -> str:
         """Where the run's files are."""
@@ -66,16 +45,12 @@ class NodeJob:
 
     def start(self, program: str, words: list[str]) -> None:
         """Start the program of the checkout in the temporary folder, so that `words` have no path of this node."""
-        self._tell(start=[sys.executable, str(self._checkout / program), *words])
-
-    def signal(self, number: int) -> None:
-        self._tell(signal=number)
+        log = self._files / "log.txt"
+        self._start_program(program, words, cwd=self._folder, stdout=log, stderr=log)
 
     def state(self) -> tuple[int | None, dict[str, Stamp]]:
         """The exit code, or None while it runs; then all files, as they were not before that."""
-        self._check_guard()
-        ended = self._folder / "exit_code"
-        code = int(ended.read_text()) if ended.exists() else None
+        code = self._exit_code()
         return code, dict(self._stamps(self._files))
 
     def read(self, name: str, stamp: Stamp | None, offset: int, count: int) -> bytes | None:
@@ -88,23 +63,6 @@ class NodeJob:
                 return file.read(count)
         except FileNotFoundError:
             return None
-
-    def _check_guard(self) -> None:
-        """Without its guard, nobody would end the run or notice its end; then it is ended here."""
-        assert self._guard.stdin is not None
-        pipe = select.poll()
-        pipe.register(self._guard.stdin, 0)
-        if not pipe.poll(0):  # it is broken only if nobody can read from it any more
-            return
-        with suppress(OSError, ValueError):
-            os.killpg(int((self._folder / "pid").read_text()), signal.SIGKILL)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        raise RuntimeError("the process that watches it there was killed")
-
-    def _tell(self, **command: Any) -> None:
-        assert self._guard.stdin is not None
-        self._guard.stdin.write(json.dumps(command).encode() + b"\n")
-        self._guard.stdin.flush()
 
     def _stamps(self, folder: Path) -> list[tuple[str, Stamp]]:
         found: list[tuple[str, Stamp]] = []

@@ -168,7 +168,9 @@ def test_torchrun_may_place_the_learners(tmp_path: Path) -> None:
     [
         (["--batch_size=9"], "--batch_size=9 gives the replays 9 unrolls of a batch, which --learners=2 cannot divide"),
         (["--worker_count=1"], "--worker_count=1 leaves some of --learners=2 without a worker; 2 or more"),
-        (["--cluster=auto"], "--learners=2 does not work with --cluster"),
+        (["--cluster=auto", "--nolocal_workers"], "--nolocal_workers has no meaning with --cluster and --learners=2"),
+        (["--cluster=auto", "--node_workers=3"], "--node_workers=3 has no meaning with --cluster and --learners=2"),
+        (["--cluster=127.0.0.1:1"], "--cluster=127.0.0.1:1 does not answer"),
         (["--learners=-1"], "--learners must be a whole number"),
     ],
 )

@@ -11,7 +11,8 @@ pytest.importorskip("ray")
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from sweeps.on_cluster.cluster_job import ANSWER_SECONDS, ClusterJob
+from cluster.programs.nodes import ANSWER_SECONDS
+from sweeps.on_cluster.cluster_job import ClusterJob
 
 FULL_DISK = OSError(28, "No space left on device")
 

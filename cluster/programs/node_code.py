@@ -1,4 +1,4 @@
-"""What a node is asked before it gets runs: whether it has the same code and the same Python as the sweep.
+"""What a node is asked before it gets a program: whether it has the same code and the same Python as this machine.
 
 Ray sends this module to the node by value, so it imports nothing of the platform.
 """
@@ -8,12 +8,12 @@ import os
 import platform
 from pathlib import Path
 
-CHECKOUT_VARIABLE = "RL_PLATFORM_CHECKOUT"  # on a node: where its checkout is, if not where the sweep's is
-APART = {"tests", "docs", "results", "dashboard"}  # not used by runs
+CHECKOUT_VARIABLE = "RL_PLATFORM_CHECKOUT"  # on a node: where its checkout is, if not where it is here
+APART = {"tests", "docs", "results", "dashboard"}  # not used by programs that train
 
 
 def code_version(root: Path) -> str:
-    """The hash of all source files that runs use, in the checkout at `root`."""
+    """The hash of all source files that training uses, in the checkout at `root`."""
     digest = hashlib.sha256()
     packages = sorted(file.parent for file in root.glob("*/__init__.py") if file.parent.name not in APART)
     programs = (root / name for name in ("main.py", "option_flags.py"))
@@ -27,7 +27,7 @@ def examine_node(root: str, version: str, python: str) -> tuple[str, str | None]
     checkout = os.environ.get(CHECKOUT_VARIABLE) or root
     own_python = platform.python_version()
     if own_python.split(".")[:2] != python.split(".")[:2]:
-        return checkout, f"it has Python {own_python}, and the sweep {python}; the same minor version would be right"
+        return checkout, f"it has Python {own_python}, and this machine {python}; the same minor version would be right"
     try:
         own_version = code_version(Path(checkout))
     except OSError:
@@ -37,7 +37,7 @@ def examine_node(root: str, version: str, python: str) -> tuple[str, str | None]
         )
     if own_version != version:
         return checkout, (
-            f"the code in its {checkout} is another version ({own_version}) than that of the sweep ({version}); the "
+            f"the code in its {checkout} is another version ({own_version}) than on this machine ({version}); the "
             "same commit would be right"
         )
     return checkout, None

@@ -1,0 +1,113 @@
+"""The nodes of a Ray cluster, as a program sees them that starts others there. Imported only with --cluster."""
+
+import logging
+import platform
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray._private.state import available_resources_per_node
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from cluster.code_version import ROOT
+from cluster.probe import connect
+from cluster.programs import guarded_program, node_code
+from machine.stop_signals import STOP_SIGNALS
+from options.rules import UsageError
+
+ANSWER_SECONDS = 90.0  # after which a node that does not answer has lost its programs
+
+
+@dataclass
+class Node:
+    """A node that is in the cluster."""
+
+    name: str
+    examination: Any  # the answer of `examine_node`, as soon as it is there; then None
+    checkout: str | None = None  # None until it has been examined, or if it is left out
+    all_cpus: float = 0.0
+    all_gpus: float = 0.0
+    free_cpus: float = 0.0  # as Ray reports it, which is some time later
+    free_gpus: float = 0.0
+
+
+class ClusterNodes:
+    """Connects this process with the cluster, and knows which of its nodes have the same code and Python as it."""
+
+    def __init__(self, address: str, actors: ModuleType, print_line: Callable[[str], None]) -> None:
+        """`actors` is the module of the actors that will be started: it is sent to the nodes by value."""
+        handlers = {number: signal.getsignal(number) for number in (*STOP_SIGNALS, signal.SIGUSR1)}
+        try:
+            connect(address, logging_level=logging.CRITICAL)
+        except Exception as error:  # Ray raises all kinds of errors, and each one means that the cluster cannot be used
+            text = " ".join(str(error).split())[:200]
+            raise UsageError(f"--cluster={address} cannot be used: {text or type(error).__name__}.") from None
+        for number, handler in handlers.items():  # Ray sets its own
+            signal.signal(number, handler)
+        for module in (node_code, guarded_program, actors):  # before it is known where a node's own code is
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        self.own = str(ray.get_runtime_context().get_node_id())
+        self.nodes: dict[str, Node] = {}  # by Ray's id of the node
+        self._print_line = print_line
+        self._version = node_code.code_version(ROOT)
+        self._examine = ray.remote(num_cpus=0)(node_code.examine_node)
+
+    @property
+    def are_examined(self) -> bool:
+        """Whether all nodes have answered."""
+        return all(node.examination is None for node in self.nodes.values())
+
+    def look(self) -> None:
+        """Learn which nodes there are, what they answered, and what is free."""
+        nodes = ray.nodes()  # type: ignore[no-untyped-call]
+        alive = {node["NodeID"]: node for node in nodes if node["Alive"]}
+        for node_id in self.nodes.keys() - alive.keys():
+            self._print_line(f"node {self.nodes.pop(node_id).name} has left the cluster")
+        for node_id in alive.keys() - self.nodes.keys():
+            self.nodes[node_id] = self._new_node(node_id, alive[node_id])
+        available = available_resources_per_node()  # type: ignore[no-untyped-call]
+        for node_id, node in self.nodes.items():
+            self._read_answer(node)
+            total, free = alive[node_id]["Resources"], available.get(node_id, {})
+            node.all_cpus, node.all_gpus = total.get("CPU", 0), total.get("GPU", 0)
+            node.free_cpus, node.free_gpus = free.get("CPU", 0), free.get("GPU", 0)
+
+    def _new_node(self, node_id: str, entry: dict[str, Any]) -> Node:
+        name = str(entry.get("NodeName") or entry["NodeManagerAddress"])
+        names = {node.name for node in self.nodes.values()}
+        number = 1
+        while (unique := name if number == 1 else f"{name}#{number}") in names:  # several nodes on one machine
+            number += 1
+        where = NodeAffinitySchedulingStrategy(node_id, False)
+        answer = self._examine.options(scheduling_strategy=where, max_retries=0).remote(
+            str(ROOT), self._version, platform.python_version()
+        )
+        return Node(unique, answer)
+
+    def _read_answer(self, node: Node) -> None:
+        if node.examination is None or not ray.wait([node.examination], timeout=0)[0]:
+            return
+        try:
+            node.checkout, problem = ray.get(node.examination)
+        except RayError as error:
+            problem = f"it cannot run anything ({type(error).__name__})"
+        node.examination = None
+        if problem is not None:
+            node.checkout = None
+            self._print_line(f"node {node.name} is left out: {problem}")
+
+
+def why_lost(error: RayError, node: str) -> str:
+    """What has happened to a program on the node, of which a call has raised this error."""
+    if isinstance(error, GetTimeoutError):
+        return f"its node {node} did not answer for {ANSWER_SECONDS:g} seconds"
+    if isinstance(error, RayTaskError):  # raised by the node's own code, such as by a full disk there
+        cause = getattr(error, "cause", None) or error
+        lines = str(cause).strip().splitlines() or [type(cause).__name__]
+        return f"its node {node} could not go on with it ({lines[-1]})"
+    return f"its node {node} has lost it ({type(error).__name__})"
