@@ -21,12 +21,12 @@ def row(name: str, reports: Sequence[dict[str, Any]]) -> str:
     counted = [report for report in reports if FIRST <= report["agent_steps"] <= LAST]
 
     def mean_of(figure: str) -> float:
-        return mean(report[figure] for report in counted if report[figure] is not None)
+        return mean(float(report[figure]) for report in counted if report[figure] is not None)
 
     def elite(figure: str) -> float:
         replays = (report["replays"] for report in counted)
         values = (next(figures for key, figures in each.items() if key.endswith("elite"))[figure] for each in replays)
-        return mean(value for value in values if value is not None)
+        return mean(float(value) for value in values if value is not None)
 
     at = [next((report["return_mean"] for report in reports if report["agent_steps"] >= mark), None) for mark in MARKS]
     cells = [name, f"{elite('age_mean'):.0f}", f"{elite('times_drawn_mean'):.1f}"]
