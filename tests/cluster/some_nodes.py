@@ -45,13 +45,17 @@ class SomeNodes:
     def raylet(self, index: int) -> psutil.Process:
         return psutil.Process(int(self._ask(do="raylet", index=index)["pid"]))
 
+    def processes(self) -> list[psutil.Process]:
+        """All processes of Ray on all nodes, and those that they have started."""
+        return psutil.Process(self._process.pid).children(recursive=True)
+
     def players(self) -> list[psutil.Process]:
         """The actors of runs on all nodes, and their workers."""
-        actors = [each for each in psutil.Process(self._process.pid).children(recursive=True) if _is_actor(each)]
+        actors = [each for each in self.processes() if _is_actor(each)]
         return [*actors, *(child for actor in actors for child in _children(actor))]
 
     def close(self) -> None:
-        everything = psutil.Process(self._process.pid).children(recursive=True)
+        everything = self.processes()
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.sweeps.fake_sweeps import LEARNER, ROOT, command
-from tests.sweeps.on_cluster.some_nodes import SomeNodes
+from tests.sweeps.on_cluster.some_nodes import NodesWithFolders
 
 
 class ClusterSweep:
     """Starts the sweep, and follows what it prints."""
 
     def __init__(
-        self, nodes: SomeNodes, folder: Path, definition: dict[str, Any], *words: str, program: Path = LEARNER
+        self, nodes: NodesWithFolders, folder: Path, definition: dict[str, Any], *words: str, program: Path = LEARNER
     ) -> None:
         self.folder = folder
         *own, steps = command(folder, definition)

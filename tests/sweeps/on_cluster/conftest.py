@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from tests.sweeps.on_cluster.cluster_sweep import ClusterSweep
-from tests.sweeps.on_cluster.some_nodes import SomeNodes
+from tests.sweeps.on_cluster.some_nodes import NodesWithFolders
 
 StartSweep = Callable[..., ClusterSweep]
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[SomeNodes]:
+def nodes() -> Iterator[NodesWithFolders]:
     """A head without CPUs. Nodes that a test adds, it kills again."""
     pytest.importorskip("ray")
-    cluster = SomeNodes()
+    cluster = NodesWithFolders()
     try:
         yield cluster
     finally:
@@ -25,17 +25,17 @@ def nodes() -> Iterator[SomeNodes]:
 
 
 @pytest.fixture
-def two(nodes: SomeNodes) -> Iterator[list[Path]]:
+def two(nodes: NodesWithFolders) -> Iterator[list[Path]]:
     """The folders of two nodes with two CPUs each."""
-    added = [nodes.add(), nodes.add()]
+    added = [nodes.add_with_folder(), nodes.add_with_folder()]
     yield added
     for folder in added:
         if folder.exists():
-            nodes.kill(folder)
+            nodes.kill_with_folder(folder)
 
 
 @pytest.fixture
-def start_sweep(nodes: SomeNodes, tmp_path: Path) -> Iterator[StartSweep]:
+def start_sweep(nodes: NodesWithFolders, tmp_path: Path) -> Iterator[StartSweep]:
     """Starts sweeps on the cluster; they are killed after the test."""
     with ExitStack() as stack:
 

@@ -1,88 +1,36 @@
-"""A Ray cluster on this machine, in a process of its own: the tests do not load Ray.
+"""A Ray cluster on this machine whose nodes have a folder each for temporary files, as if they were other machines."""
 
-Each node has a folder of its own for temporary files, as if it were another machine.
-"""
-
-import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.cluster.some_nodes import SomeNodes
 
 
-class SomeNodes:
-    """A cluster for tests."""
+class NodesWithFolders(SomeNodes):
+    """A cluster for tests of sweeps."""
 
     def __init__(self, **environment: str) -> None:
-        # The paths of Unix sockets must be short.
-        self.folder = Path(tempfile.mkdtemp(prefix="rl", dir="/tmp"))
-        self.environment = {**os.environ, "RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0", **environment}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.sweeps.on_cluster.nodes_process"],
-            cwd=ROOT,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self.address = str(self._answer()["address"])
-        self._count = 0
+        super().__init__(**environment)
+        self._indices: dict[Path, int] = {}
 
-    def add(self, cpus: int = 2, **environment: str) -> Path:
+    def add_with_folder(self, cpus: int = 2, **environment: str) -> Path:
         """Start a node; returns its folder of temporary files."""
-        own = self.folder / f"node_{self._count}"
+        own = self.folder / f"node_{len(self._indices)}"
         own.mkdir()
-        self._count += 1
-        self._ask(do="add", cpus=cpus, environment={"TMPDIR": str(own), **environment})
+        self._indices[own] = self.add(cpus, TMPDIR=str(own), **environment)
         return own
 
-    def kill(self, folder: Path) -> None:
-        """Kill all processes of a node, as if its machine had lost its power."""
-        self._ask(do="kill", index=int(folder.name.partition("_")[2]))
+    def kill_with_folder(self, folder: Path) -> None:
+        """Kill all processes of this node, as if its machine had lost its power."""
+        self.kill(self._indices[folder])
 
-    def actors(self) -> list[psutil.Process]:
+    def jobs(self) -> list[psutil.Process]:
         """The processes that own runs on all nodes."""
-        children = psutil.Process(self._process.pid).children(recursive=True)
-        return [each for each in children if "ray::NodeJob" in _command(each)]
-
-    def close(self) -> None:
-        everything = psutil.Process(self._process.pid).children(recursive=True)
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            self._process.stdout.close()
-            for process in psutil.wait_procs(everything, timeout=5)[1]:
-                process.kill()
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _ask(self, **command: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                answer: dict[str, Any] = json.loads(line)
-                return answer
-        raise RuntimeError("the process of the cluster has ended")
+        return [each for each in self.processes() if "ray::NodeJob" in _command(each)]
 
 
 def processes_of(folders: Sequence[Path]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from tests.ports import free_ports
 from tests.sweeps.fake_sweeps import ROOT, rows, run_sweep
 from tests.sweeps.on_cluster.cluster_sweep import ClusterSweep
-from tests.sweeps.on_cluster.some_nodes import SomeNodes
+from tests.sweeps.on_cluster.some_nodes import NodesWithFolders
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -87,9 +87,9 @@ def test_without_a_cluster_ray_is_not_loaded() -> None:
 def test_a_cluster_with_a_token_takes_sweeps_that_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another token is refused."""
     pytest.importorskip("ray")
-    nodes = SomeNodes(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64)
+    nodes = NodesWithFolders(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64)
     try:
-        nodes.add()
+        nodes.add_with_folder()
         sweep = ClusterSweep(nodes, tmp_path / "sweep", {"flags": {"lr": 0.01}})
         assert sweep.end() == 0, sweep.output
         assert rows(sweep.folder)["run_seed1"]["status"] == "done"

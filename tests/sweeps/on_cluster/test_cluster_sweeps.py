@@ -14,7 +14,7 @@ from tests.sweeps.fake_learner import REPLAYS
 from tests.sweeps.fake_sweeps import ROOT, rows, starts
 from tests.sweeps.on_cluster.cluster_sweep import checkpoints, metrics_lines
 from tests.sweeps.on_cluster.conftest import StartSweep
-from tests.sweeps.on_cluster.some_nodes import SomeNodes, processes_of, wait_until_gone
+from tests.sweeps.on_cluster.some_nodes import NodesWithFolders, processes_of, wait_until_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 RUNS = {"runs": {"a": {"lr": 0.01}, "b": {"lr": 0.02}, "c": {"lr": 0.03}}}
@@ -38,7 +38,9 @@ def test_the_files_of_runs_come_from_nodes_that_share_no_folder(start_sweep: Sta
 
 
 @pytest.mark.by_hand
-def test_an_interrupted_run_goes_on_at_another_node(start_sweep: StartSweep, nodes: SomeNodes, two: list[Path]) -> None:
+def test_an_interrupted_run_goes_on_at_another_node(
+    start_sweep: StartSweep, nodes: NodesWithFolders, two: list[Path]
+) -> None:
     sweep = start_sweep(WAITING)
     job = sweep.folder / "run_seed1"
     sweep.wait_for(lambda: metrics_lines(job) == 5)
@@ -51,25 +53,25 @@ def test_an_interrupted_run_goes_on_at_another_node(start_sweep: StartSweep, nod
     assert wait_until_gone(two) == []
 
     for folder in two:
-        nodes.kill(folder)
+        nodes.kill_with_folder(folder)
         shutil.rmtree(folder)
-    third = nodes.add()
+    third = nodes.add_with_folder()
     again = start_sweep(WAITING)
     assert again.end() == 0, again.output
     assert "continues at 500 agent steps on node" in again.output
     assert rows(again.folder)["run_seed1"]["status"] == "done"
     assert metrics_lines(job) == 10 and (job / "Game_2").is_dir()
-    nodes.kill(third)
+    nodes.kill_with_folder(third)
 
 
 @pytest.mark.by_hand
 def test_a_run_whose_actor_is_killed_is_queued_again(
-    start_sweep: StartSweep, nodes: SomeNodes, two: list[Path]
+    start_sweep: StartSweep, nodes: NodesWithFolders, two: list[Path]
 ) -> None:
     sweep = start_sweep(WAITING)
     job = sweep.folder / "run_seed1"
     sweep.wait_for(lambda: checkpoints(job))
-    (actor,) = nodes.actors()
+    (actor,) = nodes.jobs()
     actor.kill()
     assert sweep.end() == 0, sweep.output
     assert "has lost it (ActorDiedError); it goes on from its last checkpoint" in sweep.output
@@ -79,19 +81,19 @@ def test_a_run_whose_actor_is_killed_is_queued_again(
 
 
 @pytest.mark.by_hand
-def test_the_runs_of_a_killed_node_go_on_at_one_that_joins(start_sweep: StartSweep, nodes: SomeNodes) -> None:
-    first = nodes.add()
+def test_the_runs_of_a_killed_node_go_on_at_one_that_joins(start_sweep: StartSweep, nodes: NodesWithFolders) -> None:
+    first = nodes.add_with_folder()
     sweep = start_sweep(WAITING)
     job = sweep.folder / "run_seed1"
     sweep.wait_for(lambda: checkpoints(job))
-    nodes.kill(first)
+    nodes.kill_with_folder(first)
     sweep.wait_for(lambda: "has left the cluster" in sweep.output)
     assert wait_until_gone([first]) == [], "the run ends with its node"
-    second = nodes.add()
+    second = nodes.add_with_folder()
     assert sweep.end() == 0, sweep.output
     assert "continues at 500 agent steps" in sweep.output
     assert rows(sweep.folder)["run_seed1"]["status"] == "done"
-    nodes.kill(second)
+    nodes.kill_with_folder(second)
 
 
 @pytest.mark.by_hand
@@ -109,7 +111,7 @@ def test_no_run_stays_on_any_node_if_the_sweep_is_killed(start_sweep: StartSweep
 
 @pytest.mark.by_hand
 def test_a_node_with_other_code_or_none_is_left_out_and_said_once(
-    start_sweep: StartSweep, nodes: SomeNodes, tmp_path: Path
+    start_sweep: StartSweep, nodes: NodesWithFolders, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     for package in [path.parent for path in ROOT.glob("*/__init__.py")]:
@@ -118,7 +120,11 @@ def test_a_node_with_other_code_or_none_is_left_out_and_said_once(
         shutil.copy(ROOT / program, other)
     with (other / "agents" / "vtrace.py").open("a") as file:
         file.write("# changed\n")
-    added = [nodes.add(4, RL_PLATFORM_CHECKOUT=str(other)), nodes.add(4, RL_PLATFORM_CHECKOUT="/nowhere"), nodes.add()]
+    added = [
+        nodes.add_with_folder(4, RL_PLATFORM_CHECKOUT=str(other)),
+        nodes.add_with_folder(4, RL_PLATFORM_CHECKOUT="/nowhere"),
+        nodes.add_with_folder(),
+    ]
     sweep = start_sweep(RUNS)
     assert sweep.end() == 0, sweep.output
     left_out = [line for line in sweep.lines if "is left out" in line]
@@ -128,7 +134,7 @@ def test_a_node_with_other_code_or_none_is_left_out_and_said_once(
     assert {row["status"] for row in rows(sweep.folder).values()} == {"done"}
     assert len(set(re.findall(r"starts on node (\S+), log in", sweep.output))) == 1
     for folder in added:
-        nodes.kill(folder)
+        nodes.kill_with_folder(folder)
 
 
 @pytest.mark.by_hand
