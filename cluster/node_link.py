@@ -3,13 +3,13 @@
 import asyncio
 import platform
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 import ray
 from ray import ObjectRef
 from ray.actor import ActorHandle
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.code_version import ROOT
@@ -160,6 +160,8 @@ class NodeLink:
     async def _fetch(self, actor: ActorHandle[NodeActor]) -> None:
         try:
             content = await actor.next_round.remote()
+        except ActorUnavailableError:
+            return  # the network was cut and this round is lost; `_ping` finds out whether the player is still there
         except RayError as error:
             self._lose(_reason(error))
             return
@@ -185,7 +187,7 @@ class NodeLink:
     async def _send_weights(self, after: int) -> int:
         version, weights, size = await self._hub.newest_weights(after)
         begun = time.monotonic()
-        await _answer(self._actor.load_weights.remote(version, weights), SILENCE_SECONDS)
+        await _reached(lambda: self._actor.load_weights.remote(version, weights), SILENCE_SECONDS)
         self.publish_ms = 1000 * (time.monotonic() - begun)
         self.sent_bytes += size
         return version
@@ -194,7 +196,7 @@ class NodeLink:
         try:
             while True:
                 begun = time.monotonic()
-                self._pool = await _answer(self._actor.figures.remote(), SILENCE_SECONDS)
+                self._pool = await _reached(self._actor.figures.remote, SILENCE_SECONDS)
                 self._answered_at = time.monotonic()
                 self.round_trip_ms = 1000 * (time.monotonic() - begun)
                 for text in self._pool["notices"]:
@@ -220,6 +222,18 @@ def _start_actor(node_id: str, code: str) -> "ActorHandle[NodeActor]":
 async def _answer(reference: Awaitable[Answer], seconds: float) -> Answer:
     """The value of a call; TimeoutError if it takes longer."""
     return await asyncio.wait_for(_awaited(reference), seconds)
+
+
+async def _reached(call: Callable[[], Awaitable[Answer]], seconds: float) -> Answer:
+    """The value of a call that is made again while the network to the actor is cut; TimeoutError if it takes longer."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await _answer(call(), deadline - time.monotonic())
+        except ActorUnavailableError:
+            await asyncio.sleep(PING_SECONDS)
+            if time.monotonic() > deadline:
+                raise TimeoutError from None
 
 
 async def _awaited(reference: Awaitable[Answer]) -> Answer:
