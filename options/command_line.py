@@ -11,6 +11,7 @@ from options.unknown_names import unknown_flag
 
 FLAG = re.compile("--?(?P<name>[A-Za-z][^=]*)(=(?P<value>.*))?", re.DOTALL)
 HELP_NAMES = {"help", "h", "helpfull", "helpshort"}
+UNSET = "unset"  # the value that takes an inherited value of an option back, if it may have none
 SWITCH_VALUES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -75,7 +76,8 @@ def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tupl
             value, _ = next(remaining, (None, None))
         if value is None:
             raise UsageError(f"--{name} needs a value: --{name}=...")
-        given[name] = _converted(value, options[name].metadata["rule"].kind)
+        rule = options[name].metadata["rule"]
+        given[name] = None if rule.optional and value == UNSET else _converted(value, rule.kind)
     return given, others
 
 
@@ -135,11 +137,11 @@ def _word_without_flag(word: str, given: Mapping[str, Any]) -> UsageError:
 
 
 def flag_words(flags: Mapping[str, Any]) -> list[str]:
-    """The flags as words of a command line; those with the value None are left out."""
+    """The flags as words of a command line."""
     words = []
     for name, value in flags.items():
         if isinstance(value, bool):
             words.append(f"--{name}" if value else f"--no{name}")
-        elif value is not None:
-            words.append(f"--{name}={value}")
+        else:
+            words.append(f"--{name}={UNSET if value is None else value}")
     return words

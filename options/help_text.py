@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import Field, fields
 from typing import Any
 
+from options.command_line import UNSET
 from options.rules import Options, is_switch
 
 WIDTH = 100
@@ -25,7 +26,7 @@ def help_text(introduction: str, topics: Iterable[type[Options]]) -> str:
 def default_in_words(item: Field[Any]) -> str:
     """The default as it would be written on a command line; "unset" for none."""
     if item.default is None:
-        return "unset"
+        return UNSET
     return item.default if isinstance(item.default, str) else json.dumps(item.default)
 
 

@@ -15,6 +15,7 @@ INTRODUCTION = """\
 
 All flags of `main.py` by topic. `--help` lists them too, and `multi_train.py` accepts the same flags.
 A flag is written `--lr=0.001` or `--lr 0.001`; a switch (true or false) is written `--use_lstm` or `--nouse_lstm`.
+Where the default is `unset`, this word takes a value back that a resumed run would inherit: `--cluster=unset`.
 A wrong flag or value ends the command with one sentence and exit code 2, before anything starts.
 
 This page is generated from `option_flags.py`: `python -m reports.options_page > docs/options.md`."""

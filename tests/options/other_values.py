@@ -69,6 +69,7 @@ OTHER_VALUES: dict[str, Any] = {
     "network": "impala_deep",
     "use_lstm": True,
     "lstm_size": 32,
+    "popart": True,
     "feature_out_layer_size": 16,
     "loss": "impact",
     "gamma": 0.9,

@@ -11,8 +11,9 @@ import pytest
 
 from main import main
 from option_flags import OPTIONS, TOPICS, Config
-from options.command_line import HelpRequested
+from options.command_line import HelpRequested, flag_words, given_flags
 from options.protocols import PROTOCOLS
+from options.rules import UsageError
 from options.unknown_names import REPLACED_FLAGS
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse, sentence_of
@@ -289,3 +290,14 @@ def test_flags_of_the_earlier_platform_are_answered_with_what_replaces_them() ->
         assert sentence.startswith(f"--{name} has no meaning here: ")
         for flag in re.findall(r"--(\w+)", sentence.partition(": ")[2]):
             assert flag in OPTIONS
+
+
+def test_the_word_unset_takes_a_value_back_where_there_may_be_none() -> None:
+    saved = {"cluster": "auto", "stop_at_return": 18.0, "seed": 3, "lr": 0.1}
+    given = given_flags(["--cluster=unset", "--stop_at_return", "unset", "--lr=0.2"], OPTIONS)
+    assert given == {"cluster": None, "stop_at_return": None, "lr": 0.2}
+    config = Config.from_flags({**saved, **given})
+    assert (config.cluster.cluster, config.run.stop_at_return, config.run.seed) == (None, None, 3)
+    assert given_flags(flag_words(given), OPTIONS) == given
+    with pytest.raises(UsageError, match=r'^--lr must .*, not "unset"\.$'):
+        parse(["--lr=unset"])
