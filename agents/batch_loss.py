@@ -21,6 +21,16 @@ class Estimates(NamedTuple):
     values: torch.Tensor  # [T+1, B]
 
 
+class _Judged(NamedTuple):
+    """A batch with what is said about it."""
+
+    unrolls: TrainingBatch
+    output: Estimates  # of the present network
+    estimated: Estimates  # those that V-trace corrects to
+    trace: VTrace
+    trusted: torch.Tensor  # [T, B] bool, the states that count
+
+
 class BatchLoss:
     """A function of what the network says about a batch; it computes no network and keeps no state."""
 
@@ -73,7 +83,7 @@ class BatchLoss:
             trusted=trusted,
         )
 
-        terms, figures = self._terms(output, estimated, unrolls, trace, trusted)
+        terms, figures = self._terms(_Judged(unrolls, output, estimated, trace, trusted))
         total = torch.stack(list(terms.values())).sum()
         report = {name: term.detach() for name, term in terms.items()} | {"total_loss": total.detach()} | figures
         ratios = trace.ratios
@@ -82,15 +92,9 @@ class BatchLoss:
         report |= diagnose(policy, logits.detach(), behaviour_logits, values.detach(), ratios, trusted, unrolls.fresh)
         return report, total, trace.targets
 
-    def _policy_loss(
-        self,
-        output: Estimates,
-        estimated: Estimates,
-        unrolls: TrainingBatch,
-        trace: VTrace,
-        trusted: torch.Tensor,
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def _policy_loss(self, batch: _Judged) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The sum over the states, and further figures to report."""
+        unrolls, output, estimated, trace, trusted = batch
         options, distribution = self._options, self._distribution
         logits, actions = output.logits[:-1], unrolls.actions
         if not self._impact:
@@ -109,25 +113,19 @@ class BatchLoss:
             epsilon=options.impact_epsilon,
         )
 
-    def _terms(
-        self,
-        output: Estimates,
-        estimated: Estimates,
-        unrolls: TrainingBatch,
-        trace: VTrace,
-        trusted: torch.Tensor,
-    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    def _terms(self, batch: _Judged) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Each term of the loss, weighted and reduced; 0 for a term that is disabled or has no states.
 
         The second part are further figures of the policy loss.
         """
+        unrolls, output, estimated, trace, trusted = batch
         options, distribution, in_units = self._options, self._distribution, self._in_units
         logits, values = output.logits[:-1], in_units(output.values[:-1])
         # Every term leaves out the states that are not trusted.
         fresh, replayed = unrolls.fresh & trusted, ~unrolls.fresh & trusted
         entropy_on = unrolls.entropy_on & trusted
         zero = values.new_zeros(())
-        policy, figures = self._policy_loss(output, estimated, unrolls, trace, trusted)
+        policy, figures = self._policy_loss(batch)
         terms = {
             "policy_loss": options.policy_gradient_loss_weight * policy,
             "value_loss": options.value_loss_weight * losses.value_loss(values, in_units(trace.targets), trusted),

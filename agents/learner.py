@@ -14,6 +14,7 @@ from agents.flat_weights import flat_weights
 from agents.network import ActorCritic
 from agents.peers import NoPeers, Peers, trained_parameters
 from agents.training_batch import TrainingBatch, make_training_batch
+from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -85,7 +86,7 @@ class Learner:
         self._optimizer.step()
         self.updates += 1
         weight = max(1 / (self._background_updates + self.updates), SMALLEST_BACKGROUND_WEIGHT)
-        if self.network.value_head.unit is not None:
+        if isinstance(self.network.value_head, PopArtValueHead):
             self.network.value_head.follow(self._peers.rows_of_all(targets), weight)
         # The first state of each unroll is enough for the mean over the run.
         self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)

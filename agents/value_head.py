@@ -20,9 +20,6 @@ class ValueHead(nn.Linear):
         """Values, or differences of values, as the losses see them."""
         return values if self.unit is None else values / self.unit
 
-    def follow(self, targets: torch.Tensor, weight: float) -> None:
-        """Learn of the value targets `[N]` of an update; nothing to do without PopArt."""
-
 
 class PopArtValueHead(ValueHead):
     """Values in units of the deviation of their targets, around the mean of these.

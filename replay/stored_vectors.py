@@ -49,11 +49,7 @@ class StoredVectors:
         # Read in this order, the numbers of all fields, one field after another, are the vector.
         order = np.argsort(np.concatenate(list(places.values())))
         self._order = None if (order == np.arange(len(order))).all() else order
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the fields."""
-        return [name for name, _, _ in self.declared(1)]
+        self.names = [name for name, _, _ in self.declared(1)]  # of the fields
 
     def declared(self, states: int) -> list[tuple[str, tuple[int, ...], str]]:
         """Name, shape and dtype of each field."""
