@@ -4,6 +4,7 @@ It imports nothing of the platform, because a node computes it before it loads a
 """
 
 import hashlib
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -12,8 +13,14 @@ APART = {"tests", "docs", "results", "dashboard", "sweeps"}  # not used by worke
 
 def code_version(root: Path = ROOT) -> str:
     """The hash of all source files that workers may use, in the checkout at `root`."""
+    return source_hash(root, ("option_flags.py",), APART)
+
+
+def source_hash(root: Path, files: Iterable[str], apart: Container[str]) -> str:
+    """The hash of these files at the top of a checkout and of all its packages, but for those apart."""
     digest = hashlib.sha256()
-    packages = sorted(file.parent for file in root.glob("*/__init__.py") if file.parent.name not in APART)
-    for path in (root / "option_flags.py", *(path for package in packages for path in sorted(package.rglob("*.py")))):
+    packages = sorted(file.parent for file in root.glob("*/__init__.py") if file.parent.name not in apart)
+    paths = [root / name for name in files]
+    for path in (*paths, *(path for package in packages for path in sorted(package.rglob("*.py")))):
         digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -14,11 +14,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.code_version import ROOT
 from cluster.node_actor import NodeActor
+from cluster.task_errors import last_line
 
 START_SECONDS = 120.0  # in which a node has to prepare its games
-SILENCE_SECONDS = (
-    90.0  # after which an actor that answers no call is replaced: as long as Ray keeps its node (docs/cluster.md)
-)
+SILENCE_SECONDS = 90.0  # after which an actor that answers no call is replaced; Ray keeps its node as long
 SILENT_SECONDS = 3.0  # after which nobody waits for the rounds of an actor
 PING_SECONDS = 1.0
 REFUSED_SECONDS = 30.0  # after which a node that could not play is checked again
@@ -245,8 +244,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "it did not answer"
     if isinstance(error, RayTaskError):
-        cause = getattr(error, "cause", None) or error
-        lines = str(cause).strip().splitlines() or [type(cause).__name__]
-        return f"its player failed ({lines[0] if len(lines) == 1 else lines[-1]})"
+        return f"its player failed ({last_line(error)})"
     lines = str(error).strip().splitlines()
     return f"its player was lost ({lines[0] if lines else type(error).__name__})"

@@ -1,25 +1,21 @@
 """What a node is asked before it gets a program: whether it has the same code and the same Python as this machine.
 
-Ray sends this module to the node by value, so it imports nothing of the platform.
+Ray sends this module to the node by value, so it imports nothing of the platform but what is sent in the same way.
 """
 
-import hashlib
 import os
 import platform
 from pathlib import Path
+
+from cluster.code_version import source_hash
 
 CHECKOUT_VARIABLE = "RL_PLATFORM_CHECKOUT"  # on a node: where its checkout is, if not where it is here
 APART = {"tests", "docs", "results", "dashboard"}  # not used by programs that train
 
 
-def code_version(root: Path) -> str:
+def version_of_programs(root: Path) -> str:
     """The hash of all source files that training uses, in the checkout at `root`."""
-    digest = hashlib.sha256()
-    packages = sorted(file.parent for file in root.glob("*/__init__.py") if file.parent.name not in APART)
-    programs = (root / name for name in ("main.py", "option_flags.py"))
-    for path in (*programs, *(path for package in packages for path in sorted(package.rglob("*.py")))):
-        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return source_hash(root, ("main.py", "option_flags.py"), APART)
 
 
 def examine_node(root: str, version: str, python: str) -> tuple[str, str | None]:
@@ -29,7 +25,7 @@ def examine_node(root: str, version: str, python: str) -> tuple[str, str | None]
     if own_python.split(".")[:2] != python.split(".")[:2]:
         return checkout, f"it has Python {own_python}, and this machine {python}; the same minor version would be right"
     try:
-        own_version = code_version(Path(checkout))
+        own_version = version_of_programs(Path(checkout))
     except OSError:
         return checkout, (
             f"it has no checkout of this program at {checkout}; one there, or {CHECKOUT_VARIABLE}=<folder> in the "

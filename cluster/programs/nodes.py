@@ -14,9 +14,11 @@ from ray._private.state import available_resources_per_node
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from cluster import code_version
 from cluster.code_version import ROOT
 from cluster.probe import connect
 from cluster.programs import guarded_program, node_code
+from cluster.task_errors import last_line
 from machine.stop_signals import STOP_SIGNALS
 from options.rules import UsageError
 
@@ -49,12 +51,13 @@ class ClusterNodes:
             raise UsageError(f"--cluster={address} cannot be used: {text or type(error).__name__}.") from None
         for number, handler in handlers.items():  # Ray sets its own
             signal.signal(number, handler)
-        for module in (node_code, guarded_program, actors):  # before it is known where a node's own code is
+        # Nodes need these before it is known where their own code is.
+        for module in (code_version, node_code, guarded_program, actors):
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         self.own = str(ray.get_runtime_context().get_node_id())
         self.nodes: dict[str, Node] = {}  # by Ray's id of the node
         self._print_line = print_line
-        self._version = node_code.code_version(ROOT)
+        self._version = node_code.version_of_programs(ROOT)
         self._examine = ray.remote(num_cpus=0)(node_code.examine_node)
 
     @property
@@ -107,7 +110,5 @@ def why_lost(error: RayError, node: str) -> str:
     if isinstance(error, GetTimeoutError):
         return f"its node {node} did not answer for {ANSWER_SECONDS:g} seconds"
     if isinstance(error, RayTaskError):  # raised by the node's own code, such as by a full disk there
-        cause = getattr(error, "cause", None) or error
-        lines = str(cause).strip().splitlines() or [type(cause).__name__]
-        return f"its node {node} could not go on with it ({lines[-1]})"
+        return f"its node {node} could not go on with it ({last_line(error)})"
     return f"its node {node} has lost it ({type(error).__name__})"
