@@ -42,16 +42,17 @@ from run_files.unroll_content import open_unrolls, unrolls
 DRAW_SUMS = 7  # figures that are summed for each replay
 PROJECTION = "projection"  # the weights whose second dimension an option may change between two runs
 
-# Flags that the weights depend on, except for those of the heads.
-NETWORK_FLAGS = (
-    *("network", "use_lstm", "lstm_size", "popart"),
+# Flags that the weights depend on, except for those of the policy head, and that every version has saved.
+_FIRST_NETWORK_FLAGS = (
+    *("network", "use_lstm", "lstm_size"),
     *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
 )
+NETWORK_FLAGS = (*_FIRST_NETWORK_FLAGS, "popart")
 # Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
 FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space")
 # Options that must be in a checkpoint: where one is missing, its default could be wrong.
 NEEDED_OPTIONS = (
-    *("env", "network", "use_lstm", "lstm_size", "frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
+    *("env", *_FIRST_NETWORK_FLAGS),
     *("environment_max_steps", "replay_parameters", "batch_size", "r_f_steps"),
 )
 # The state of an optimizer for one parameter, by an option that only this optimizer has: (name, smallest number).

@@ -48,7 +48,7 @@ class SweepState:
 
     def other_seeds(self, runs: Sequence[SweepRun]) -> list[SweepRun]:
         """The runs in the folder that are not among these, but differ from one of them in nothing but the seed."""
-        wanted = [_without_seed(run.name, json.loads(json.dumps(run.flags))) for run in runs]
+        wanted = [_without_seed(run.name, _as_saved(run.flags)) for run in runs]
         names = {run.name for run in runs}
         found = []
         for name, entry in self.runs.items():
@@ -67,7 +67,7 @@ class SweepState:
 
     def add(self, run: SweepRun) -> None:
         """Add a new run, or check that a known one has the same flags as before."""
-        flags = json.loads(json.dumps(run.flags))
+        flags = _as_saved(run.flags)
         entry = self.runs.setdefault(run.name, {"flags": flags, "status": "waiting"})
         before = entry["flags"]
         for name in {**before, **flags}:
@@ -87,6 +87,12 @@ class SweepState:
     def write(self) -> None:
         search = {} if self.search is None else {"search": self.search}
         write_json(self._path, {**search, "runs": self.runs})
+
+
+def _as_saved(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags as `sweep.json` has them."""
+    saved: dict[str, Any] = json.loads(json.dumps(flags))
+    return saved
 
 
 def _without_seed(name: str, flags: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
