@@ -1,7 +1,9 @@
-"""The processes that a test started."""
+"""The processes that a test started, and the memory of processes."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -20,3 +22,12 @@ def spawned() -> list[psutil.Process]:
                     if "spawn_main" in " ".join(child.cmdline()):
                         found.append(child)
     return found
+
+
+def mebibytes(processes: Iterable[psutil.Process], kind: Literal["pss", "uss"]) -> float:
+    """The memory of processes: with their part of what others share too (pss), or what is theirs alone (uss)."""
+    total = 0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            total += getattr(process.memory_full_info(), kind)
+    return total / 2**20

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.processes import mebibytes
+
 RAY = str(Path(sys.executable).parent / "ray")
 PORT = 6399
 SETTLE_SECONDS = 20.0  # until the processes of a new node are all there, and idle
@@ -33,15 +35,6 @@ def cpu_seconds(processes: list[psutil.Process]) -> float:
             times = process.cpu_times()
             total += times.user + times.system
     return total
-
-
-def memory(processes: list[psutil.Process]) -> float:
-    """MiB, with pages that several processes share counted once."""
-    total = 0
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            total += process.memory_full_info().pss
-    return total / 2**20
 
 
 def main() -> None:
@@ -67,7 +60,7 @@ def main() -> None:
         time.sleep(arguments.seconds)
         for name, processes in trees.items():
             share = (cpu_seconds(processes) - before[name]) / arguments.seconds
-            print(f"{name}: {len(processes)} processes, {memory(processes):,.0f} MiB, {share:.1%} of a core")
+            print(f"{name}: {len(processes)} processes, {mebibytes(processes, 'pss'):,.0f} MiB, {share:.1%} of a core")
     finally:
         for process in reversed(started.values()):
             left = tree(process) if process.poll() is None else []

@@ -17,6 +17,7 @@ import psutil
 
 from tests.cluster.cluster_run import ClusterRun, has_loaded_ray
 from tests.cluster.some_nodes import SomeNodes
+from tests.processes import mebibytes
 
 FLAGS = ("--nolocal_workers", "--environment_max_steps=1000000000")
 MOST_GROWTH = 0.02  # of a process's memory in an hour
@@ -33,15 +34,6 @@ def roles(run: ClusterRun, nodes: SomeNodes) -> dict[str, list[psutil.Process]]:
         with suppress(psutil.NoSuchProcess):
             found["actor" if "NodeActor" in " ".join(player.cmdline()) else "worker"].append(player)
     return found
-
-
-def memory(processes: list[psutil.Process]) -> float:
-    """MiB that these processes have for themselves."""
-    total = 0
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            total += process.memory_full_info().uss
-    return total / 2**20
 
 
 def main() -> int:
@@ -61,7 +53,7 @@ def main() -> int:
             begun = time.monotonic()
             while (elapsed := time.monotonic() - begun) < 60 * arguments.minutes:
                 for role, processes in roles(run, nodes).items():
-                    series[role].append((elapsed / 3600, memory(processes)))
+                    series[role].append((elapsed / 3600, mebibytes(processes, "uss")))
                 time.sleep(arguments.sample_seconds)
             steps = run.steps()
             run.stop()

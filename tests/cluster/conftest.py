@@ -1,7 +1,7 @@
 """A Ray cluster on this machine for the tests that need one; it is started once for a file of tests."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,9 @@ StartRun = Callable[..., ClusterRun]
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[SomeNodes]:
     """A head without CPUs, and one node with one CPU. Nodes that a test adds, it kills again."""
-    cluster = SomeNodes()
-    try:
+    with closing(SomeNodes()) as cluster:
         cluster.add()
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture

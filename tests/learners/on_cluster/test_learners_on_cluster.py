@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import psutil
@@ -92,26 +92,16 @@ Start = Callable[..., Run]
 def nodes() -> Iterator[SomeNodes]:
     """A head without CPUs, where the user is, and two nodes with one CPU each."""
     pytest.importorskip("ray")
-    cluster = SomeNodes(RAY_worker_niceness="0")  # as every other process
-    try:
+    with closing(SomeNodes(RAY_worker_niceness="0")) as cluster:  # as every other process
         cluster.add()
         cluster.add()
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture
 def start(nodes: SomeNodes, tmp_path: Path) -> Iterator[Start]:
-    runs: list[Run] = []
-
-    def start_run(*flags: str) -> Run:
-        runs.append(Run(nodes, tmp_path / "results", *flags))
-        return runs[-1]
-
-    yield start_run
-    for run in runs:
-        run.close()
+    with ExitStack() as stack:
+        yield lambda *flags: stack.enter_context(closing(Run(nodes, tmp_path / "results", *flags)))
 
 
 def folders(results: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """A Ray cluster on this machine for the tests of sweeps on one."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,8 @@ StartSweep = Callable[..., ClusterSweep]
 def nodes() -> Iterator[NodesWithFolders]:
     """A head without CPUs. Nodes that a test adds, it kills again."""
     pytest.importorskip("ray")
-    cluster = NodesWithFolders()
-    try:
+    with closing(NodesWithFolders()) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture
