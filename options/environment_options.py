@@ -94,6 +94,12 @@ class EnvironmentOptions(Options):
         False, ON_OFF, "All 18 actions of the console in every game, instead of those that the game needs."
     )
     max_game_frames: int = option(108_000, whole(1, 10**9), "Game frames after which a game is cut off.")
+    spread_starts: bool = option(
+        False,
+        ON_OFF,
+        "Cut the first episode of each environment at a random step, so that environments whose episodes last until a "
+        "time limit do not all start them in the same steps; not for games with a NoFrameskip id.",
+    )
     interaction: str = option(
         "turns",
         one_of("turns", "asynchronous", "sequential", "realtime"),

@@ -22,6 +22,7 @@ from workers.shared_weights import NewestWeights, SharedWeights
 from workers.slots import Slots
 from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
 from wrappers.environment_types import MakeEnvironment
+from wrappers.first_episode_cut import FirstEpisodeCut
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,10 @@ class Worker:
         environments = []
         for environment_id in range(self.index * count, (self.index + 1) * count):
             sequence = stream_of("environment", self.seed, environment_id, self.resume_count, self.restart_index)
-            game_stream, action_stream = sequence.spawn(2)
+            game_stream, action_stream, cut_stream = sequence.spawn(3)
             environment = self.make_environment(self.config.environment, int(game_stream.generate_state(1)[0] >> 1))
+            if self.config.environment.spread_starts:
+                time_limit = environment.get_wrapper_attr("time_limit")
+                environment = FirstEpisodeCut(environment, time_limit, np.random.default_rng(cut_stream))
             environments.append(SeededEnvironment(environment, environment_id, np.random.default_rng(action_stream)))
         return environments

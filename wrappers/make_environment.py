@@ -32,7 +32,7 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
 def check_environment(options: EnvironmentOptions, films: bool = False) -> None:
     """Raise a UsageError if `make_environment` cannot make the environment; with `films`, if it cannot be filmed."""
     if is_noframeskip(options.env):
-        for name in ("env_kwargs", "env_wrapper", "largest_pixel"):
+        for name in ("env_kwargs", "env_wrapper", "largest_pixel", "spread_starts"):
             if getattr(options, name) != getattr(EnvironmentOptions, name):
                 raise UsageError(
                     f"--{name} has no meaning for --env={options.env}, whose wrappers are fixed; an id of Gymnasium, "

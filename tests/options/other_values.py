@@ -32,6 +32,7 @@ OTHER_VALUES: dict[str, Any] = {
     "repeat_action_probability": 0.25,
     "full_action_space": True,
     "max_game_frames": 5000,
+    "spread_starts": True,
     "interaction": "sequential",
     "action_delay": 6,
     "idle_action": "repeat",

@@ -67,6 +67,14 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._return, self._length = 0.0, 0
         self._finished: list[FinishedGame] = []
 
+    @property
+    def time_limit(self) -> int:
+        """Steps of the agent in the longest possible game."""
+        limit = self._frame_limit
+        if self.env.spec is not None and self.env.spec.max_episode_steps is not None:
+            limit = min(limit, self.env.spec.max_episode_steps)
+        return -(-limit // len(self._skip))
+
     def take_finished_games(self) -> list[FinishedGame]:
         """The games that ended since the last call, oldest first, with unclipped returns."""
         finished, self._finished = self._finished, []
