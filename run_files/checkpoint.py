@@ -30,6 +30,8 @@ BEST_EVAL = "best_eval.pt"
 FOREIGN = "has contents that no run writes"
 DAMAGED = "is cut off, damaged, or not a checkpoint of this program"
 FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
+SMALL = 36  # pixels on the shorter side: below it, --network=auto was small_conv in older versions
+TINY_CONV_SINCE = "spread_starts"  # an option that is saved by every version in which auto may be tiny_conv
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
 # What the policy is and what it observes.
@@ -49,9 +51,17 @@ class Checkpoint:
         options = {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
         if options.get("lr_scheduler_steps") == self.content.get("planned_updates"):
             options["lr_scheduler_steps"] = 0  # older versions stored the computed number as if it were a flag
+        if options["network"] == "auto" and TINY_CONV_SINCE not in options and self._sees_small_pictures:
+            options["network"] = "small_conv"  # what auto was in older versions
         if self.has_reached(options.get("stop_at_return"), options.get("avg_buff_size", 100)):
             options["stop_at_return"] = None
         return options
+
+    @property
+    def _sees_small_pictures(self) -> bool:
+        """Whether --network=auto means a network for small pictures. Versions without `spaces` knew only Atari."""
+        *_, height, width = self.content.get("spaces", {"frame_shape": (1, SMALL, SMALL)})["frame_shape"]
+        return 0 < min(height, width) < SMALL
 
     @property
     def played_options(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from torch import nn
 
 from agents.torsos.observed import Observed
 from agents.torsos.own_torso import is_own, make_own_torso
-from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, picture_layers
+from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, TINY, picture_layers
 from options.rules import UsageError
 
 MLP_UNITS = 128
@@ -37,7 +37,10 @@ def chosen_network(observed: Observed) -> str:
     """What `--network=auto` is for such observations."""
     if not observed.has_picture:
         return "mlp"
-    return "small_conv" if min(observed.picture[1:]) < SMALL else "nature"
+    shorter_side = min(observed.picture[1:])
+    if shorter_side < TINY:
+        return "small_conv"
+    return "tiny_conv" if shorter_side < SMALL else "nature"
 
 
 def vector_layers(size: int) -> nn.Sequential:

@@ -9,9 +9,10 @@ from options.rules import UsageError
 
 SQRT_2 = 2.0**0.5  # the gain of layers that end in a ReLU
 SMALL = 36  # pixels; pictures with a shorter side are too small for most networks
-MOST_SMALL_PIXELS = 128 * 128  # of a picture for small_conv, whose dense layer grows with it
+TINY = 7  # pixels; pictures with a shorter side keep too little without padding
+MOST_SMALL_PIXELS = 128 * 128  # of a picture for small_conv and tiny_conv, whose dense layer grows with it
 
-PICTURE_NETWORKS = ("nature", "impala_shallow", "impala_deep", "conv3", "small_conv")
+PICTURE_NETWORKS = ("nature", "impala_shallow", "impala_deep", "conv3", "small_conv", "tiny_conv")
 
 
 class PictureLayers(NamedTuple):
@@ -36,14 +37,14 @@ def picture_layers(name: str, shape: tuple[int, int, int]) -> PictureLayers:
         blocks = [ResidualSection(i, o) for i, o in ((channels, 16), (16, 32), (32, 32))]
         convolutions = nn.Sequential(*blocks, nn.ReLU())
         hidden = 256
-    elif name == "small_conv":
+    elif name in ("small_conv", "tiny_conv"):
         if height * width > MOST_SMALL_PIXELS:
             raise UsageError(
-                f"--network=small_conv is for pictures of at most {MOST_SMALL_PIXELS:,} pixels, not {height}×{width}; "
+                f"--network={name} is for pictures of at most {MOST_SMALL_PIXELS:,} pixels, not {height}×{width}; "
                 "--network=impala_shallow, or a smaller --frame_scale_resolution, would be right."
             )
         stride = 1 if max(height, width) <= 16 else 2
-        convolutions = _convolutions(channels, [(32, 3, 1), (32, 3, stride)], padding=1)
+        convolutions = _convolutions(channels, [(32, 3, 1), (32, 3, stride)], padding=int(name == "small_conv"))
         hidden = 128
     else:
         raise ValueError(f"there is no network named {name}")

@@ -133,7 +133,8 @@ def test_weights_survive_saving(layout: UnrollLayout) -> None:
 
 def test_the_network_is_chosen_by_the_observation() -> None:
     assert chosen_network(Observed((0, 0, 0), 8)) == "mlp"
-    for size, expected in (((4, 10, 10), "small_conv"), ((3, 35, 84), "small_conv"), ((4, 36, 36), "nature")):
+    expectations = {(3, 6, 9): "small_conv", (3, 7, 7): "tiny_conv", (3, 35, 84): "tiny_conv", (4, 36, 36): "nature"}
+    for size, expected in expectations.items():
         assert chosen_network(Observed(size, 0)) == chosen_network(Observed(size, 3)) == expected
     nature, automatic = make_torso("nature", Observed((4, 84, 84), 0)), make_torso("auto", Observed((4, 84, 84), 0))
     assert str(nature) == str(automatic)
@@ -141,8 +142,13 @@ def test_the_network_is_chosen_by_the_observation() -> None:
 
 @pytest.mark.parametrize("shape", [(4, 10, 10), (9, 7, 7), (1, 1, 1), (2, 5, 30), (4, 84, 84), (3, 128, 128)])
 @pytest.mark.parametrize("vector", [0, 3])
-def test_small_convolutions_take_pictures_of_any_size(shape: tuple[int, int, int], vector: int) -> None:
-    torso, size = make_torso("small_conv", Observed(shape, vector))
+@pytest.mark.parametrize("name", ["small_conv", "tiny_conv"])
+def test_small_convolutions_take_pictures_of_any_size(name: str, shape: tuple[int, int, int], vector: int) -> None:
+    if name == "tiny_conv" and min(shape[1:]) < 5:
+        with pytest.raises(UsageError, match="too small for --network=tiny_conv"):
+            make_torso(name, Observed(shape, vector))
+        return
+    torso, size = make_torso(name, Observed(shape, vector))
     picture = torch.rand(2, *shape)
     assert torso((picture, torch.rand(2, vector)) if vector else picture).shape == (2, size)
     assert sum(parameter.numel() for parameter in torso.parameters()) < 20e6
@@ -163,10 +169,11 @@ def test_every_picture_network_takes_a_vector_too(name: str) -> None:
     ("name", "observed", "sentence"),
     [
         ("mlp", Observed((4, 84, 84), 0), "--network=mlp does not fit .* have a picture; auto, or nature, would"),
-        ("mlp", Observed((4, 9, 9), 2), "--network=mlp does not fit .* have a picture; auto, or small_conv, would"),
+        ("mlp", Observed((4, 9, 9), 2), "--network=mlp does not fit .* have a picture; auto, or tiny_conv, would"),
         ("nature", Observed((0, 0, 0), 8), "--network=nature does not fit .* have no picture; auto, or mlp, would"),
         ("nature", Observed((4, 10, 10), 0), "resolution=10,10 is too small for --network=nature; .* --network=auto"),
         ("small_conv", Observed((1, 200, 200), 0), "--network=small_conv is for pictures of at most 16,384 pixels"),
+        ("tiny_conv", Observed((1, 200, 200), 0), "--network=tiny_conv is for pictures of at most 16,384 pixels"),
     ],
 )
 def test_networks_that_do_not_fit_are_refused(name: str, observed: Observed, sentence: str) -> None:
