@@ -85,14 +85,16 @@ class Learner:
         """Change the weights by their gradients, and the statistics by the batch and the targets of its values."""
         self._optimizer.step()
         self.updates += 1
-        weight = max(1 / (self._background_updates + self.updates), SMALLEST_BACKGROUND_WEIGHT)
+        share = 1 / (self._background_updates + self.updates)  # of this update among all
+        weight = max(share, SMALLEST_BACKGROUND_WEIGHT)
         if isinstance(self.network.value_head, PopArtValueHead):
             self.network.value_head.follow(self._peers.rows_of_all(targets), weight)
         # The first state of each unroll is enough for the mean over the run.
         self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)
         if unrolls.inputs.vectors is not None:
             vectors = self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1))
-            self.network.update_vector_statistics(vectors, weight)
+            # No moving average: a policy that comes to new states would change what it sees in all others.
+            self.network.update_vector_statistics(vectors, share)
         if self._target is not None and self.updates % self._loss.target_period == 0:
             self._target.load_state_dict(self.network.state_dict())
 

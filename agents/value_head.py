@@ -24,7 +24,7 @@ class ValueHead(nn.Linear):
 class PopArtValueHead(ValueHead):
     """Values in units of the deviation of their targets, around the mean of these.
 
-    Both are measured over the run. When they change, weights and bias change so that all values stay the same.
+    Both are moving averages. When they change, weights and bias change so that all values stay the same.
     """
 
     def __init__(self, feature_size: int) -> None:
