@@ -19,8 +19,11 @@ from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 
-# The background starts as the mean over all updates, and becomes a moving average with this weight for a new update.
-SMALLEST_BACKGROUND_WEIGHT = 0.001
+# Statistics start as those over all updates, and become moving averages with these weights for a new update.
+SMALLEST_BACKGROUND_WEIGHT = 0.001  # and of the targets of values
+# Of vectors, over the last 10,000 updates. If they move faster, a policy that comes to new states changes what it sees
+# in all others, and may fail there; if slower, learning begins with the states of the first policy for too long.
+SMALLEST_VECTOR_WEIGHT = 0.0001
 
 
 class Learner:
@@ -93,8 +96,7 @@ class Learner:
         self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)
         if unrolls.inputs.vectors is not None:
             vectors = self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1))
-            # No moving average: a policy that comes to new states would change what it sees in all others.
-            self.network.update_vector_statistics(vectors, share)
+            self.network.update_vector_statistics(vectors, max(share, SMALLEST_VECTOR_WEIGHT))
         if self._target is not None and self.updates % self._loss.target_period == 0:
             self._target.load_state_dict(self.network.state_dict())
 

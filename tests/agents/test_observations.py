@@ -208,15 +208,15 @@ def test_statistics_of_vectors_are_those_of_all_states_while_their_weights_are_e
 
 
 def test_after_many_updates_another_one_hardly_moves_the_statistics_of_vectors() -> None:
-    """A moving average would follow a policy to other states, and change what the network sees in all of them."""
+    """Statistics that follow a policy to other states at once change what the network sees in all of them."""
     learner, first = learner_of(vectors_only), learner_of(vectors_only)
     batch = played(vectors_only, network_of(vectors_only, seed=1), 6)
-    learner.keep_background(99_999)
+    learner.keep_background(999_999)
     learner.update(batch)
     first.update(batch)
     moved, of_batch = learner.network.vector_mean, first.network.vector_mean  # both were 0
     assert moved is not None and of_batch is not None and of_batch.count_nonzero() == VECTOR - ONE_HOT
-    torch.testing.assert_close(moved, of_batch / 100_000)
+    torch.testing.assert_close(moved, of_batch / 10_000)
 
 
 def test_zeros_and_ones_alone_have_no_statistics() -> None:
