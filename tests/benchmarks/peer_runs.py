@@ -63,7 +63,13 @@ def _line(report: Report, games: str) -> Line:
     )
 
 
-def run_for(command: Command, seconds: float, log: Path, patience: float = PATIENCE) -> list[Line]:
+def run_for(
+    command: Command,
+    seconds: float,
+    log: Path,
+    patience: float = PATIENCE,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Line]:
     """Run a command for `seconds` of wall-clock time, its start included; then end it like CTRL+C.
 
     All processes that descend from it have ended when this returns or raises, whatever session they are in.
@@ -80,7 +86,7 @@ def run_for(command: Command, seconds: float, log: Path, patience: float = PATIE
             start_new_session=True,  # so that CTRL+C at the terminal reaches this program alone
         )
         try:
-            _follow(process, command, seconds, patience)
+            _follow(process, command, seconds, patience, clock)
         finally:
             _end(process, mark)
     lines = command.lines()
@@ -89,10 +95,12 @@ def run_for(command: Command, seconds: float, log: Path, patience: float = PATIE
     return lines
 
 
-def _follow(process: "subprocess.Popen[bytes]", command: Command, seconds: float, patience: float) -> None:
-    began = moved = time.monotonic()
+def _follow(
+    process: "subprocess.Popen[bytes]", command: Command, seconds: float, patience: float, clock: Callable[[], float]
+) -> None:
+    began = moved = clock()
     steps = 0.0
-    while (now := time.monotonic()) - began < seconds:
+    while (now := clock()) - began < seconds:
         if process.poll() is not None:
             if process.returncode:
                 raise PeerError(f"it ended with code {process.returncode} after {now - began:.0f} s")

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -21,15 +21,22 @@ from tests.benchmarks.peer_table import OWN, result_lines
 from tests.benchmarks.peers import RUNS, Run, finished, main, own_command, peer_command, plan, row_of
 from tests.benchmarks.runs import ROOT
 
-STEPS = 'open({path!r}, "a").write({line!r} + chr(10))'
 LINE = {"seconds": 1.0, "agent_steps": 40, "return_mean": None, "games": 0}
 
 
 def script(folder: Path, *statements: str) -> Command:
-    """A program in place of a peer's. Its first statement writes one line of progress."""
-    first = STEPS.format(path=str(folder / "progress.jsonl"), line=json.dumps(LINE))
-    code = "\n".join(["import signal, subprocess, sys, time", first, *statements])
-    return Command([sys.executable, "-c", code], {}, lambda: peer_lines(folder))
+    """A program in place of a peer's, with the folder in `folder` and a line of progress in `step`."""
+    code = ["import os, pathlib, signal, subprocess, sys, time", f"folder = pathlib.Path({str(folder)!r})"]
+    code += [f"step = {json.dumps(json.dumps(LINE))} + chr(10)", *statements]
+    return Command([sys.executable, "-c", "\n".join(code)], {}, lambda: peer_lines(folder))
+
+
+STEP = "(folder / 'progress.jsonl').write_text(step)"
+
+
+def over_when(path: Path) -> Callable[[], float]:
+    """A clock on which all time is over as soon as the file exists: a busy machine is slow to start programs."""
+    return lambda: 1000.0 if path.exists() else 0.0
 
 
 def row(arm: str, game: str, return_mean: float | None, speed: float = 100.0, seed: int = 1) -> Report:
@@ -171,10 +178,14 @@ def test_the_speed_leaves_out_the_warm_up() -> None:
 def test_an_arm_is_interrupted_when_its_time_is_over(tmp_path: Path) -> None:
     command = script(
         tmp_path,
-        "try: time.sleep(60)",
-        f"except KeyboardInterrupt: open({str(tmp_path / 'ended')!r}, 'w').close()",
+        "try:",
+        f"    {STEP}",
+        "    time.sleep(200)",
+        "except KeyboardInterrupt:",
+        "    (folder / 'ended').touch()",
     )
-    assert run_for(command, 1.0, tmp_path / "log") == [Line(1, 40, None, 0)]
+    clock = over_when(tmp_path / "progress.jsonl")
+    assert run_for(command, 500.0, tmp_path / "log", clock=clock) == [Line(1, 40, None, 0)]
     assert (tmp_path / "ended").exists()
 
 
@@ -183,26 +194,25 @@ def test_an_arm_that_does_not_end_is_killed_with_all_its_processes(
 ) -> None:
     """Even one that has left its session, as Ray's do."""
     monkeypatch.setattr(peer_runs, "STOP_SECONDS", 0.2)
-    pids = tmp_path / "pids"
-    child = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)"
     command = script(
         tmp_path,
+        STEP,
         "signal.signal(signal.SIGINT, signal.SIG_IGN)",
-        f"children = [subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=far) for far in (0, 1)]",
-        f"open({str(pids)!r}, 'w').write(' '.join(str(one.pid) for one in children))",
-        "time.sleep(60)",
+        "wait = [sys.executable, '-c', 'import time; time.sleep(200)']",
+        "children = [subprocess.Popen(wait, start_new_session=far) for far in (False, True)]",
+        "(folder / 'draft').write_text(' '.join(str(one.pid) for one in children))",
+        "os.replace(folder / 'draft', folder / 'pids')",
+        "time.sleep(200)",
     )
-    run_for(command, 2.0, tmp_path / "log")
-    left = [int(pid) for pid in pids.read_text().split()]
+    run_for(command, 500.0, tmp_path / "log", clock=over_when(tmp_path / "pids"))
+    left = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(left) == 2
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in left)
 
 
 def test_an_arm_without_steps_hangs(tmp_path: Path) -> None:
-    begun = time.monotonic()
     with pytest.raises(PeerError, match="it made no step for 1 s"):
-        run_for(script(tmp_path, "time.sleep(60)"), 50.0, tmp_path / "log", patience=1.0)
-    assert time.monotonic() - begun < 40
+        run_for(script(tmp_path, STEP, "time.sleep(200)"), 500.0, tmp_path / "log", patience=1.0)
 
 
 def test_an_arm_that_fails_or_never_steps_has_no_result(tmp_path: Path) -> None:

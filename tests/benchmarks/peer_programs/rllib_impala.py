@@ -1,7 +1,8 @@
 """RLlib's IMPALA on an Atari game, as `rllib/examples/algorithms/impala/pong_impala.py` of Ray runs it.
 
 Wrappers, connectors, losses and schedules are those of the example. What differs: frames of 84×84 instead of 64×64
-with the network of the DQN paper (as all others here), and for few cores as many env runners as cores.
+with the network of the DQN paper, as in all other arms; for few cores, as many env runners as cores; and rewards are
+clipped by a wrapper, because `clip_rewards`, which the example sets, has no effect with RLlib's new API stack.
 """
 
 import gymnasium as gym
@@ -9,7 +10,12 @@ import ray
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
 from ray.rllib.connectors.learner.frame_stacking import FrameStackingLearner
-from ray.rllib.env.wrappers.atari_wrappers import EpisodicLifeEnv, get_wrapper_by_cls, wrap_atari_for_new_api_stack
+from ray.rllib.env.wrappers.atari_wrappers import (
+    ClipRewardEnv,
+    EpisodicLifeEnv,
+    get_wrapper_by_cls,
+    wrap_atari_for_new_api_stack,
+)
 from ray.tune.registry import register_env
 
 from tests.benchmarks.peer_programs.progress import (
@@ -22,6 +28,8 @@ from tests.benchmarks.peer_programs.progress import (
 
 ENVS_PER_RUNNER = 5
 STACK = 4
+# Filters, kernel, stride. The last one covers its whole input, so it is a dense layer of 512 units.
+NETWORK = [[32, 8, 4, "valid"], [64, 4, 2, "valid"], [64, 3, 1, "valid"], [512, 7, 1, "valid"]]
 
 
 class RecordGames(gym.Wrapper):  # type: ignore[misc]
@@ -60,16 +68,13 @@ def configure(given: Arguments) -> IMPALAConfig:
     game, folder = f"ale_py:ALE/{given.game}-v5", given.folder
 
     def make_env(config):  # type: ignore[no-untyped-def]
-        return ResetTruncated(
-            wrap_atari_for_new_api_stack(
-                RecordGames(gym.make(game, **config), GamesFile(folder)), dim=84, framestack=None
-            )
-        )
+        recorded = RecordGames(gym.make(game, **config), GamesFile(folder))
+        return ClipRewardEnv(ResetTruncated(wrap_atari_for_new_api_stack(recorded, dim=84, framestack=None)))
 
     register_env("game", make_env)
     return (
         IMPALAConfig()
-        .environment("game", env_config=words, clip_rewards=True)
+        .environment("game", env_config=words)
         .env_runners(
             env_to_module_connector=lambda env, spaces, device: FrameStackingEnvToModule(num_frames=STACK),
             num_env_runners=usable_cores(),
@@ -88,9 +93,8 @@ def configure(given: Arguments) -> IMPALAConfig:
         .rl_module(
             model_config={
                 "vf_share_layers": True,
-                "conv_filters": [[32, 8, 4], [64, 4, 2], [64, 3, 1]],
+                "conv_filters": NETWORK,
                 "conv_activation": "relu",
-                "head_fcnet_hiddens": [512],
             }
         )
         .reporting(min_time_s_per_iteration=5)

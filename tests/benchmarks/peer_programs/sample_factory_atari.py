@@ -1,8 +1,8 @@
 """Sample Factory's APPO on an Atari game, as its `sf_examples/atari` runs it.
 
-Network, losses and preprocessing are those of the example. What is set for few cores: as many sampling processes as
-cores instead of 8, with 8 games together as in the example; each plays one half of its games while the other half
-waits for actions; and acting goes on during updates.
+Network, losses, schedule and preprocessing are those of the example. What is set for few cores: as many sampling
+processes as cores instead of 8, with 8 games together as in the example; and each plays one half of its games while
+the other half waits for actions.
 """
 
 import sys
@@ -54,7 +54,7 @@ def command_line(given: Arguments) -> list[str]:
         *(f"--train_dir={given.scratch}", "--experiment=run", "--with_wandb=False"),
         *(f"--train_for_env_steps={frames}", f"--train_for_seconds={int(given.seconds)}"),
         *(f"--num_workers={cores}", f"--num_envs_per_worker={max(2, GAMES_TOGETHER // cores)}"),
-        *("--worker_num_splits=2", "--async_rl=True"),
+        "--worker_num_splits=2",
     ]
 
 
