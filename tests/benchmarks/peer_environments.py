@@ -77,8 +77,9 @@ def make_environment(peer: Peer, folder: Path) -> Path:
     constraints = place / "constraints.txt"
     constraints.write_text(torch + "\n", encoding="utf-8")
     _run([*pip, "--constraint", str(constraints), *peer.requirements])
-    if torch_version(python) != chosen:
-        raise PeerError(f"the packages of {peer.title} replaced torch {chosen} by {torch_version(python)}")
+    found = torch_version(python)
+    if found != chosen:
+        raise PeerError(f"the packages of {peer.title} replaced torch {chosen} by {found}")
     installed.write_text(content, encoding="utf-8")
     return python
 
