@@ -143,7 +143,7 @@ def update(network: Network, optimizer: torch.optim.Optimizer, rollout: Rollout,
             entropy = -(logits.exp() * logits).sum(-1).mean()
             loss = policy_loss - ENTROPY * entropy + VALUE * 0.5 * errors.mean()
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), GRADIENT_NORM)
             optimizer.step()
 

@@ -32,7 +32,7 @@ STACK = 4
 NETWORK = [[32, 8, 4, "valid"], [64, 4, 2, "valid"], [64, 3, 1, "valid"], [512, 7, 1, "valid"]]
 
 
-class RecordGames(gym.Wrapper):  # type: ignore[misc]
+class RecordGames(gym.Wrapper):
     """Around the bare game: adds up its rewards before they are clipped, over all lives."""
 
     def __init__(self, env, games: GamesFile) -> None:  # type: ignore[no-untyped-def]
@@ -52,7 +52,7 @@ class RecordGames(gym.Wrapper):  # type: ignore[misc]
         return observation, reward, terminated, truncated, info
 
 
-class ResetTruncated(gym.Wrapper):  # type: ignore[misc]
+class ResetTruncated(gym.Wrapper):
     """A game that its time limit ends begins anew: RLlib's EpisodicLifeEnv would go on with it for ever."""
 
     def step(self, action):  # type: ignore[no-untyped-def]
@@ -80,9 +80,11 @@ def configure(given: Arguments) -> IMPALAConfig:
             num_env_runners=usable_cores(),
             num_envs_per_env_runner=ENVS_PER_RUNNER,
         )
-        .learners(num_learners=1)
-        .training(
+        .learners(
             learner_connector=lambda observations, actions: FrameStackingLearner(num_frames=STACK),
+            num_learners=1,
+        )
+        .training(
             train_batch_size_per_learner=500,
             grad_clip=30.0,
             grad_clip_by="global_norm",

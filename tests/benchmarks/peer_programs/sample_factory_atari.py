@@ -23,7 +23,7 @@ FASTEST = 2500  # agent steps a second; a run must not end by its frames before 
 
 def make_env(name, cfg, env_config, render_mode=None):  # type: ignore[no-untyped-def]
     """The example's environment. With this version of Gymnasium, ale-py does not register its games by itself."""
-    register_v0_v4_envs()
+    register_v0_v4_envs()  # type: ignore[no-untyped-call]
     return make_atari_env(name, cfg, env_config, render_mode)
 
 
