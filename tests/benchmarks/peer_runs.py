@@ -75,6 +75,7 @@ def run_for(
     All processes that descend from it have ended when this returns or raises, whatever session they are in.
     """
     mark = uuid.uuid4().hex
+    seen: set[psutil.Process] = set()
     with log.open("wb") as output:
         process = subprocess.Popen(
             command.words,
@@ -86,9 +87,9 @@ def run_for(
             start_new_session=True,  # so that CTRL+C at the terminal reaches this program alone
         )
         try:
-            _follow(process, command, seconds, patience, clock)
+            _follow(process, command, seen, seconds, patience, clock)
         finally:
-            _end(process, mark)
+            _end(process, mark, seen)
     lines = command.lines()
     if not lines or not lines[-1].agent_steps:
         raise PeerError("it made no step")
@@ -96,8 +97,14 @@ def run_for(
 
 
 def _follow(
-    process: "subprocess.Popen[bytes]", command: Command, seconds: float, patience: float, clock: Callable[[], float]
+    process: "subprocess.Popen[bytes]",
+    command: Command,
+    seen: set[psutil.Process],
+    seconds: float,
+    patience: float,
+    clock: Callable[[], float],
 ) -> None:
+    """Wait until the time is over, and add the descendants of the process to `seen`."""
     began = moved = clock()
     steps = 0.0
     while (now := clock()) - began < seconds:
@@ -105,6 +112,7 @@ def _follow(
             if process.returncode:
                 raise PeerError(f"it ended with code {process.returncode} after {now - began:.0f} s")
             return  # it reached its own limit
+        seen |= descendants(process.pid)
         newest = command.lines()[-1:]
         if newest and newest[0].agent_steps > steps:
             steps, moved = newest[0].agent_steps, now
@@ -113,10 +121,11 @@ def _follow(
         time.sleep(min(POLL_SECONDS, max(0.0, began + seconds - now)))
 
 
-def _end(process: "subprocess.Popen[bytes]", mark: str) -> None:
+def _end(process: "subprocess.Popen[bytes]", mark: str, seen: set[psutil.Process]) -> None:
     """Interrupt the first process; kill whatever is left of it and of all others."""
     try:
         if process.poll() is None:
+            seen |= descendants(process.pid)
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_SECONDS)
@@ -124,21 +133,34 @@ def _end(process: "subprocess.Popen[bytes]", mark: str) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        while left := marked(mark):  # Ray's processes are in groups and sessions of their own
+        # Ray's processes are in groups and sessions of their own, and some write over their environment.
+        while left := [one for one in seen | marked(mark) if _lives(one)]:
             for one in left:
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
             psutil.wait_procs(left, timeout=5)
 
 
-def marked(mark: str) -> list[psutil.Process]:
-    """The living processes of an arm."""
-    found = []
+def descendants(pid: int) -> set[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return set(psutil.Process(pid).children(recursive=True))
+    return set()
+
+
+def marked(mark: str) -> set[psutil.Process]:
+    """The processes of an arm, as far as they have kept the environment that they were started with."""
+    found = set()
     for process in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.environ().get(MARK) == mark:
+                found.add(process)
     return found
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def speed(lines: Sequence[Line]) -> float | None:

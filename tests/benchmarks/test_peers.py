@@ -192,7 +192,7 @@ def test_an_arm_is_interrupted_when_its_time_is_over(tmp_path: Path) -> None:
 def test_an_arm_that_does_not_end_is_killed_with_all_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even one that has left its session, as Ray's do."""
+    """Even one that has left its session, and one without its environment, as Ray's do."""
     monkeypatch.setattr(peer_runs, "STOP_SECONDS", 0.2)
     command = script(
         tmp_path,
@@ -200,13 +200,14 @@ def test_an_arm_that_does_not_end_is_killed_with_all_its_processes(
         "signal.signal(signal.SIGINT, signal.SIG_IGN)",
         "wait = [sys.executable, '-c', 'import time; time.sleep(200)']",
         "children = [subprocess.Popen(wait, start_new_session=far) for far in (False, True)]",
+        "children += [subprocess.Popen(wait, start_new_session=True, env={})]",
         "(folder / 'draft').write_text(' '.join(str(one.pid) for one in children))",
         "os.replace(folder / 'draft', folder / 'pids')",
         "time.sleep(200)",
     )
     run_for(command, 500.0, tmp_path / "log", clock=over_when(tmp_path / "pids"))
     left = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    assert len(left) == 2
+    assert len(left) == 3
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in left)
 
 
