@@ -1,0 +1,175 @@
+"""Run one arm of the benchmark `peers` for a time, follow its progress, and end all of its processes."""
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from run_files.metrics import Report, read_metrics
+from tests.benchmarks.peer_environments import PeerError
+from tests.benchmarks.peer_programs.progress import PROGRESS
+from tests.benchmarks.runs import ROOT, STOP_SECONDS, number
+
+MARK = "PEER_BENCHMARK_RUN"  # in the environment of each process of an arm
+POLL_SECONDS = 1.0
+PATIENCE = 300.0  # seconds without a step, after which an arm counts as hanging; also for its start
+WARM_UP_SECONDS = 60.0  # after the first step, but at most a tenth of the whole time
+
+
+class Line(NamedTuple):
+    """How far an arm is: seconds since its start, agent steps, mean return of the last 100 games, finished games."""
+
+    seconds: float
+    agent_steps: float
+    return_mean: float | None
+    games: float
+
+
+@dataclass(frozen=True)
+class Command:
+    """How to run an arm, and how to read its progress."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str]
+    lines: Callable[[], list[Line]]
+
+
+def peer_lines(folder: Path) -> list[Line]:
+    """The progress of a peer's program."""
+    path = folder / PROGRESS
+    return [_line(report, "games") for report in read_metrics(path)] if path.exists() else []
+
+
+def own_lines(results: Path) -> list[Line]:
+    """The same from the reports of our own run."""
+    return [_line(report, "episodes") for path in results.glob("*/metrics.jsonl") for report in read_metrics(path)]
+
+
+def _line(report: Report, games: str) -> Line:
+    mean = report["return_mean"]
+    return Line(
+        number(report, "seconds"),
+        number(report, "agent_steps"),
+        None if mean is None else float(str(mean)),
+        number(report, games),
+    )
+
+
+def run_for(
+    command: Command,
+    seconds: float,
+    log: Path,
+    patience: float = PATIENCE,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Line]:
+    """Run a command for `seconds` of wall-clock time, its start included; then end it like CTRL+C.
+
+    All processes that descend from it have ended when this returns or raises, whatever session they are in.
+    """
+    mark = uuid.uuid4().hex
+    seen: set[psutil.Process] = set()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command.words,
+            cwd=ROOT,
+            env={**os.environ, **command.environment, MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that CTRL+C at the terminal reaches this program alone
+        )
+        try:
+            _follow(process, command, seen, seconds, patience, clock)
+        finally:
+            _end(process, mark, seen)
+    lines = command.lines()
+    if not lines or not lines[-1].agent_steps:
+        raise PeerError("it made no step")
+    return lines
+
+
+def _follow(
+    process: "subprocess.Popen[bytes]",
+    command: Command,
+    seen: set[psutil.Process],
+    seconds: float,
+    patience: float,
+    clock: Callable[[], float],
+) -> None:
+    """Wait until the time is over, and add the descendants of the process to `seen`."""
+    began = moved = clock()
+    steps = 0.0
+    while (now := clock()) - began < seconds:
+        if process.poll() is not None:
+            if process.returncode:
+                raise PeerError(f"it ended with code {process.returncode} after {now - began:.0f} s")
+            return  # it reached its own limit
+        seen |= descendants(process.pid)
+        newest = command.lines()[-1:]
+        if newest and newest[0].agent_steps > steps:
+            steps, moved = newest[0].agent_steps, now
+        if now - moved > patience:
+            raise PeerError(f"it made no step for {patience:g} s")
+        time.sleep(min(POLL_SECONDS, max(0.0, began + seconds - now)))
+
+
+def _end(process: "subprocess.Popen[bytes]", mark: str, seen: set[psutil.Process]) -> None:
+    """Interrupt the first process; kill whatever is left of it and of all others."""
+    try:
+        if process.poll() is None:
+            seen |= descendants(process.pid)
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        # Ray's processes are in groups and sessions of their own, and some write over their environment.
+        while left := [one for one in seen | marked(mark) if _lives(one)]:
+            for one in left:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+            psutil.wait_procs(left, timeout=5)
+
+
+def descendants(pid: int) -> set[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return set(psutil.Process(pid).children(recursive=True))
+    return set()
+
+
+def marked(mark: str) -> set[psutil.Process]:
+    """The processes of an arm, as far as they have kept the environment that they were started with."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.environ().get(MARK) == mark:
+                found.add(process)
+    return found
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def speed(lines: Sequence[Line]) -> float | None:
+    """Agent steps a second after the warm-up; None if the run was too short for it."""
+    started = next((line.seconds for line in lines if line.agent_steps), None)
+    if started is None:
+        return None
+    begin = started + min(WARM_UP_SECONDS, 0.1 * lines[-1].seconds)
+    warm = [line for line in lines if line.seconds >= begin]
+    if len(warm) < 2:
+        return None
+    return (warm[-1].agent_steps - warm[0].agent_steps) / (warm[-1].seconds - warm[0].seconds)
