@@ -19,11 +19,8 @@ from option_flags import LossOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 
-# Statistics start as those over all updates, and become moving averages with these weights for a new update.
-SMALLEST_BACKGROUND_WEIGHT = 0.001  # and of the targets of values
-# Of vectors, over the last 10,000 updates. If they move faster, a policy that comes to new states changes what it sees
-# in all others, and may fail there; if slower, learning begins with the states of the first policy for too long.
-SMALLEST_VECTOR_WEIGHT = 0.0001
+# Statistics start as those over all updates, and become moving averages with this weight for a new update.
+SMALLEST_WEIGHT = 0.001
 
 
 class Learner:
@@ -89,14 +86,16 @@ class Learner:
         self._optimizer.step()
         self.updates += 1
         share = 1 / (self._background_updates + self.updates)  # of this update among all
-        weight = max(share, SMALLEST_BACKGROUND_WEIGHT)
+        weight = max(share, SMALLEST_WEIGHT)
         if isinstance(self.network.value_head, PopArtValueHead):
             self.network.value_head.follow(self._peers.rows_of_all(targets), weight)
         # The first state of each unroll is enough for the mean over the run.
         self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)
         if unrolls.inputs.vectors is not None:
             vectors = self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1))
-            self.network.update_vector_statistics(vectors, max(share, SMALLEST_VECTOR_WEIGHT))
+            # The inputs of the torso must not change faster than it can learn: the weight falls with the learning rate.
+            falling = SMALLEST_WEIGHT * min(1.0, self.learning_rate / self._options.lr)
+            self.network.update_vector_statistics(vectors, max(share, falling))
         if self._target is not None and self.updates % self._loss.target_period == 0:
             self._target.load_state_dict(self.network.state_dict())
 

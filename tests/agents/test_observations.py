@@ -207,16 +207,19 @@ def test_statistics_of_vectors_are_those_of_all_states_while_their_weights_are_e
     assert network.vector_deviation[measured:].tolist() == [1] * ONE_HOT
 
 
-def test_after_many_updates_another_one_hardly_moves_the_statistics_of_vectors() -> None:
-    """Statistics that follow a policy to other states at once change what the network sees in all of them."""
-    learner, first = learner_of(vectors_only), learner_of(vectors_only)
+@pytest.mark.parametrize(("past", "weight"), [(0, 0.00099), (49, 0.0005), (89, 0.0001), (100, 1e-6)])
+def test_the_moving_average_of_vectors_slows_down_with_the_learning_rate(past: int, weight: float) -> None:
+    """Otherwise a policy that comes to new states, but hardly learns any more, sees all other states changed too."""
+    optimizer = OptimizerOptions(lr=0.01, lr_end_value=0.0)
+    learner, first = learner_of(vectors_only, optimizer=optimizer), learner_of(vectors_only)
     batch = played(vectors_only, network_of(vectors_only, seed=1), 6)
-    learner.keep_background(999_999)
+    learner.keep_background(10**6 - past - 1)
+    learner.updates = past  # of 100
     learner.update(batch)
     first.update(batch)
     moved, of_batch = learner.network.vector_mean, first.network.vector_mean  # both were 0
     assert moved is not None and of_batch is not None and of_batch.count_nonzero() == VECTOR - ONE_HOT
-    torch.testing.assert_close(moved, of_batch / 10_000)
+    torch.testing.assert_close(moved, of_batch * weight, rtol=0.02, atol=0)
 
 
 def test_zeros_and_ones_alone_have_no_statistics() -> None:
