@@ -61,7 +61,7 @@ class Checkpoint:
     def _sees_small_pictures(self) -> bool:
         """Whether --network=auto means a network for small pictures. Versions without `spaces` knew only Atari."""
         *_, height, width = self.content.get("spaces", {"frame_shape": (1, SMALL, SMALL)})["frame_shape"]
-        return 0 < min(height, width) < SMALL
+        return 0 < min(int(height), int(width)) < SMALL
 
     @property
     def played_options(self) -> dict[str, Any]:
