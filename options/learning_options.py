@@ -26,7 +26,7 @@ class NetworkOptions(Options):
         "auto",
         NETWORK,
         "Network architecture. auto is mlp for observations without a picture, small_conv for pictures with fewer than "
-        "7 pixels on a side, tiny_conv for those with fewer than 36, else nature. module:function imports a network of "
+        "10 pixels on a side, tiny_conv for those with fewer than 36, else nature. module:function imports a network of "
         "your own.",
     )
     use_lstm: bool = option(False, ON_OFF, "Add an LSTM between the convolutions and the policy and value heads.")

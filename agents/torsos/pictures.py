@@ -9,7 +9,7 @@ from options.rules import UsageError
 
 SQRT_2 = 2.0**0.5  # the gain of layers that end in a ReLU
 SMALL = 36  # pixels; pictures with a shorter side are too small for most networks
-TINY = 7  # pixels; pictures with a shorter side keep too little without padding
+TINY = 10  # pixels; without padding, too little is left of pictures with a shorter side
 MOST_SMALL_PIXELS = 128 * 128  # of a picture for small_conv and tiny_conv, whose dense layer grows with it
 
 PICTURE_NETWORKS = ("nature", "impala_shallow", "impala_deep", "conv3", "small_conv", "tiny_conv")

@@ -133,7 +133,7 @@ def test_weights_survive_saving(layout: UnrollLayout) -> None:
 
 def test_the_network_is_chosen_by_the_observation() -> None:
     assert chosen_network(Observed((0, 0, 0), 8)) == "mlp"
-    expectations = {(3, 6, 9): "small_conv", (3, 7, 7): "tiny_conv", (3, 35, 84): "tiny_conv", (4, 36, 36): "nature"}
+    expectations = {(3, 9, 12): "small_conv", (3, 10, 10): "tiny_conv", (3, 35, 84): "tiny_conv", (4, 36, 36): "nature"}
     for size, expected in expectations.items():
         assert chosen_network(Observed(size, 0)) == chosen_network(Observed(size, 3)) == expected
     nature, automatic = make_torso("nature", Observed((4, 84, 84), 0)), make_torso("auto", Observed((4, 84, 84), 0))
