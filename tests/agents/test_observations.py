@@ -169,7 +169,7 @@ def test_every_picture_network_takes_a_vector_too(name: str) -> None:
     ("name", "observed", "sentence"),
     [
         ("mlp", Observed((4, 84, 84), 0), "--network=mlp does not fit .* have a picture; auto, or nature, would"),
-        ("mlp", Observed((4, 9, 9), 2), "--network=mlp does not fit .* have a picture; auto, or tiny_conv, would"),
+        ("mlp", Observed((4, 9, 9), 2), "--network=mlp does not fit .* have a picture; auto, or small_conv, would"),
         ("nature", Observed((0, 0, 0), 8), "--network=nature does not fit .* have no picture; auto, or mlp, would"),
         ("nature", Observed((4, 10, 10), 0), "resolution=10,10 is too small for --network=nature; .* --network=auto"),
         ("small_conv", Observed((1, 200, 200), 0), "--network=small_conv is for pictures of at most 16,384 pixels"),
