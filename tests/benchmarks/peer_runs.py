@@ -76,20 +76,23 @@ def run_for(
     """
     mark = uuid.uuid4().hex
     seen: set[psutil.Process] = set()
+    process = None
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command.words,
-            cwd=ROOT,
-            env={**os.environ, **command.environment, MARK: mark},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # so that CTRL+C at the terminal reaches this program alone
-        )
         try:
+            process = subprocess.Popen(
+                command.words,
+                cwd=ROOT,
+                env={**os.environ, **command.environment, MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # so that CTRL+C at the terminal reaches this program alone
+            )
             _follow(process, command, seen, seconds, patience, clock)
         finally:
-            _end(process, mark, seen)
+            if process is not None:
+                _interrupt(process, seen)
+            _kill(mark, seen)  # also after CTRL+C in Popen itself, whose process has started
     lines = command.lines()
     if not lines or not lines[-1].agent_steps:
         raise PeerError("it made no step")
@@ -121,8 +124,8 @@ def _follow(
         time.sleep(min(POLL_SECONDS, max(0.0, began + seconds - now)))
 
 
-def _end(process: "subprocess.Popen[bytes]", mark: str, seen: set[psutil.Process]) -> None:
-    """Interrupt the first process; kill whatever is left of it and of all others."""
+def _interrupt(process: "subprocess.Popen[bytes]", seen: set[psutil.Process]) -> None:
+    """End the first process like CTRL+C, and kill what is left of its group."""
     try:
         if process.poll() is None:
             seen |= descendants(process.pid)
@@ -133,12 +136,15 @@ def _end(process: "subprocess.Popen[bytes]", mark: str, seen: set[psutil.Process
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        # Ray's processes are in groups and sessions of their own, and some write over their environment.
-        while left := [one for one in seen | marked(mark) if _lives(one)]:
-            for one in left:
-                with suppress(psutil.NoSuchProcess):
-                    one.kill()
-            psutil.wait_procs(left, timeout=5)
+
+
+def _kill(mark: str, seen: set[psutil.Process]) -> None:
+    """Kill what is left. Ray's processes have groups and sessions of their own, and some change their environment."""
+    while left := [one for one in seen | marked(mark) if _lives(one)]:
+        for one in left:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        psutil.wait_procs(left, timeout=5)
 
 
 def descendants(pid: int) -> set[psutil.Process]:
