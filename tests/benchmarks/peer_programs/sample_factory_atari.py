@@ -1,10 +1,12 @@
 """Sample Factory's APPO on an Atari game, as its `sf_examples/atari` runs it.
 
 Network, losses, schedule and preprocessing are those of the example. What is set for few cores: as many sampling
-processes as cores instead of 8, with 8 games together as in the example; and each plays one half of its games while
-the other half waits for actions.
+processes as cores instead of 8, with 8 games together as in the example; each plays one half of its games while the
+other half waits for actions; and the games go on during updates (`async_rl`), as in Sample Factory's own example of
+Atari with EnvPool: the learner computes with one thread only, so all other cores would wait for it.
 """
 
+import os
 import sys
 
 from ale_py.registration import register_v0_v4_envs
@@ -54,7 +56,8 @@ def command_line(given: Arguments) -> list[str]:
         *(f"--train_dir={given.scratch}", "--experiment=run", "--with_wandb=False"),
         *(f"--train_for_env_steps={frames}", f"--train_for_seconds={int(given.seconds)}"),
         *(f"--num_workers={cores}", f"--num_envs_per_worker={max(2, GAMES_TOGETHER // cores)}"),
-        "--worker_num_splits=2",
+        *("--worker_num_splits=2", "--async_rl=True"),
+        f"--default_niceness={os.nice(0)}",  # it sets the priority of its processes itself, otherwise to 0
     ]
 
 
