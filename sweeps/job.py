@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import psutil
 
 from options.command_line import flag_words
+from run_files.new_lines import NewLines
 from sweeps.files import is_locked, resumable, try_lock
 
 
@@ -93,27 +94,3 @@ class Job:
         """Processes of main.py for this folder that were not started here, found by their command lines."""
         words = {str(self._program), f"--results_dir={self.folder}"}
         return [process for process in psutil.process_iter(["cmdline"]) if words <= set(process.info["cmdline"] or ())]
-
-
-class NewLines:
-    """Reads a log as it grows."""
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._bytes_read = 0
-
-    def skip(self) -> None:
-        """Leave out what is in the log already."""
-        self._bytes_read = self._log.stat().st_size if self._log.exists() else 0
-
-    def read(self) -> list[str]:
-        """Complete lines that were added since the last call."""
-        if not self._log.exists():
-            return []
-        with self._log.open("rb") as file:
-            file.seek(self._bytes_read)
-            complete = file.read().rpartition(b"\n")[0]
-        if not complete:
-            return []
-        self._bytes_read += len(complete) + 1
-        return complete.decode("utf-8", errors="replace").splitlines()

@@ -13,8 +13,8 @@ from ray.exceptions import RayError
 
 from cluster.programs.nodes import ANSWER_SECONDS, why_lost
 from options.command_line import flag_words
+from run_files.new_lines import NewLines
 from sweeps.files import resumable, try_lock
-from sweeps.job import NewLines
 from sweeps.on_cluster.node_job import RESULTS
 from sweeps.on_cluster.run_files_transfer import RunFilesTransfer
 

@@ -1,6 +1,6 @@
 """What the programs of all peers share: their command line, and the lines of progress that they write.
 
-It needs nothing beyond Python itself, because every peer has its own environment.
+It needs no package beyond Python itself, because every peer has its own environment.
 """
 
 import argparse
@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from run_files.new_lines import NewLines
 
 PROGRESS = "progress.jsonl"
 GAMES = "games.txt"  # one return in each line
@@ -79,7 +81,7 @@ class GamesFile:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / GAMES
-        self._read = 0
+        self._lines = NewLines(self._path)
 
     def add(self, return_: float) -> None:
         # One small write in append mode: lines of several processes do not mix.
@@ -91,15 +93,7 @@ class GamesFile:
 
     def new(self) -> list[float]:
         """The returns that were added since the last call."""
-        if not self._path.exists():
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._read)
-            complete = file.read().rpartition(b"\n")[0]
-        if not complete:
-            return []
-        self._read += len(complete) + 1
-        return [float(line) for line in complete.split(b"\n")]
+        return [float(line) for line in self._lines.read()]
 
 
 def usable_cores() -> int:
