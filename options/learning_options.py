@@ -34,8 +34,8 @@ class NetworkOptions(Options):
     popart: bool = option(
         False,
         ON_OFF,
-        "PopArt: values and advantages are in units of the returns' own deviation, measured over the run. For rewards "
-        "that are not clipped.",
+        "PopArt: values and advantages are in units of the returns' own deviation, a moving average. For rewards that "
+        "are not clipped.",
     )
     feature_out_layer_size: int = option(
         64,
