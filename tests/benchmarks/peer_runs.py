@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import psutil
 
-from run_files.metrics import Report, read_metrics
+from run_files.metrics import Report, last_report, read_metrics
 from tests.benchmarks.peer_environments import PeerError
 from tests.benchmarks.peer_programs.progress import PROGRESS
 from tests.benchmarks.runs import ROOT, STOP_SECONDS, number
@@ -34,33 +34,48 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Reports:
+    """The file in which an arm reports its progress."""
+
+    folder: Path
+    pattern: str
+    games: str  # the name of the number of finished games
+
+    def lines(self) -> list[Line]:
+        """All of it."""
+        return [self._line(report) for path in self.folder.glob(self.pattern) for report in read_metrics(path)]
+
+    def agent_steps(self) -> float:
+        """The newest number of steps, read from the end of the file: reading all of it again takes time of the arm."""
+        newest = [last_report(path) for path in self.folder.glob(self.pattern)]
+        return max((number(report, "agent_steps") for report in newest if report is not None), default=0.0)
+
+    def _line(self, report: Report) -> Line:
+        mean = report["return_mean"]
+        return Line(
+            number(report, "seconds"),
+            number(report, "agent_steps"),
+            None if mean is None else float(str(mean)),
+            number(report, self.games),
+        )
+
+
+def peer_reports(folder: Path) -> Reports:
+    return Reports(folder, PROGRESS, "games")
+
+
+def own_reports(results: Path) -> Reports:
+    """Those of our own run."""
+    return Reports(results, "*/metrics.jsonl", "episodes")
+
+
+@dataclass(frozen=True)
 class Command:
-    """How to run an arm, and how to read its progress."""
+    """How to run an arm, and where it reports its progress."""
 
     words: Sequence[str]
     environment: Mapping[str, str]
-    lines: Callable[[], list[Line]]
-
-
-def peer_lines(folder: Path) -> list[Line]:
-    """The progress of a peer's program."""
-    path = folder / PROGRESS
-    return [_line(report, "games") for report in read_metrics(path)] if path.exists() else []
-
-
-def own_lines(results: Path) -> list[Line]:
-    """The same from the reports of our own run."""
-    return [_line(report, "episodes") for path in results.glob("*/metrics.jsonl") for report in read_metrics(path)]
-
-
-def _line(report: Report, games: str) -> Line:
-    mean = report["return_mean"]
-    return Line(
-        number(report, "seconds"),
-        number(report, "agent_steps"),
-        None if mean is None else float(str(mean)),
-        number(report, games),
-    )
+    reports: Reports
 
 
 def run_for(
@@ -92,8 +107,8 @@ def run_for(
         finally:
             if process is not None:
                 _interrupt(process, seen)
-            _kill(mark, seen)  # also after CTRL+C in Popen itself, whose process has started
-    lines = command.lines()
+            _kill(process and process.pid, mark, seen)  # also after CTRL+C in Popen itself, whose process has started
+    lines = command.reports.lines()
     if not lines or not lines[-1].agent_steps:
         raise PeerError("it made no step")
     return lines
@@ -116,16 +131,16 @@ def _follow(
                 raise PeerError(f"it ended with code {process.returncode} after {now - began:.0f} s")
             return  # it reached its own limit
         seen |= descendants(process.pid)
-        newest = command.lines()[-1:]
-        if newest and newest[0].agent_steps > steps:
-            steps, moved = newest[0].agent_steps, now
+        newest = command.reports.agent_steps()
+        if newest > steps:
+            steps, moved = newest, now
         if now - moved > patience:
             raise PeerError(f"it made no step for {patience:g} s")
         time.sleep(min(POLL_SECONDS, max(0.0, began + seconds - now)))
 
 
 def _interrupt(process: "subprocess.Popen[bytes]", seen: set[psutil.Process]) -> None:
-    """End the first process like CTRL+C, and kill what is left of its group."""
+    """End the first process like CTRL+C; kill it if it does not end."""
     try:
         if process.poll() is None:
             seen |= descendants(process.pid)
@@ -133,18 +148,29 @@ def _interrupt(process: "subprocess.Popen[bytes]", seen: set[psutil.Process]) ->
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_SECONDS)
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
 
 
-def _kill(mark: str, seen: set[psutil.Process]) -> None:
+def _kill(session: int | None, mark: str, seen: set[psutil.Process]) -> None:
     """Kill what is left. Ray's processes have groups and sessions of their own, and some change their environment."""
-    while left := [one for one in seen | marked(mark) if _lives(one)]:
-        for one in left:
+    spared = True
+    while left := [one for one in seen | members(session, mark) if _lives(one)]:
+        killed = [one for one in left if not (spared and _removes_shared_memory(one))]
+        for one in killed:
             with suppress(psutil.NoSuchProcess):
                 one.kill()
-        psutil.wait_procs(left, timeout=5)
+        # Those that remove the shared memory of the others do so, and end, when all others have ended.
+        psutil.wait_procs(killed or left, timeout=5)
+        spared = spared and bool(killed)
+
+
+def _removes_shared_memory(process: psutil.Process) -> bool:
+    """Whether it is the process of Python's multiprocessing, or of torch, that outlives the others to clean up."""
+    with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        words = " ".join(process.cmdline())
+        return "multiprocessing.resource_tracker" in words or "torch_shm_manager" in words
+    return False
 
 
 def descendants(pid: int) -> set[psutil.Process]:
@@ -153,12 +179,12 @@ def descendants(pid: int) -> set[psutil.Process]:
     return set()
 
 
-def marked(mark: str) -> set[psutil.Process]:
-    """The processes of an arm, as far as they have kept the environment that they were started with."""
+def members(session: int | None, mark: str) -> set[psutil.Process]:
+    """The processes of an arm that are in its session, or have kept the environment that they were started with."""
     found = set()
     for process in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            if process.environ().get(MARK) == mark:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) == session or process.environ().get(MARK) == mark:
                 found.add(process)
     return found
 

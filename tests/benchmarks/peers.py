@@ -33,7 +33,7 @@ from reports.human_scores import RANDOM_AND_HUMAN
 from reports.score_aggregates import ATARI_5
 from run_files.metrics import JsonLinesSink, Report, read_metrics
 from tests.benchmarks.peer_environments import PEERS, Peer, PeerError, make_environment
-from tests.benchmarks.peer_runs import Command, Line, own_lines, peer_lines, run_for, speed
+from tests.benchmarks.peer_runs import Command, Line, own_reports, peer_reports, run_for, speed
 from tests.benchmarks.peer_table import OWN, result_lines
 from tests.benchmarks.runs import ROOT
 
@@ -93,7 +93,7 @@ def own_command(run: Run, folder: Path) -> Command:
     words = {"console": "off", "curves": False, **given}
     words |= {"op_mode": "train", "env": f"{run.game}NoFrameskip-v4", "seed": run.seed, "results_dir": folder}
     flags = [f"--{name}={value}" for name, value in words.items()]
-    return Command([sys.executable, "main.py", *flags], {}, lambda: own_lines(folder))
+    return Command([sys.executable, "main.py", *flags], {}, own_reports(folder))
 
 
 def peer_command(run: Run, peer: Peer, python: Path, folder: Path, scratch: Path) -> Command:
@@ -101,7 +101,7 @@ def peer_command(run: Run, peer: Peer, python: Path, folder: Path, scratch: Path
     flags = [f"--{name}={value}" for name, value in words.items()]
     # PYTHONPATH: processes of Ray import the program's modules from elsewhere.
     environment = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "RAY_TMPDIR": str(scratch)}
-    return Command([str(python), "-m", peer.program, *flags], environment, lambda: peer_lines(folder))
+    return Command([str(python), "-m", peer.program, *flags], environment, peer_reports(folder))
 
 
 def measure(run: Run, results: Path, pythons: Mapping[str, Path]) -> Report:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,7 @@ from run_files.metrics import Report
 from tests.benchmarks import peer_environments, peer_runs, peers
 from tests.benchmarks.peer_environments import PEERS, Peer, PeerError, make_environment
 from tests.benchmarks.peer_programs.progress import GamesFile, Progress, parse_arguments
-from tests.benchmarks.peer_runs import Command, Line, own_lines, peer_lines, run_for, speed
+from tests.benchmarks.peer_runs import Command, Line, own_reports, peer_reports, run_for, speed
 from tests.benchmarks.peer_table import OWN, result_lines
 from tests.benchmarks.peers import RUNS, Run, finished, main, own_command, peer_command, plan, row_of
 from tests.benchmarks.runs import ROOT
@@ -28,7 +29,7 @@ def script(folder: Path, *statements: str) -> Command:
     """A program in place of a peer's, with the folder in `folder` and a line of progress in `step`."""
     code = ["import os, pathlib, signal, subprocess, sys, time", f"folder = pathlib.Path({str(folder)!r})"]
     code += [f"step = {json.dumps(json.dumps(LINE))} + chr(10)", *statements]
-    return Command([sys.executable, "-c", "\n".join(code)], {}, lambda: peer_lines(folder))
+    return Command([sys.executable, "-c", "\n".join(code)], {}, peer_reports(folder))
 
 
 STEP = "(folder / 'progress.jsonl').write_text(step)"
@@ -143,8 +144,10 @@ def test_progress_is_written_and_read(tmp_path: Path, monkeypatch: pytest.Monkey
     progress.report(1000)
     with (tmp_path / "progress.jsonl").open("a") as file:
         file.write('{"seconds": 9')  # of a killed program
-    assert peer_lines(tmp_path) == [Line(0, 0, None, 0), Line(6, 1000, 50.5, 110)]
-    assert peer_lines(tmp_path / "other") == []
+    assert peer_reports(tmp_path).lines() == [Line(0, 0, None, 0), Line(6, 1000, 50.5, 110)]
+    assert peer_reports(tmp_path).agent_steps() == 1000
+    assert peer_reports(tmp_path / "other").lines() == []
+    assert peer_reports(tmp_path / "other").agent_steps() == 0
 
 
 def test_games_of_several_processes_are_gathered(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_our_own_reports_are_read_in_the_same_form(tmp_path: Path) -> None:
     report = {"seconds": 3.5, "agent_steps": 100, "frames": 400, "return_mean": None, "episodes": 0}
     lines = [report, {**report, "agent_steps": 200, "return_mean": 12.5, "episodes": 3}]
     (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert own_lines(tmp_path) == [Line(3.5, 100, None, 0), Line(3.5, 200, 12.5, 3)]
+    assert own_reports(tmp_path).lines() == [Line(3.5, 100, None, 0), Line(3.5, 200, 12.5, 3)]
 
 
 def test_the_speed_leaves_out_the_warm_up() -> None:
@@ -211,6 +214,25 @@ def test_an_arm_that_does_not_end_is_killed_with_all_its_processes(
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in left)
 
 
+def test_no_shared_memory_of_a_killed_arm_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that Python starts to remove it is not killed before it has done so."""
+    monkeypatch.setattr(peer_runs, "STOP_SECONDS", 0.2)
+    command = script(
+        tmp_path,
+        "from multiprocessing.shared_memory import SharedMemory",
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+        "block = SharedMemory(create=True, size=100)",
+        "(folder / 'name').write_text(block.name)",
+        "if not os.fork():",
+        "    time.sleep(200)",  # as long as it lives, the block is in use
+        STEP,
+        "time.sleep(200)",
+    )
+    run_for(command, 500.0, tmp_path / "log", clock=over_when(tmp_path / "progress.jsonl"))
+    with pytest.raises(FileNotFoundError):
+        SharedMemory((tmp_path / "name").read_text())
+
+
 def test_an_arm_without_steps_hangs(tmp_path: Path) -> None:
     with pytest.raises(PeerError, match="it made no step for 1 s"):
         run_for(script(tmp_path, STEP, "time.sleep(200)"), 500.0, tmp_path / "log", patience=1.0)
@@ -220,7 +242,7 @@ def test_an_arm_that_fails_or_never_steps_has_no_result(tmp_path: Path) -> None:
     with pytest.raises(PeerError, match="it ended with code 3"):
         run_for(script(tmp_path, "print('out of memory'); sys.exit(3)"), 50.0, tmp_path / "log")
     assert "out of memory" in (tmp_path / "log").read_text()
-    idle = Command([sys.executable, "-c", "pass"], {}, lambda: [])
+    idle = Command([sys.executable, "-c", "pass"], {}, peer_reports(tmp_path))
     with pytest.raises(PeerError, match="it made no step"):
         run_for(idle, 50.0, tmp_path / "log")
 
