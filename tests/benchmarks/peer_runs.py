@@ -107,7 +107,8 @@ def run_for(
         finally:
             if process is not None:
                 _interrupt(process, seen)
-            _kill(process and process.pid, mark, seen)  # also after CTRL+C in Popen itself, whose process has started
+            session = None if process is None else process.pid
+            _kill(session, mark, seen)  # also after CTRL+C in Popen itself, whose process has started
     lines = command.reports.lines()
     if not lines or not lines[-1].agent_steps:
         raise PeerError("it made no step")
