@@ -96,14 +96,14 @@ def launch_learners(config: Config, given: Mapping[str, Any]) -> int:
     from cluster.check import check_cluster
     from learners.launcher import Launcher, start_here
 
-    learners, address = config.learners.learners, config.cluster.cluster
-    start = start_here(learners)
-    if address is not None:
-        address = check_cluster(address)
-        from learners.on_cluster.cluster_start import ClusterStart  # it needs Ray
+    learners, restarts, address = config.learners.learners, config.learners.learner_restarts, config.cluster.cluster
+    if address is None:
+        return Launcher(start_here(learners), restarts).run(given)
+    address = check_cluster(address)
+    from learners.on_cluster.cluster_start import ClusterStart  # it needs Ray
 
-        start = ClusterStart(address, learners, config.run.device)
-    return Launcher(start, config.learners.learner_restarts).run(given)
+    with closing(ClusterStart(address, learners, config.run.device)) as start:
+        return Launcher(start, restarts).run(given)
 
 
 if __name__ == "__main__":

@@ -100,10 +100,7 @@ def _chosen(run: str, runs: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _status_lines(name: str, runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     entry = runs[name]
-    lines = [name, f"  {entry['line']}"]
-    for node in entry["nodes"]:
-        state = f"plays with {node['workers']} workers" if node["alive"] else "does not play now"
-        lines.append(f"  node {node['name']} {state}, restarted {node['restarts']} times")
+    lines = [name, *(f"  {line}" for line in (entry["line"], *entry["details"]))]
     others = [other for other in sorted(runs) if other != name]
     return lines + ([f"also alive: {', '.join(others)}"] if others else [])
 

@@ -16,13 +16,12 @@ from cluster import node_actor
 from cluster.gateway import NAMESPACE, Gateway
 from cluster.node_link import NodeLink
 from cluster.probe import connect
-from cluster.run_board import RunBoard
+from cluster.run_board import COMMAND_SECONDS, RunBoard
 from workers.messages import Kind, Message, receive, send
 from workers.random_streams import stream_of
 
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
 HEARTBEAT_SECONDS = 1.0
-COMMAND_SECONDS = 1.0
 
 
 def serve(gateway: Gateway, connection: Connection) -> None:
@@ -214,9 +213,15 @@ class RayHub:
     async def _read_commands(self) -> None:
         """Pass commands from anywhere in the cluster on to the learner, and show them its state."""
         while True:
-            for command in await asyncio.to_thread(self._board.exchange, self._figures()):
+            lines = [_line(link) for link, _ in self._links.values()]
+            for command in await asyncio.to_thread(self._board.exchange, lines):
                 self._send(Kind.COMMAND, payload=command)
             await asyncio.sleep(COMMAND_SECONDS)
+
+
+def _line(link: NodeLink) -> str:
+    state = f"plays with {link.workers} workers" if link.playing else "does not play now"
+    return f"node {link.name} {state}, restarted {link.restarts} times"
 
 
 def _described(link: NodeLink) -> dict[str, Any]:

@@ -12,23 +12,27 @@ from ray.experimental import internal_kv
 
 SPACE = b"rl-platform"
 COMMANDS = ("save", "stop")
+COMMAND_SECONDS = 1.0  # between two looks at the board
 OLD_SECONDS = 24 * 3600.0  # after which the entry of a run that was killed is removed
 
 
 class RunBoard:
-    """The gateway's side: it shows the state of its run, and reads commands."""
+    """The side of the run: it shows its state, and reads commands."""
 
     def __init__(self) -> None:
-        self.status: dict[str, str] = {}  # `run`: its name, `line`: its state; empty until the learner has sent them
+        self.status: dict[str, str] = {}  # `run`: its name, `line`: its state; empty until they are known
         self._begun = time.time()
         self._remove_old()
 
-    def exchange(self, nodes: list[dict[str, Any]]) -> list[str]:
-        """Show the newest state, and return the commands since the last call."""
+    def exchange(self, details: list[str]) -> list[str]:
+        """Show the newest state, with a line about each part of the run; return the commands since the last call.
+
+        The last one is always `status`: the state is wanted again.
+        """
         if not self.status:
             return ["status"]
         name = self.status["run"]
-        entry = {"line": self.status["line"], "begun": self._begun, "seen": time.time(), "nodes": nodes}
+        entry = {"line": self.status["line"], "begun": self._begun, "seen": time.time(), "details": details}
         _put(_state_key(name), entry)
         given = [command for command in COMMANDS if not is_taken(name, command)]
         for command in given:

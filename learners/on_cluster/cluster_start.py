@@ -15,6 +15,7 @@ from cluster.programs.nodes import ClusterNodes
 from learners.launcher import END_SECONDS, StartStoppedError
 from learners.on_cluster import node_learner
 from learners.on_cluster.checkpoint_copies import copy_checkpoint
+from learners.on_cluster.commands import Commands
 from learners.on_cluster.node_learner import Address
 from learners.on_cluster.shares_of_nodes import Room, Seat, choose_seats, most_learners
 from learners.on_cluster.started_on_nodes import LOST, LearnerGoneError, SeatedLearner, StartedOnNodes
@@ -53,6 +54,7 @@ class ClusterStart:
             self._wait_for_seats(FIRST_ROOM_SECONDS, lambda: False)
         except NoRoomError as error:
             raise UsageError(self._no_room(error.most)) from None
+        self._commands = Commands()
 
     def __call__(self, flags: Mapping[str, Any], is_stopping: Callable[[], bool]) -> StartedOnNodes:
         deadline, group = time.monotonic() + ROOM_SECONDS, None
@@ -68,13 +70,17 @@ class ClusterStart:
                     f"nodes for --learners={self._learners} could not be reserved within {ROOM_SECONDS:g} seconds; "
                     "ray status shows what uses them."
                 )
-        started = StartedOnNodes(self._make_actors(seats, group), group)
+        started = StartedOnNodes(self._make_actors(seats, group), group, self._commands)
         try:
             self._start(flags, seats, started.learners)
         except BaseException:
             started.close()
             raise
         return started
+
+    def close(self) -> None:
+        """The run has ended."""
+        self._commands.close()
 
     def _wait_for_seats(self, seconds: float, is_stopping: Callable[[], bool]) -> list[Seat]:
         """The seats, once all nodes are examined and there is room; raises a NoRoomError after so many seconds."""

@@ -15,6 +15,7 @@ from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from cluster.programs.nodes import ANSWER_SECONDS, why_lost
 from learners.launcher import END_SECONDS
+from learners.on_cluster.commands import Commands
 from learners.on_cluster.node_learner import State, newest_checkpoint
 from workers.failures import RunFailedError
 
@@ -54,13 +55,15 @@ class SeatedLearner:
 class StartedOnNodes:
     """Asks each learner's actor for news until all learners have ended."""
 
-    def __init__(self, learners: Sequence[SeatedLearner], group: PlacementGroup) -> None:
+    def __init__(self, learners: Sequence[SeatedLearner], group: PlacementGroup, commands: Commands) -> None:
         """`group` is the placement group that has reserved their CPUs and GPUs."""
         self.begun = time.monotonic()
         self.learners = learners
         self._group = group
+        self._commands = commands
         self._signals: list[int] = []
         self._folder = ""
+        self._line = "starts"  # the last one that the first learner has printed
 
     def signal(self, number: int) -> None:
         self._signals.append(number)  # sent by `wait`, because a signal handler must not call Ray
@@ -103,10 +106,18 @@ class StartedOnNodes:
         write(sys.stdout, state.output)
         if learner.rank == 0:
             write(sys.stderr, state.errors)
+            self._show(state)
         elif len(learner.errors) < MOST_ERRORS:
             learner.errors += state.errors
-        self._folder = state.folder or self._folder
         learner.exit_code = state.exit_code
+
+    def _show(self, first: State) -> None:
+        """Keep what the first learner tells about the run, and show it to the whole cluster."""
+        self._folder = first.folder or self._folder
+        self._line = next(reversed(first.output.decode(errors="replace").splitlines()), self._line)
+        self._commands.learners = [f"learner {learner.rank} on node {learner.node}" for learner in self.learners]
+        if self._folder:
+            self._commands.show(Path(self._folder).name, self._line)
 
     def saved_folder(self) -> Path | None:
         """The run's folder on the node of the first learner, or here if that node is lost and others see it too."""

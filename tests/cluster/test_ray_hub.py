@@ -32,7 +32,7 @@ class StandIn:
     def __init__(self, hub: Any, node_id: str, index: int, name: str, seat: int, workers: int) -> None:
         self._hub = hub
         self.name, self.seat, self.workers, self.number = name, seat, workers, 7
-        self.is_silent, self.outstanding, self.capacity = False, 0, 0
+        self.is_silent, self.playing, self.outstanding, self.capacity, self.restarts = False, True, 0, 0, 0
         self.started.append(self)
 
     async def serve(self) -> None:
@@ -46,7 +46,7 @@ def test_rounds_have_their_sender_and_an_error_of_a_link_ends_the_gateway(monkey
     context = SimpleNamespace(get_node_id=lambda: "own")
     monkeypatch.setattr(ray_hub, "ray", SimpleNamespace(nodes=lambda: NODES, get_runtime_context=lambda: context))
     monkeypatch.setattr(ray_hub, "NodeLink", StandIn)
-    monkeypatch.setattr(ray_hub, "RunBoard", lambda: SimpleNamespace(exchange=lambda nodes: [], remove=lambda: None))
+    monkeypatch.setattr(ray_hub, "RunBoard", lambda: SimpleNamespace(exchange=lambda lines: [], remove=lambda: None))
     monkeypatch.setattr(ray_hub, "_described", lambda link: {})
     monkeypatch.setattr(StandIn, "started", [])
     landing = Landing(places=2, nbytes=10)

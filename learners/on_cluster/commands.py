@@ -1,0 +1,52 @@
+"""Commands of `python -m cluster.command` to a run whose learners are on a cluster."""
+
+import os
+import signal
+import threading
+from contextlib import suppress
+
+from cluster.run_board import COMMAND_SECONDS, RunBoard
+
+SIGNALS = {"save": signal.SIGUSR1, "stop": signal.SIGTERM}  # to this process, which passes them on to all learners
+
+
+class Commands:
+    """Shows the state of the run in the cluster, and reads commands, in a thread of its own.
+
+    The thread waits for Ray's head where that does not answer, so that nobody else has to.
+    """
+
+    def __init__(self) -> None:
+        self.learners: list[str] = []  # a line about each
+        self._board: RunBoard | None = None
+        self._state: dict[str, str] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def show(self, run: str, line: str) -> None:
+        """The name of the run's folder, and how far the run is."""
+        self._state = {"run": run, "line": line}
+
+    def close(self) -> None:
+        """The run has ended: nothing about it stays in the cluster."""
+        self._closed.set()
+        self._thread.join(2 * COMMAND_SECONDS)
+
+    def _work(self) -> None:
+        while not self._closed.wait(COMMAND_SECONDS):
+            with suppress(Exception):  # the head does not answer now; whether that ends the run is found elsewhere
+                self._exchange()
+        with suppress(Exception):
+            if self._board is not None:
+                self._board.remove()
+
+    def _exchange(self) -> None:
+        if self._board is None:
+            self._board = RunBoard()
+        self._board.status = self._state
+        for command in self._board.exchange(self.learners):
+            if command in SIGNALS:
+                with suppress(OSError):  # nobody reads the output any more
+                    print(f"{command}: asked for by a command from the cluster", flush=True)
+                os.kill(os.getpid(), SIGNALS[command])
