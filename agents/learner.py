@@ -92,13 +92,23 @@ class Learner:
         # The first state of each unroll is enough for the mean over the run.
         self.network.update_background_mean(self._peers.rows_of_all(unrolls.inputs.observations[0]), weight)
         if unrolls.inputs.vectors is not None:
-            vectors = self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1))
-            # The inputs of the torso must not change faster than it can learn: the weight falls with the learning rate,
-            # but only in the second half. Where it fell from the start, HalfCheetah kept a poor gait.
-            falling = SMALLEST_WEIGHT * min(1.0, 2 * self.learning_rate / self._options.lr)
-            self.network.update_vector_statistics(vectors, max(share, falling))
+            self._follow_vectors(self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1)), share)
         if self._target is not None and self.updates % self._loss.target_period == 0:
             self._target.load_state_dict(self.network.state_dict())
+
+    def _follow_vectors(self, vectors: torch.Tensor, share: float) -> None:
+        """Update their statistics.
+
+        The first ones bring the inputs to the size that the first weights are made for. Later ones must not change
+        what the network says: about states that the batch does not have, it could not learn that again. The first
+        layer of a user's torso is not known, so that it cannot follow; there the averages slow down with the learning
+        rate, but only in the second half: where they did so from the start, HalfCheetah kept a poor gait.
+        """
+        if self.network.has_own_torso:
+            falling = SMALLEST_WEIGHT * min(1.0, 2 * self.learning_rate / self._options.lr)
+            self.network.update_vector_statistics(vectors, max(share, falling))
+        else:
+            self.network.update_vector_statistics(vectors, max(share, SMALLEST_WEIGHT), share < SMALLEST_WEIGHT)
 
     def keep_background(self, updates: int) -> None:
         """Keep the background of loaded weights, which had so many updates. Otherwise it is measured anew."""

@@ -9,7 +9,7 @@ from torch import nn
 from agents.distributions.of_layout import distribution_of
 from agents.distributions.protocol import PolicyDistribution
 from agents.policy_heads import make_policy_head
-from agents.torsos.make_torso import chosen_network, make_torso
+from agents.torsos.make_torso import chosen_network, first_vector_layer, make_torso
 from agents.torsos.observed import Observed, rows, torso_input
 from agents.torsos.own_torso import LARGEST_INPUT, is_own
 from agents.torsos.pictures import initialise_torso, orthogonal_
@@ -149,10 +149,12 @@ class ActorCritic(nn.Module):
         return ((vectors - self.vector_mean) / self.vector_deviation).clamp(-LARGEST_INPUT, LARGEST_INPUT)
 
     @torch.no_grad()
-    def update_vector_statistics(self, vectors: torch.Tensor, weight: float) -> None:
+    def update_vector_statistics(self, vectors: torch.Tensor, weight: float, keep_function: bool = False) -> None:
         """Move mean and variance towards those of `vectors [N, D]`, by `weight` in (0, 1].
 
         They become those of a mixture of all states so far and these ones, which have the share `weight` of it.
+        `keep_function` changes the first layer for vectors so that it says the same about all vectors as before. The
+        first layer of a torso of the user's own is not known.
         """
         assert self.vector_mean is not None and self.vector_deviation is not None
         if self._measured.stop == 0:
@@ -161,8 +163,14 @@ class ActorCritic(nn.Module):
         mean, deviation = self.vector_mean[self._measured], self.vector_deviation[self._measured]
         step = seen.mean(0) - mean
         variance = (1 - weight) * (deviation.square() + weight * step.square()) + weight * seen.var(0, correction=0)
+        moved = variance.sqrt().clamp(min=SMALLEST_DEVIATION)
+        if keep_function:
+            layer = first_vector_layer(self.torso)
+            weights = layer.weight[:, self._measured]
+            layer.bias.add_(weights @ (weight * step / deviation))
+            weights.mul_(moved / deviation)
         mean.add_(weight * step)
-        deviation.copy_(variance.sqrt().clamp(min=SMALLEST_DEVIATION))
+        deviation.copy_(moved)
 
     @torch.no_grad()
     def update_background_mean(self, observations: torch.Tensor, weight: float) -> None:

@@ -48,6 +48,15 @@ def vector_layers(size: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(size, MLP_UNITS), nn.Tanh(), nn.Linear(MLP_UNITS, MLP_UNITS), nn.Tanh())
 
 
+def first_vector_layer(torso: nn.Module) -> nn.Linear:
+    """The layer that gets the vectors, in a torso of this platform for observations with a vector."""
+    layers = torso.vector_layers if isinstance(torso, PictureAndVector) else torso
+    assert isinstance(layers, nn.Sequential)
+    first = layers[0]
+    assert isinstance(first, nn.Linear)
+    return first
+
+
 class PictureAndVector(nn.Module):
     """Convolutions for the picture and two layers for the vector, side by side; then one dense layer for both."""
 

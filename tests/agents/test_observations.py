@@ -207,11 +207,48 @@ def test_statistics_of_vectors_are_those_of_all_states_while_their_weights_are_e
     assert network.vector_deviation[measured:].tolist() == [1] * ONE_HOT
 
 
+@pytest.mark.parametrize("name", ["vector", "both"])
+def test_the_first_layer_follows_the_statistics_of_vectors(name: str) -> None:
+    """Once the averages have settled, new ones do not change what the network says about any state."""
+    layout = replace(PICTURES, **PARTS[name], **ACTIONS["gaussian"])
+    network = network_of(layout)
+    generator = torch.Generator().manual_seed(0)
+    states = 3 + 2 * torch.randn(40, VECTOR, generator=generator)
+    states[:, -ONE_HOT:] = states[:, -ONE_HOT:].gt(3).float()
+    network.update_vector_statistics(states, 1.0)
+    pictures = torch.randint(0, 256, (40, *network.background.shape), dtype=torch.uint8, generator=generator)
+    before, inputs_before = network.features(pictures, states), network.normalised(states)
+    network.update_vector_statistics(5 * states - 20, 0.2, keep_function=True)
+    inputs = network.normalised(states)
+    assert inputs is not None and inputs_before is not None and (inputs - inputs_before).abs().max() > 1
+    torch.testing.assert_close(network.features(pictures, states), before, rtol=1e-4, atol=1e-5)
+
+
+def test_a_learner_keeps_what_its_network_says_once_the_statistics_of_vectors_have_settled() -> None:
+    """Before that, the first statistics make large inputs small. The learning rate is nearly 0."""
+    batch = played(vectors_only, network_of(vectors_only, seed=1), 6)
+    states = torch.linspace(-5, 9, 6 * VECTOR).view(6, VECTOR)
+    changes = []
+    for past in (0, 10**4):
+        learner = learner_of(vectors_only, optimizer=OptimizerOptions(lr=1e-12))
+        learner.keep_background(past)
+        before = learner.network.features(torch.zeros(6, 0, 0, 0, dtype=torch.uint8), states)
+        mean = learner.network.vector_mean
+        assert mean is not None and not mean.any()
+        learner.update(batch)
+        assert mean[:-ONE_HOT].all(), "the statistics have moved"
+        after = learner.network.features(torch.zeros(6, 0, 0, 0, dtype=torch.uint8), states)
+        changes.append(float((after - before).abs().max().detach()))
+    first, settled = changes
+    assert first > 0.1 and settled < 1e-5
+
+
 @pytest.mark.parametrize(("past", "weight"), [(0, 0.001), (49, 0.001), (74, 0.0005), (89, 0.0002), (100, 1e-6)])
-def test_the_moving_average_of_vectors_slows_down_in_the_second_half(past: int, weight: float) -> None:
+def test_the_averages_of_vectors_for_a_torso_of_ones_own_slow_down_in_the_second_half(past: int, weight: float) -> None:
     """Otherwise a policy that comes to new states, but hardly learns any more, sees all other states changed too."""
     optimizer = OptimizerOptions(lr=0.01, lr_end_value=0.0)
     learner, first = learner_of(vectors_only, optimizer=optimizer), learner_of(vectors_only)
+    learner.network.has_own_torso = True
     batch = played(vectors_only, network_of(vectors_only, seed=1), 6)
     learner.keep_background(10**6 - past - 1)
     learner.updates = past  # of 100
