@@ -153,8 +153,8 @@ class ActorCritic(nn.Module):
         """Move mean and variance towards those of `vectors [N, D]`, by `weight` in (0, 1].
 
         They become those of a mixture of all states so far and these ones, which have the share `weight` of it.
-        `keep_function` changes the first layer for vectors so that it says the same about all vectors as before. The
-        first layer of a torso of the user's own is not known.
+        `keep_function` changes the first layer for vectors so that it says the same about all vectors as before,
+        except for entries that are clipped here. The first layer of a torso of the user's own is not known.
         """
         assert self.vector_mean is not None and self.vector_deviation is not None
         if self._measured.stop == 0:
@@ -167,8 +167,10 @@ class ActorCritic(nn.Module):
         if keep_function:
             layer = first_vector_layer(self.torso)
             weights = layer.weight[:, self._measured]
-            layer.bias.add_(weights @ (weight * step / deviation))
-            weights.mul_(moved / deviation)
+            # What is clipped says less than its weight: an entry that was constant for long must get no large weight.
+            is_clipped = (seen - mean).abs().amax(0) > LARGEST_INPUT * deviation
+            layer.bias.add_(weights @ torch.where(is_clipped, 0, weight * step / deviation))
+            weights.mul_(torch.where(is_clipped, 1, moved / deviation))
         mean.add_(weight * step)
         deviation.copy_(moved)
 
