@@ -105,10 +105,10 @@ class Learner:
         rate, but only in the second half: where they did so from the start, HalfCheetah kept a poor gait.
         """
         if self.network.has_own_torso:
-            falling = SMALLEST_WEIGHT * min(1.0, 2 * self.learning_rate / self._options.lr)
-            self.network.update_vector_statistics(vectors, max(share, falling))
+            smallest, keep_function = SMALLEST_WEIGHT * min(1.0, 2 * self.learning_rate / self._options.lr), False
         else:
-            self.network.update_vector_statistics(vectors, max(share, SMALLEST_WEIGHT), share < SMALLEST_WEIGHT)
+            smallest, keep_function = SMALLEST_WEIGHT, share < SMALLEST_WEIGHT
+        self.network.update_vector_statistics(vectors, max(share, smallest), keep_function)
 
     def keep_background(self, updates: int) -> None:
         """Keep the background of loaded weights, which had so many updates. Otherwise it is measured anew."""

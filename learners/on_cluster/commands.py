@@ -17,16 +17,15 @@ class Commands:
     """
 
     def __init__(self) -> None:
-        self.learners: list[str] = []  # a line about each
-        self._board: RunBoard | None = None
-        self._state: dict[str, str] = {}
+        self._board: RunBoard | None = None  # made by the thread, because that asks the head
+        self._shown: tuple[dict[str, str], list[str]] = {}, []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def show(self, run: str, line: str) -> None:
-        """The name of the run's folder, and how far the run is."""
-        self._state = {"run": run, "line": line}
+    def show(self, run: str, line: str, learners: list[str]) -> None:
+        """The name of the run's folder, how far the run is, and a line about each learner."""
+        self._shown = {"run": run, "line": line}, learners
 
     def close(self) -> None:
         """The run has ended: nothing about it stays in the cluster."""
@@ -44,8 +43,8 @@ class Commands:
     def _exchange(self) -> None:
         if self._board is None:
             self._board = RunBoard()
-        self._board.status = self._state
-        for command in self._board.exchange(self.learners):
+        self._board.status, learners = self._shown
+        for command in self._board.exchange(learners):
             if command in SIGNALS:
                 with suppress(OSError):  # nobody reads the output any more
                     print(f"{command}: asked for by a command from the cluster", flush=True)

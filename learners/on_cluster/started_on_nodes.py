@@ -115,9 +115,9 @@ class StartedOnNodes:
         """Keep what the first learner tells about the run, and show it to the whole cluster."""
         self._folder = first.folder or self._folder
         self._line = next(reversed(first.output.decode(errors="replace").splitlines()), self._line)
-        self._commands.learners = [f"learner {learner.rank} on node {learner.node}" for learner in self.learners]
         if self._folder:
-            self._commands.show(Path(self._folder).name, self._line)
+            learners = [f"learner {learner.rank} on node {learner.node}" for learner in self.learners]
+            self._commands.show(Path(self._folder).name, self._line, learners)
 
     def saved_folder(self) -> Path | None:
         """The run's folder on the node of the first learner, or here if that node is lost and others see it too."""

@@ -19,10 +19,10 @@ from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
+from tests.agents.every_layout import every_layout, learner_of, network_of, played
 from tests.agents.learners import ALL_TERMS, DELAYED_LAYOUT, LAYOUT, LSTM_LAYOUT, make_batch, make_learner, reported
 from tests.agents.small_gpu import PLACES, SmallGpu, out_of_memory
 from tests.agents.test_impact import IMPACT
-from tests.agents.test_observations import every_layout, learner_of, network_of, played
 
 MIXED = [True, True, False, False, False]  # two parts: one with fresh and replayed unrolls, one with replayed ones only
 # Not the tiny ones of the defaults, with which the rounding of a gradient near 0 decides a whole step.

@@ -21,7 +21,7 @@ from evaluation import export
 from evaluation.exported_policy import exported
 from option_flags import NetworkOptions
 from options.rules import UsageError
-from tests.agents.test_observations import PARTS, PICTURES
+from tests.agents.every_layout import PARTS, PICTURES
 
 PICTURE, VECTOR, BOTH = Observed((4, 10, 12), 0), Observed((0, 0, 0), 7), Observed((4, 10, 12), 7)
 WriteModule = Callable[[str], str]
