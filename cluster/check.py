@@ -16,6 +16,7 @@ from options.rules import UsageError
 
 LEAST_VERSION = (2, 60)
 CONNECT_SECONDS, PROBE_SECONDS = 5.0, 60.0
+TOKEN = "token"  # what the head refuses, in the probe's answer
 
 
 def check_combinations(config: Config) -> None:
@@ -44,6 +45,9 @@ def check_cluster(address: str, flag: str = "--cluster") -> str:
     if address != "auto":
         _check_port(flag, address)
     answer = _probe(address)
+    if answer.get("refused") == TOKEN and "RAY_AUTH_MODE" not in os.environ and _has_token():
+        os.environ["RAY_AUTH_MODE"] = "token"  # `ray start` does so too where the machine has a token
+        answer = _probe(address)
     problem = answer.get("problem")
     if problem:
         raise UsageError(f"{flag}={address} cannot be used: {problem}")
@@ -69,12 +73,19 @@ def _check_token(flag: str, address: str) -> None:
     """Ray itself waits for a long time without a word if its token is missing."""
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return
-    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    if not os.environ.get("RAY_AUTH_TOKEN") and not path.is_file():
+    if not _has_token():
         raise UsageError(
             f"{flag}={address} with RAY_AUTH_MODE=token needs the token of the cluster; RAY_AUTH_TOKEN=<token>, or "
-            f"a copy of the head's token file at {path}, would be right."
+            f"a copy of the head's token file at {_token_path()}, would be right."
         )
+
+
+def _has_token() -> bool:
+    return bool(os.environ.get("RAY_AUTH_TOKEN")) or _token_path().is_file()
+
+
+def _token_path() -> Path:
+    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 
 def _check_port(flag: str, address: str) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import subprocess
 from pathlib import Path
 
@@ -45,6 +46,33 @@ def test_a_missing_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
     with pytest.raises(UsageError, match="needs the token of the cluster; RAY_AUTH_TOKEN"):
         check_cluster("auto")
+
+
+@pytest.mark.parametrize(("mode", "asked"), [(None, 2), ("disabled", 1)])
+def test_the_token_of_this_machine_is_tried_where_none_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str | None, asked: int
+) -> None:
+    token = tmp_path / "auth_token"
+    token.write_text("a" * 32)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+    monkeypatch.setenv("RAY_AUTH_MODE", mode or "")  # so that it is restored after the test
+    if mode is None:
+        monkeypatch.delenv("RAY_AUTH_MODE")
+    modes = []
+
+    def head_with_a_token(*args: object, **more: object) -> "subprocess.CompletedProcess[str]":
+        modes.append(os.environ.get("RAY_AUTH_MODE"))
+        accepted = '{"address": "10.0.0.1:6379", "own": "10.0.0.1"}'
+        refused = '{"problem": "no token.", "refused": "token"}'
+        return subprocess.CompletedProcess([], 0, accepted if modes[-1] == "token" else refused, "")
+
+    monkeypatch.setattr(subprocess, "run", head_with_a_token)
+    if mode is None:
+        assert check_cluster("auto") == "10.0.0.1:6379"
+    else:
+        with pytest.raises(UsageError, match="no token"):
+            check_cluster("auto")
+    assert modes == [mode, "token"][:asked]
 
 
 def test_a_port_where_nobody_listens() -> None:
