@@ -15,7 +15,7 @@ if __name__ == "__main__":  # not in worker processes, which import this file to
 
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
-from options.help_text import help_text
+from options.help_text import show_help
 from options.protocols import merged
 from options.rules import UsageError
 from workers.failures import RunFailedError
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         with closing(connect(place, config)) as learners, learners.guarded():
             train(config, make_environment, parent, complaints(config.environment), learners)
     except HelpRequested:
-        print(help_text(USAGE, (*TOPICS.values(), FlagFile)))
+        show_help(USAGE, (*TOPICS.values(), FlagFile))
     except UsageError as error:
         print(end=error.details, file=sys.stderr)
         print(f"main.py: {error}", file=sys.stderr)

@@ -27,7 +27,7 @@ from cluster.check import check_cluster
 from machine.stop_signals import StopSignals
 from option_flags import OPTIONS, TOPICS, ClusterOptions, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
-from options.help_text import help_text
+from options.help_text import show_help
 from options.rules import CLUSTER, PATH, Options, Rule, UsageError, at_least, declared, option, whole
 from reports.console import make_console
 from sweeps.files import try_lock
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
     except HelpRequested:
         # Each run is one on its own machine: the options of a run on a cluster have no meaning here.
         topics = [topic for topic in TOPICS.values() if topic is not ClusterOptions]
-        print(help_text(USAGE, (SweepOptions, *topics, FlagFile)))
+        show_help(USAGE, (SweepOptions, *topics, FlagFile))
         return 0
     except UsageError as error:
         print(f"multi_train.py: {error}", file=sys.stderr)

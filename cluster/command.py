@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.check import check_cluster
 from options.command_line import HelpRequested, split_words
-from options.help_text import help_text
+from options.help_text import show_help
 from options.rules import CLUSTER, Options, Rule, UsageError, declared, option
 
 USAGE = """\
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
             run_board.give_command(name, command)
             _wait_until_taken(name, command)
     except HelpRequested:
-        print(help_text(USAGE, (CommandOptions,)))
+        show_help(USAGE, (CommandOptions,))
     except UsageError as error:
         print(f"cluster.command: {error}", file=sys.stderr)
         return 2

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from nicegui import app, ui
@@ -41,17 +42,19 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
     elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
     app.on_startup(lambda: print(f"runs in {results.root}: {address} (CTRL+C ends){elsewhere}", flush=True))
-    ui.run(
-        host=host,
-        port=port,
-        title="rl-platform",
-        favicon=ICON,
-        dark=None,
-        show=False,
-        reload=False,
-        show_welcome_message=False,
-        message_history_length=100,  # of each page, for a lost connection; pictures of the live agent are among them
-    )
+    with suppress(KeyboardInterrupt):  # the server ends in good order, and then raises it again
+        ui.run(
+            host=host,
+            port=port,
+            title="rl-platform",
+            favicon=ICON,
+            dark=None,
+            show=False,
+            reload=False,
+            show_welcome_message=False,
+            # Of each page, for a lost connection; pictures of the live agent are among them.
+            message_history_length=100,
+        )
 
 
 def ignore_closed_connections() -> None:

@@ -1,6 +1,8 @@
 """The text of --help: all options by topic, each with its help sentence, choices and default."""
 
 import json
+import os
+import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import Field, fields
@@ -11,6 +13,15 @@ from options.rules import Options, is_switch
 
 WIDTH = 100
 INDENT = 36  # the column in which the sentences begin
+
+
+def show_help(introduction: str, topics: Iterable[type[Options]]) -> None:
+    """Print it. A reader such as `head` may close the output before the end."""
+    try:
+        print(help_text(introduction, topics), flush=True)
+    except BrokenPipeError:
+        # Python would write what is left, and complain, when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def help_text(introduction: str, topics: Iterable[type[Options]]) -> str:

@@ -1,5 +1,7 @@
 """`python -m dashboard`: its options, and what it says about mistakes."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -68,3 +70,23 @@ def test_a_missing_nicegui_is_said(tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert "pip install -r dashboard/requirements.txt would be right." in ended.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_server_without_a_traceback(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "dashboard", f"--results_dir={tmp_path}", f"--port={port}"]
+    # NiceGUI wants its own test classes where it sees this variable.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None and f":{port}/" in server.stdout.readline()
+            server.send_signal(signal.SIGINT)
+            _, said = server.communicate(timeout=200)
+        finally:
+            server.kill()
+    assert (server.returncode, said) == (0, "")

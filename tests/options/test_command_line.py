@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from options.unknown_names import REPLACED_FLAGS
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse, sentence_of
 
+ROOT = Path(__file__).resolve().parents[2]
 DEFAULTS = Config().flags()
 
 
@@ -273,6 +276,17 @@ def test_help_lists_every_flag_once_under_its_topic(help_text: str) -> None:
         for item in dataclasses.fields(topic):
             assert next(found).replace("[no]", "") == f"--{item.name}"
     assert list(found) == ["Flag", "--flagfile"]
+
+
+def test_help_may_be_cut_short_by_its_reader() -> None:
+    script = "import options.help_text as h, option_flags as o; h.show_help('usage', o.TOPICS.values())"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None and program.stderr is not None
+        program.stdout.close()
+        assert program.stderr.read() == ""
+    assert program.returncode == 0
 
 
 def test_help_shows_sentences_defaults_and_choices(help_text: str) -> None:
