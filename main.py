@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from learners.place import check_launcher, place_of
+from learners.place import SILENCE_FACTOR, check_launcher, place_of
 from machine.limits import check_memory_limits, explain_limits
 from machine.program import exit_on_signals, run_program
 
@@ -97,13 +97,14 @@ def launch_learners(config: Config, given: Mapping[str, Any]) -> int:
     from learners.launcher import Launcher, start_here
 
     learners, restarts, address = config.learners.learners, config.learners.learner_restarts, config.cluster.cluster
+    silence_limit = SILENCE_FACTOR * config.workers.worker_timeout
     if address is None:
-        return Launcher(start_here(learners), restarts).run(given)
+        return Launcher(start_here(learners), restarts, silence_limit).run(given)
     address = check_cluster(address)
     from learners.on_cluster.cluster_start import ClusterStart  # it needs Ray
 
     with closing(ClusterStart(address, learners, config.run.device)) as start:
-        return Launcher(start, restarts).run(given)
+        return Launcher(start, restarts, silence_limit).run(given)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.check import check_cluster
+from machine.run_command import INTERRUPTED
 from options.command_line import HelpRequested, split_words
 from options.help_text import show_help
 from options.rules import CLUSTER, Options, Rule, UsageError, declared, option
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     except UsageError as error:
         print(f"cluster.command: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
@@ -73,7 +76,10 @@ def _connect(address: str) -> None:
     from cluster.gateway import NAMESPACE
     from cluster.probe import connect
 
-    connect(address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
+    try:
+        connect(address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
+    except (ConnectionError, RuntimeError) as error:  # such as another version of Ray or Python than the cluster's
+        raise UsageError(f"--address={address} cannot be used: {' '.join(str(error).split())}") from None
 
 
 def _alive_runs() -> dict[str, dict[str, Any]]:

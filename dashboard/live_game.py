@@ -41,6 +41,7 @@ from workers.rollout import each_action
 from wrappers.environment_types import MakeWatchedEnvironment
 from wrappers.observation import Observation, as_observation
 
+GRAY_OR_RGB = (1, 3)  # channels of a picture
 LOOK_SECONDS = 3.0  # between two looks for a newer checkpoint
 CPU = torch.device("cpu")
 
@@ -212,7 +213,11 @@ class GamePlayer:
             return [self._screens[-1]]
         channels = self._layout.frame_shape[0]
         stacked = self._inputs.observations[0]
-        return [stacked[..., i : i + channels] for i in range(0, stacked.shape[-1], channels)]
+        frames = [stacked[..., i : i + channels] for i in range(0, stacked.shape[-1], channels)]
+        if channels in GRAY_OR_RGB:
+            return frames
+        # Other channels are no colours: in MinAtar, each has one kind of things.
+        return [frame.max(-1, keepdims=True) for frame in frames]
 
     def _salient(self) -> bytes:
         pictures = self._inputs.observations

@@ -21,7 +21,8 @@ import numpy as np
 import torch
 
 from agents.network import ActorCritic, NetworkInput, make_network
-from agents.spaces import saved_layout
+from agents.spaces import check_spaces, make_unroll_layout, saved_layout
+from agents.torsos.own_torso import is_own
 from evaluation.exported_policy import ExportedPolicy, exported
 from machine.run_command import run_command
 from option_flags import Config
@@ -31,7 +32,7 @@ from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_c
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_atomically
 from wrappers.any_environment.faults import EnvironmentFaultError
-from wrappers.any_environment.user_code import UserCodeError
+from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
 from wrappers.make_environment import make_environment
 from wrappers.observation import as_observation
 
@@ -81,10 +82,13 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
     """
     config = Config.from_flags(checkpoint.options)
     network = load_network(checkpoint, config)
+    check_spaces(checkpoint.content, make_unroll_layout(config, make_environment))
     policy = exported(network)
     inputs = comparison_inputs(config, network)
     expected = reference(network, inputs)
-    files = {"policy.onnx": as_onnx(policy, inputs, checkpoint.options), "policy.pt": as_torchscript(policy, inputs)}
+    with _naming_own_torso(config.network.network):
+        files = {"policy.onnx": as_onnx(policy, inputs, checkpoint.options)}
+        files["policy.pt"] = as_torchscript(policy, inputs)
     differences: dict[str, float] = {}
     for name, content in files.items():
         compute = onnx_function(content, policy.inputs) if name.endswith(".onnx") else torchscript_function(content)
@@ -237,6 +241,18 @@ def _known_deprecation() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         yield
+
+
+@contextmanager
+def _naming_own_torso(network: str) -> Iterator[None]:
+    """What cannot be exported is most likely the torso, if that is the user's own."""
+    try:
+        yield
+    except Exception as error:
+        if not is_own(network):
+            raise
+        sentence = f"--network={network} cannot be exported: {last_line(error)}."
+        raise UserCodeError(sentence, traceback_of(error)) from None
 
 
 @contextmanager

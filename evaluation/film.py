@@ -1,23 +1,29 @@
-"""Pictures of a game for people (the screen in 4:3, with a panel of text beside it), and films made of them.
+"""Pictures of a game for people (its screen, with a panel of text beside it), and films made of them.
 
 Films are H.264, which every browser and video player can show, encoded with PyAV. OpenCV's own encoders do not suit: no
 browser plays its MPEG-4, and its VP9 is many times slower.
 """
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from types import TracebackType
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import av
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from options.environment_families import is_noframeskip
+
 Picture: TypeAlias = NDArray[np.uint8]  # [height, width, 3], RGB
 
-FRAMES_PER_SECOND = 60
-GAME_WIDTH, HEIGHT = 640, 480  # 4:3, the format of the televisions that the games were made for
+FRAMES_PER_SECOND = 60  # of Atari games
+USUAL_RATE = Fraction(30)  # of environments that do not name theirs
+FASTEST_RATE = 240  # frames per second; a higher number is a mistake
+SHORTEST_FILM = 2  # seconds; a shorter film is over before one has seen anything
+GAME_WIDTH, HEIGHT = 640, 480  # 4:3, the format of the televisions that Atari games were made for
 PANEL_WIDTH = 240
 WIDTH = GAME_WIDTH + PANEL_WIDTH
 
@@ -26,10 +32,44 @@ FONT = cv2.FONT_HERSHEY_SIMPLEX
 MARGIN, FIRST_ROW, ROW_HEIGHT = 20, 100, 62
 
 
+class FilmFormat(NamedTuple):
+    """What depends on the environment in its films."""
+
+    frames_per_second: Fraction
+    stretched: bool  # pictures fill the 4:3 of a television; otherwise they keep their proportions
+    shortest: int  # seconds; the last picture of a shorter film is held
+
+
+ATARI_FORMAT = FilmFormat(Fraction(FRAMES_PER_SECOND), stretched=True, shortest=0)
+
+
+def film_format(env: str, metadata: Any) -> FilmFormat:
+    """The format for the environment with this id. Users write `metadata`, so it may be anything."""
+    if is_noframeskip(env) or env.rpartition(":")[2].startswith("ALE/"):
+        return ATARI_FORMAT
+    rate = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
+    return FilmFormat(_usable_rate(rate) or USUAL_RATE, stretched=False, shortest=SHORTEST_FILM)
+
+
+def _usable_rate(rate: Any) -> Fraction | None:
+    is_number = isinstance(rate, (int, float, np.integer, np.floating)) and not isinstance(rate, bool)
+    if not is_number or not 1 <= rate <= FASTEST_RATE:
+        return None
+    return Fraction(float(rate)).limit_denominator(1001)  # 1001 is that of television's 29.97
+
+
+def score_text(score: float, thousands: str = ",") -> str:
+    """A score with up to two decimals, if it is not whole. `thousands` is between groups of three digits."""
+    text = f"{round(score, 2) + 0.0:{thousands}.2f}"  # + 0.0 turns -0.0 into 0.0
+    return text.rstrip("0").removesuffix(".")
+
+
 class Scene:
     """Draws pictures: the game on the left; a heading and rows of labels with values on the right."""
 
-    def __init__(self, heading: str, subheading: str) -> None:
+    def __init__(self, heading: str, subheading: str, *, stretched: bool = True) -> None:
+        """`stretched` is that of `FilmFormat`."""
+        self._stretched = stretched
         self._canvas: Picture = np.full((HEIGHT, WIDTH, 3), BACKGROUND, np.uint8)
         self._write(heading, 42, 0.75, VALUE)
         self._write(subheading, 68, 0.48, LABEL)
@@ -37,15 +77,34 @@ class Scene:
 
     def draw(self, screen: Picture, rows: Mapping[str, str]) -> Picture:
         """The picture `[HEIGHT, WIDTH, 3]`. The next call overwrites it."""
-        # Enlarged by a whole factor and then reduced, so that all lines become equally thick and sharp.
-        tall = cv2.resize(screen, (screen.shape[1], 3 * screen.shape[0]), interpolation=cv2.INTER_NEAREST)
-        right_height = cv2.resize(tall, (screen.shape[1], HEIGHT), interpolation=cv2.INTER_AREA)
-        self._canvas[:, :GAME_WIDTH] = cv2.resize(right_height, (GAME_WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
+        if self._stretched:
+            self._draw_stretched(screen)
+        else:
+            self._draw_fitted(screen)
         for row, (label, value) in enumerate(rows.items()):
             if self._rows.get(label) != value:
                 self._rows[label] = value
                 self._draw_row(FIRST_ROW + row * ROW_HEIGHT, label, value)
         return self._canvas
+
+    def _draw_stretched(self, screen: Picture) -> None:
+        # Enlarged by a whole factor and then reduced, so that all lines become equally thick and sharp.
+        tall = cv2.resize(screen, (screen.shape[1], 3 * screen.shape[0]), interpolation=cv2.INTER_NEAREST)
+        right_height = cv2.resize(tall, (screen.shape[1], HEIGHT), interpolation=cv2.INTER_AREA)
+        self._canvas[:, :GAME_WIDTH] = cv2.resize(right_height, (GAME_WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
+
+    def _draw_fitted(self, screen: Picture) -> None:
+        """As large as fits, in the middle, with the background beside it."""
+        height, width = screen.shape[:2]
+        scale = min(HEIGHT / height, GAME_WIDTH / width)
+        new_height, new_width = max(1, round(scale * height)), max(1, round(scale * width))
+        factor = math.ceil(scale)  # enlarged, then reduced, for the reason that is given above
+        large = cv2.resize(screen, (factor * width, factor * height), interpolation=cv2.INTER_NEAREST)
+        top, left = (HEIGHT - new_height) // 2, (GAME_WIDTH - new_width) // 2
+        self._canvas[:, :GAME_WIDTH] = BACKGROUND  # pictures of one game may differ in size
+        self._canvas[top : top + new_height, left : left + new_width] = cv2.resize(
+            large, (new_width, new_height), interpolation=cv2.INTER_AREA
+        )
 
     def _draw_row(self, top: int, label: str, value: str) -> None:
         self._canvas[top : top + ROW_HEIGHT, GAME_WIDTH:] = BACKGROUND
@@ -60,21 +119,28 @@ class Scene:
 
 
 class Film:
-    """Writes pictures `[HEIGHT, WIDTH, 3]` to an open file as an MP4 with 60 frames per second."""
+    """Writes pictures `[HEIGHT, WIDTH, 3]` to an open file as an MP4."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, film_format: FilmFormat = ATARI_FORMAT) -> None:
         self._container = av.open(file, "w", format="mp4", options={"movflags": "faststart"})
         self._stream = self._container.add_stream(
-            "libx264", rate=Fraction(FRAMES_PER_SECOND), options={"preset": "superfast", "crf": "18"}
+            "libx264", rate=film_format.frames_per_second, options={"preset": "superfast", "crf": "18"}
         )
         self._stream.width, self._stream.height = WIDTH, HEIGHT
         self._stream.pix_fmt = "yuv420p"  # the only format that all browsers can show
         self._stream.thread_count = 1
-        self.frames = 0
+        self._least_frames = math.ceil(film_format.shortest * film_format.frames_per_second)
+        self._latest: Picture | None = None
+        self.frames = 0  # that were added, without those that hold the last picture
 
     def add(self, picture: Picture) -> None:
-        self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        """Add a picture. It must not change before the next one is added, or the film ends."""
+        self._encode(picture)
+        self._latest = picture
         self.frames += 1
+
+    def _encode(self, picture: Picture) -> None:
+        self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
 
     def __enter__(self) -> "Film":
         return self
@@ -83,5 +149,8 @@ class Film:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is None:
+            if self._latest is not None:
+                for _ in range(self.frames, self._least_frames):
+                    self._encode(self._latest)
             self._container.mux(self._stream.encode(None))
         self._container.close()

@@ -1,14 +1,15 @@
 """Plays a finished game again from the log of its actions, for a film or a window."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import gymnasium
 import numpy as np
 
-from evaluation.film import FRAMES_PER_SECOND, Film, Picture, Scene
+from evaluation.film import Film, Picture, Scene, film_format, score_text
 from evaluation.parallel_games import IDLE, GameResult, game_streams
 from option_flags import EnvironmentOptions
 from reports.human_scores import game_name
@@ -17,6 +18,13 @@ from wrappers.delayed_actions import Played
 from wrappers.emulator import NOOP
 from wrappers.environment_spec import environment_spec
 from wrappers.environment_types import MakeWatchedEnvironment
+
+
+class WrittenFilm(NamedTuple):
+    """What there is to say about a film."""
+
+    frames: int
+    note: str  # a sentence for the user, or empty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,53 +37,90 @@ class LoggedGame:
     result: GameResult
     policy: str
 
-    def play_back(self, show: Callable[[Picture], None]) -> None:
-        """Call `show` with a picture of every raw frame, including the frames before the agent's first step."""
-        log = self.result.log
-        assert log is not None
-        scene = Scene(game_name(self.environment.env), f"game {self.result.game}, {self.policy} policy")
-        frames = steps = 0
-        action, value = "-", "-"
-        played: Callable[[], Played] | None = None
+    def play_back(self, show: Callable[[Picture], None]) -> bool:
+        """Call `show` with a picture of every raw frame, including the frames before the agent's first step.
 
-        def watch(screen: Picture, score: float) -> None:
-            nonlocal frames
-            minutes, seconds = divmod(frames // FRAMES_PER_SECOND, 60)
-            rows = {"score": f"{score:,.0f}", "action": action, "value": value, unit: f"{steps:,}"}
-            rows["time"] = f"{minutes}:{seconds:02}"
-            if played is not None:
-                rows |= _played_rows(played(), name_of)
-            show(scene.draw(screen, rows))
-            frames += 1
+        Returns whether it was the same game again: an environment may not honour its seed.
+        """
+        return _Replay(self).play(show)
 
-        environment = self.make_environment(self.environment, 0, watch)
-        name_of = action_namer(environment)
-        unit = "step" if log.ages is None else "frame"
-        if log.ages is not None:
-            ages = [None if age == IDLE else age for age in log.ages.tolist()]
-            in_log = [Played(NOOP, None), *map(Played, log.actions.tolist(), ages)]  # the first one is the reset
-            played = lambda: in_log[steps]  # noqa: E731
-        elif self.environment.interaction != "turns":
-            played = environment.get_wrapper_attr("played")
-        environment.reset(seed=game_streams(self.seed, self.result.game)[0])
-        chosen_actions = log.actions.tolist() if log.actions.ndim == 1 else log.actions
-        for chosen, estimate in zip(chosen_actions, log.values.tolist(), strict=True):
-            steps, action, value = steps + 1, name_of(chosen), "-" if np.isnan(estimate) else f"{estimate:.2f}"
-            environment.step(chosen)
-        environment.close()
-
-    def write_film(self, path: Path) -> int:
-        """Write the film of the game atomically. Returns its number of frames."""
-        frames = 0
+    def write_film(self, path: Path) -> WrittenFilm:
+        """Write the film of the game atomically."""
+        replay = _Replay(self)
+        frames, same = 0, True
 
         def write(file: BinaryIO) -> None:
-            nonlocal frames
-            with Film(file) as film:
-                self.play_back(film.add)
+            nonlocal frames, same
+            with Film(file, replay.format) as film:
+                same = replay.play(film.add)
                 frames = film.frames
 
         write_atomically(path, write)
-        return frames
+        note = (
+            f"the film of game {self.result.game} differs from the game that was scored: the environment does not "
+            "repeat a game from its seed"
+        )
+        return WrittenFilm(frames, "" if same else note)
+
+
+class _Replay:
+    """The environment of a logged game, and what is written beside its pictures. It plays the game once."""
+
+    def __init__(self, game: LoggedGame) -> None:
+        assert game.result.log is not None
+        self._game, self._log = game, game.result.log
+        self._environment = game.make_environment(game.environment, 0, self._watch)
+        self.format = film_format(game.environment.env, self._environment.metadata)
+        heading = f"game {game.result.game}, {game.policy} policy"
+        self._scene = Scene(game_name(game.environment.env), heading, stretched=self.format.stretched)
+        self._name_of = action_namer(self._environment)
+        self._unit = "step" if self._log.ages is None else "frame"
+        self._played = self._source_of_actions()
+        self._frames = self._steps = 0
+        self._action, self._value = "-", "-"
+        self._show: Callable[[Picture], None] = lambda picture: None
+
+    def _source_of_actions(self) -> Callable[[], Played] | None:
+        """Tells what a frame plays in a game that does not wait; None for games that wait."""
+        log = self._log
+        if log.ages is not None:
+            ages = [None if age == IDLE else age for age in log.ages.tolist()]
+            in_log = [Played(NOOP, None), *map(Played, log.actions.tolist(), ages)]  # the first one is the reset
+            return lambda: in_log[self._steps]
+        if self._game.environment.interaction != "turns":
+            played: Callable[[], Played] = self._environment.get_wrapper_attr("played")
+            return played
+        return None
+
+    def play(self, show: Callable[[Picture], None]) -> bool:
+        """Play until the game ends, at the latest to the end of the log. Returns whether it was the logged game."""
+        self._show = show
+        log, result, environment = self._log, self._game.result, self._environment
+        take_finished_games: Callable[[], list[tuple[float, int]]]
+        take_finished_games = environment.get_wrapper_attr("take_finished_games")
+        environment.reset(seed=game_streams(self._game.seed, result.game)[0])
+        take_finished_games()  # drop a game that ended during the reset
+        chosen_actions = log.actions.tolist() if log.actions.ndim == 1 else log.actions
+        for chosen, estimate in zip(chosen_actions, log.values.tolist(), strict=True):
+            self._steps += 1
+            self._action, self._value = self._name_of(chosen), "-" if np.isnan(estimate) else f"{estimate:.2f}"
+            _, _, terminated, truncated, _ = environment.step(chosen)
+            if terminated or truncated:
+                break
+        environment.close()
+        returns = [return_ for return_, _ in take_finished_games()]
+        # Not the last digits: an environment may sum numbers in another order in another process.
+        same_return = bool(returns) and math.isclose(returns[-1], result.return_, rel_tol=1e-6, abs_tol=1e-6)
+        return same_return and self._steps == len(log.values)
+
+    def _watch(self, screen: Picture, score: float) -> None:
+        minutes, seconds = divmod(self._frames // self.format.frames_per_second, 60)
+        rows = {"score": score_text(score), "action": self._action, "value": self._value}
+        rows |= {self._unit: f"{self._steps:,}", "time": f"{minutes}:{seconds:02}"}
+        if self._played is not None:
+            rows |= _played_rows(self._played(), self._name_of)
+        self._show(self._scene.draw(screen, rows))
+        self._frames += 1
 
 
 def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str]:

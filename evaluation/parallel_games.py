@@ -1,6 +1,6 @@
 """Complete games, played in parallel in one process with one network."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -90,6 +90,7 @@ class ParallelGames:
         slots: int,
         greedy: bool,
         logged: int,  # only games with a lower number keep a log
+        alive: Callable[[], None] = lambda: None,  # called whenever code of an environment has returned
     ) -> None:
         self._make_environment = make_environment
         self._options = options
@@ -97,6 +98,7 @@ class ParallelGames:
         self._seed = seed
         self._greedy = greedy
         self._logged = logged
+        self._alive = alive
         self._environments: list[gymnasium.Env[Any, Any]] = []
         self._slots: list[_RunningGame | None] = [None] * slots
         self._action_type = np.dtype(layout.action_dtype)
@@ -119,8 +121,10 @@ class ParallelGames:
         e = self._slots.index(None)
         if e == len(self._environments):
             self._environments.append(self._make_environment(self._options, 0))
+            self._alive()
         environment_seed, rng = game_streams(self._seed, game)
         self._observe(e, self._environments[e].reset(seed=environment_seed)[0])
+        self._alive()
         self._take_finished_game(e)  # drop a game that ended during the reset
         self._state.restart(e)
         self._slots[e] = _RunningGame(game, rng)
@@ -143,6 +147,7 @@ class ParallelGames:
 
     def _step_game(self, e: int, running: _RunningGame, action: Any, value: float) -> GameResult | None:
         observation, reward, terminated, truncated, _ = self._environments[e].step(action)
+        self._alive()
         self._observe(e, observation)
         self._previous_actions[e] = action
         self._previous_rewards[e] = reward

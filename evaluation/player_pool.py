@@ -1,7 +1,8 @@
-"""The parent's side of the player processes: sends games, receives results and replaces processes that die."""
+"""The parent's side of the player processes: sends games, receives results and replaces processes that die or hang."""
 
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection as connections
@@ -15,6 +16,7 @@ from workers.child_process import end_process, start_process, why_it_ended
 from workers.early_errors import reason
 from workers.failures import WorkersFailedError, could_not_start
 from workers.messages import Kind, WorkerError, receive, send
+from workers.silence import SilenceLimit
 
 MAX_DEATHS_IN_A_ROW = 5  # without a finished game between them
 
@@ -26,6 +28,8 @@ class _Player:
     index: int
     process: BaseProcess
     connection: Connection
+    silent_since: float  # time of the latest message, or of the first game that it was sent
+    interrupted_at: float | None = None  # when it was asked where it hangs
     games: set[int] = field(default_factory=set)
 
 
@@ -33,11 +37,21 @@ class PlayerPool:
     """Plays all of the given games to their end, in several processes.
 
     A result does not depend on the process that plays the game. If a process dies, its games are played again. No
-    game is left out: the mean of only the games that end first would be biased towards short games.
+    game is left out: the mean of only the games that end first would be biased towards short games. A process that
+    plays and is silent for `player.timeout` seconds has to say where it hangs; one that cannot is killed.
     """
 
-    def __init__(self, player: PlayerProcess, processes: int, games: Iterable[int]) -> None:
+    def __init__(
+        self,
+        player: PlayerProcess,
+        processes: int,
+        games: Iterable[int],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._player = player
+        self._clock = clock
+        self._silence = SilenceLimit(player.timeout, clock)
         self._waiting = deque(games)
         self._players: list[_Player] = []
         self._deaths = 0
@@ -60,9 +74,10 @@ class PlayerPool:
         return [player.process.pid for player in self._players if player.process.pid]
 
     def wait(self, timeout: float) -> list[GameResult]:
-        """Wait until a game ends, or for `timeout` seconds. Returns the games that ended.
+        """Wait for a result or a sign of life, or for `timeout` seconds. Returns the games that ended.
 
-        Raises WorkersFailedError if a player raises an exception, or if players die again and again.
+        Raises WorkersFailedError if a player raises an exception or says where it hangs, or if players die again and
+        again.
         """
         sources: dict[Any, _Player] = {player.connection: player for player in self._players}
         sources |= {player.process.sentinel: player for player in self._players}
@@ -70,6 +85,10 @@ class PlayerPool:
         results: list[GameResult] = []
         for player in {id(sources[source]): sources[source] for source in ready}.values():
             self._receive(player, results)
+        self._silence.has_waited(timeout, self._players)
+        for player in list(self._players):
+            if player.games and self._silence.hangs(player, player.process):
+                self._replace(player, self._silence.hang_in_words(player.process))
         return results
 
     def close(self) -> None:
@@ -82,7 +101,7 @@ class PlayerPool:
 
     def _start(self, index: int) -> _Player:
         try:
-            player = _Player(index, *start_process(self._player, f"player-{index}"))
+            player = _Player(index, *start_process(self._player, f"player-{index}"), silent_since=self._clock())
         except OSError as error:
             raise could_not_start(f"player {index}", error) from None
         self._players.append(player)
@@ -93,6 +112,8 @@ class PlayerPool:
         if not self._waiting:
             return
         game = self._waiting.popleft()
+        if not player.games:
+            player.silent_since = self._clock()
         player.games.add(game)
         with suppress(BrokenPipeError, ConnectionResetError):
             send(player.connection, Kind.GAME, game)
@@ -100,30 +121,39 @@ class PlayerPool:
     def _receive(self, player: _Player, results: list[GameResult]) -> None:
         try:
             while player.connection.poll():
-                result = receive(player.connection).payload
-                player.games.discard(result.game)
-                results.append(result)
-                self._deaths = 0
-                self._send_game(player)
+                message = receive(player.connection)
+                player.silent_since = self._clock()
+                if message.kind == Kind.RESULT:
+                    player.games.discard(message.payload.game)
+                    results.append(message.payload)
+                    self._deaths = 0
+                    self._send_game(player)
             if player.process.exitcode is not None:
                 self._replace(player)
         except WorkerError as error:
-            raise WorkersFailedError(f"a player failed:\n{error}".rstrip()) from None
+            what = "failed" if player.interrupted_at is None else self._silence.in_words
+            raise WorkersFailedError(f"a player {what}:\n{error}".rstrip()) from None
         except (EOFError, OSError):
             self._replace(player)
 
-    def _replace(self, dead: _Player) -> None:
+    def _replace(self, dead: _Player, hang: str = "") -> None:
+        """Play the games of a process again that has died, or that is killed because of a hang."""
         self._players.remove(dead)
         exit_code = end_process(dead.process, dead.connection)
         self._deaths += 1
         if self._deaths >= MAX_DEATHS_IN_A_ROW:
-            said = reason(why_it_ended(dead.process, exit_code))
             raise WorkersFailedError(
-                f"players died {self._deaths} times before any game ended, the last one with exit code {exit_code}"
-                + (f" before it was ready ({said})" if said else "")
+                f"players died {self._deaths} times before any game ended, "
+                f"the last one {self._how_it_died(dead, exit_code, hang)}"
             )
         self._waiting.extendleft(sorted(dead.games, reverse=True))
         if self._waiting:
             successor = self._start(dead.index)
             for _ in range(max(1, len(dead.games))):
                 self._send_game(successor)
+
+    def _how_it_died(self, dead: _Player, exit_code: int, hang: str) -> str:
+        if hang:
+            return f"because of --worker_timeout: while it played {self._player.environment.env}, it {hang}"
+        said = reason(why_it_ended(dead.process, exit_code))
+        return f"with exit code {exit_code}" + (f" before it was ready ({said})" if said else "")

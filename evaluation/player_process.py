@@ -12,6 +12,7 @@ from evaluation.realtime_games import play_in_real_time
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from replay.unroll_layout import UnrollLayout
+from workers.heartbeat import Heartbeat
 from workers.messages import Kind, receive, send
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
@@ -37,14 +38,14 @@ class PlayerProcess:
     low_priority: bool
     realtime: RealtimeOptions = field(default_factory=RealtimeOptions)
     inference_processes: int = 0  # with --interaction=realtime
-    timeout: float = 120.0  # seconds after which an inference process that does not answer is replaced
+    timeout: float = 120.0  # seconds of silence after which the player, or its inference process, counts as hanging
 
     def run(self, connection: Connection) -> None:
         """Play each game whose number arrives, until the parent closes the connection."""
-        if self.low_priority:
-            lower_priority()
         use_one_thread()
+        alive = Heartbeat(connection)
         if self.environment.in_real_time:
+            self._lower_priority()
             play_in_real_time(
                 self._realtime_setup(),
                 self.make_environment,
@@ -53,6 +54,7 @@ class PlayerProcess:
                 slots=self.slots,
                 greedy=self.greedy,
                 logged=self.logged,
+                alive=alive,
             )
         actor = Actor(make_network(self.network, self.layout, self.compute_dtype))
         NewestWeights(self.weights, actor, torch.device("cpu")).load()
@@ -65,12 +67,19 @@ class PlayerProcess:
             slots=self.slots,
             greedy=self.greedy,
             logged=self.logged,
+            alive=alive,
         )
+        games.start(receive(connection).index)
+        self._lower_priority()  # not before: code is imported for the first game, in one silence
         while True:
             while not games.running or connection.poll():
                 games.start(receive(connection).index)
             for result in games.step():
                 send(connection, Kind.RESULT, payload=result)
+
+    def _lower_priority(self) -> None:
+        if self.low_priority:
+            lower_priority()
 
     def _realtime_setup(self) -> RealtimeSetup:
         return RealtimeSetup(

@@ -87,11 +87,15 @@ def play_in_real_time(
     slots: int,
     greedy: bool,
     logged: int,
+    alive: Callable[[], None],
 ) -> NoReturn:
-    """Play each game whose number arrives, until the parent closes the connection."""
+    """Play each game whose number arrives, until the parent closes the connection. `alive` is called often."""
     allow_children()
     distribution = distribution_of(setup.layout)
-    environments = [make_environment(setup.environment, 0) for _ in range(slots)]
+    environments = []
+    for _ in range(slots):
+        environments.append(make_environment(setup.environment, 0))
+        alive()
     book = TestBook([env.get_wrapper_attr("take_finished_games") for env in environments], logged)
     uniforms = [np.random.default_rng() for _ in environments]  # each game brings its own
     with RealtimeSession(
@@ -103,6 +107,7 @@ def play_in_real_time(
         choose=lambda decision: distribution.most_likely(decision.logits) if greedy else decision.actions,
     ) as session:
         while True:
+            alive()
             if session.step(LONGEST_WAIT):
                 game = receive(parent).index
                 environment_seed, rng = game_streams(seed, game)

@@ -14,6 +14,7 @@ import torch
 from agents.flat_weights import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import check_spaces, make_unroll_layout
+from agents.torsos.own_torso import note_on_source
 from evaluation.parallel_games import GameResult, evaluation_options, slots_for
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
@@ -68,7 +69,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopSignals())
         console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        console.start([*_header(config, checkpoint, processes), *latency])
+        console.start([*_header(config, checkpoint, processes), *latency, *note_on_source(checkpoint.content)])
         weights = SharedWeights(weight_count(network))
         cleanup.callback(weights.close)
         weights.publish(0, flat_weights(network))

@@ -42,26 +42,34 @@ def show_games(
     seconds = sum(results[i].length for i in chosen.values()) * config.environment.frames_per_step // FRAMES_PER_SECOND
     announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {seconds:,} seconds of play")
     with ExitStack() as cleanup:
-        films = cleanup.enter_context(closing(FilmProcesses(result_path.parent / VIDEOS, announce)))
+        films = cleanup.enter_context(
+            closing(FilmProcesses(result_path.parent / VIDEOS, announce, config.workers.worker_timeout))
+        )
         for name, game in games.items():
             films.begin(game, f"{result_path.stem}_{name}", low_priority=False)
         window = open_window(config.environment.env)
         if isinstance(window, Window):
             cleanup.callback(window.close)
             announce("you can close the window at any time; the videos are made in any case")
-            show_in_window(window, list(games.values()), stop)
+            show_in_window(window, list(games.values()), stop, meanwhile=lambda: films.wait(0.0))
         else:
             announce(f"{window}: videos only")
         while films.under_way and not stop.requested:
             films.wait(POLL_SECONDS)
 
 
-def show_in_window(window: Window, games: Sequence[LoggedGame], stop: StopSignals) -> None:
-    """Show one game after another, until the window is closed or a stop signal arrives."""
+def show_in_window(
+    window: Window, games: Sequence[LoggedGame], stop: StopSignals, meanwhile: Callable[[], None]
+) -> None:
+    """Show one game after another, until the window is closed or a stop signal arrives.
+
+    `meanwhile` is called with each picture.
+    """
 
     def show(picture: Picture) -> None:
         if stop.requested:
             raise WindowClosedError
+        meanwhile()
         window.show(picture)
 
     try:

@@ -25,7 +25,7 @@ FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
 KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order
 POLL_SECONDS = 0.05
 END_SECONDS = 60.0  # that the others have to save and end after one has ended with an error
-STABLE_SECONDS = 600.0  # a start that held so long does not count among the restarts
+STABLE_SECONDS = 600.0  # a start that held so long, after the time that a hang needs to be noticed, is no failed one
 
 
 class Started(Protocol):
@@ -158,8 +158,10 @@ def resumed(flags: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
 class Launcher:
     """Starts the learners, passes signals on to them, and starts them again when one is lost."""
 
-    def __init__(self, start: Start, restarts: int) -> None:
+    def __init__(self, start: Start, restarts: int, silence_limit: float = 0.0) -> None:
+        """`silence_limit` is how long a learner may be silent: a hang is noticed no earlier."""
         self._start = start
+        self._stable_seconds = STABLE_SECONDS + 2 * silence_limit
         self._restarts = self._restarts_left = restarts
         self._running: Started | None = None
         self._asked_to_stop = False
@@ -193,7 +195,8 @@ class Launcher:
                 flags = resumed(flags, folder)
             has_saved = flags.get("load_model_url") is not None
             place = "from the last checkpoint" if has_saved else "from the beginning, because nothing was saved yet"
-            print(f"learner {lost} was lost: all learners start again {place}", flush=True)
+            with suppress(OSError):  # nobody reads the output any more
+                print(f"learner {lost} was lost: all learners start again {place}", flush=True)
 
     def _run_once(self, flags: Mapping[str, Any]) -> tuple[list[int], Path | None]:
         """Run the learners until all have ended; return their exit codes, and what can be resumed after an error."""
@@ -205,7 +208,7 @@ class Launcher:
             codes = learners.wait()
             if any(code in FINAL_CODES for code in codes) and codes[0] not in FINAL_CODES:
                 learners.print_errors()
-            if time.monotonic() - learners.begun > STABLE_SECONDS:
+            if time.monotonic() - learners.begun > self._stable_seconds:
                 self._restarts_left = self._restarts
             return codes, learners.saved_folder() if any(codes) else None
         finally:

@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from learners.group import LearnerGroup, OneLearner
-from learners.place import LIFELINE, NEWS, Place
+from learners.place import LIFELINE, NEWS, SILENCE_FACTOR, Place
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.run_folder import CHECKPOINTS
-
-SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker: it saves replays meanwhile
 
 
 def connect(place: Place | None, config: Config) -> OneLearner:

@@ -36,6 +36,11 @@ def _check_devices(config: Config, learners: int) -> None:
     """Those of this machine; a cluster looks for its own."""
     if learners == 1 or config.run.device == "cpu" or config.cluster.cluster is not None:
         return
+    if config.run.device.startswith("cuda:") or config.run.device == "mps":
+        raise UsageError(
+            f"--learners={learners} needs a device for each learner, and --device={config.run.device} is a single one; "
+            "--device=cuda or --device=cpu would be right."
+        )
     gpus = torch.cuda.device_count()
     if (config.run.device == "cuda" and learners > gpus) or (config.run.device == "auto" and 0 < gpus < learners):
         raise UsageError(
@@ -66,6 +71,14 @@ def part_of(config: Config, place: Place) -> Config:
         quiet = {"console": "off", "curves": False, "tensorboard": False, "wandb": False, "metrics_port": 0}
         changed |= {"seed": own_seed, "eval_period": 0, **quiet}
     return config.replace_flags(**changed)
+
+
+def first_worker(config: Config, place: Place, own_workers: int) -> int:
+    """The number of this learner's first worker among those of all learners of a run with this configuration."""
+    workers = config.workers.worker_count
+    if not workers:
+        return place.rank * own_workers  # learners have equally many where their machines are alike
+    return workers // place.size * place.rank + min(place.rank, workers % place.size)
 
 
 def use_own_cores(place: Place) -> None:

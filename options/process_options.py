@@ -22,7 +22,9 @@ class WorkerOptions(Options):
         "Rounds of unrolls (one per environment) that a worker may be ahead of the learner. 0: one if "
         "the unrolls of the other workers keep the learner busy, else two.",
     )
-    worker_timeout: float = option(120.0, above(0), "Seconds after which a worker that does not respond is replaced.")
+    worker_timeout: float = option(
+        120.0, above(0), "Seconds after which a worker is replaced that does not finish a step of its environments."
+    )
     worker_restart_budget: int = option(100, whole(0), "Worker failures within ten minutes that a run tolerates.")
 
 

@@ -74,7 +74,7 @@ class Checkpoint:
         that name the environment if --env is not among the given ones."""
         taken = {*NETWORK_FLAGS, "feature_out_layer_size"}
         if "env" not in given:
-            taken |= {"env", "env_kwargs", "env_wrapper"}
+            taken |= {"env", "env_kwargs", "env_wrapper", "largest_pixel"}
         return {name: value for name, value in self.options.items() if name in taken}
 
     @property

@@ -40,6 +40,7 @@ from run_files.content_rules import (
 from run_files.unroll_content import open_unrolls, unrolls
 
 DRAW_SUMS = 7  # figures that are summed for each replay
+TORSO = "torso."  # begins the names of the torso's weights
 PROJECTION = "projection"  # the weights whose second dimension an option may change between two runs
 
 # Flags that the weights depend on, except for those of the policy head, and that every version has saved.
@@ -49,7 +50,7 @@ _FIRST_NETWORK_FLAGS = (
 )
 NETWORK_FLAGS = (*_FIRST_NETWORK_FLAGS, "popart")
 # Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
-FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space")
+FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space", "largest_pixel")
 # Options that must be in a checkpoint: where one is missing, its default could be wrong.
 NEEDED_OPTIONS = (
     *("env", *_FIRST_NETWORK_FLAGS),
@@ -211,15 +212,25 @@ def check_checkpoint(content: Any) -> None:
 
 
 def check_weights(content: Mapping[str, Any], network: nn.Module) -> None:
-    """Refuse weights that are not those of this network, or not finite."""
-    expected = {name: tensor(weights.dtype, *_shape(name, weights)) for name, weights in network.state_dict().items()}
+    """Refuse weights that are not those of this network, or not finite.
+
+    A buffer of a torso of the user's own may be infinite, as the mask of an attention layer is.
+    """
+    buffers = {f"{TORSO}{name}" for name, _ in _own_torso(network).named_buffers()}
+    expected = {
+        name: tensor(weights.dtype, *_shape(name, weights), finite=name not in buffers)
+        for name, weights in network.state_dict().items()
+    }
     for name in ("network", "target"):
         if name in content["learner"]:
             table(expected, only=True)(content["learner"][name], f"learner.{name}")
 
 
 def check_optimizer(content: Mapping[str, Any], network: nn.Module) -> None:
-    """Refuse an optimizer that is not one of this network's parameters. It need not be the run's present optimizer."""
+    """Refuse an optimizer that is not one of this network's parameters. It need not be the run's present optimizer.
+
+    A torso of the user's own may have weights that no output depends on. They have no state.
+    """
     optimizer, place = content["learner"]["optimizer"], "learner.optimizer"
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     group, group_place = optimizer["param_groups"][0], f"{place}.param_groups[0]"
@@ -241,8 +252,17 @@ def check_optimizer(content: Mapping[str, Any], network: nn.Module) -> None:
         return table({"step": tensor(torch.float32, low=0.0), **memory})
 
     if optimizer["state"]:  # empty before the first update
-        expected = {index: of_parameter(tuple(weights.shape)) for index, weights in enumerate(parameters)}
-        table(expected, only=True)(optimizer["state"], f"{place}.state")
+        own = {id(weights) for weights in _own_torso(network).parameters()}
+        states: tuple[dict[int, Check], dict[int, Check]] = ({}, {})  # needed ones, and those of the user's torso
+        for index, weights in enumerate(parameters):
+            states[id(weights) in own][index] = of_parameter(tuple(weights.shape))
+        table(*states, only=True)(optimizer["state"], f"{place}.state")
+
+
+def _own_torso(network: nn.Module) -> nn.Module:
+    """The network's torso if it is the user's own; else a module without weights."""
+    torso = getattr(network, "torso", None) if getattr(network, "has_own_torso", False) else None
+    return torso if isinstance(torso, nn.Module) else nn.Module()
 
 
 def check_in_flight(in_flight: Any, layout: UnrollLayout, workers: int, environments: int) -> None:

@@ -88,7 +88,7 @@ class PeriodicEvaluation(Evaluation):
         self._stop = stop
         self._sink = RetryingSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
         self._announce = announce
-        self._filming = FilmProcesses(folder / VIDEOS, announce)
+        self._filming = FilmProcesses(folder / VIDEOS, announce, config.workers.worker_timeout)
         self._periods = self._periods_over
         self._games: _GamesUnderWay | None = None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from agents.learner import Learner
 from cluster.cluster_actors import make_actors
 from learners.group import OneLearner
-from learners.shares import learners_in_words
+from learners.shares import first_worker, learners_in_words
 from machine.cpu_energy import CpuEnergy
 from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
@@ -89,7 +89,7 @@ def train(
             config.run.stop_at_return,
             make_timing(config, layout),
             learners=place.size,
-            first_worker=place.rank * machine.worker_count,
+            first_worker=first_worker(config, place, machine.worker_count),
         )
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates

@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -64,10 +64,12 @@ class Rollout:
         layout: UnrollLayout,
         clock: WorkerClock | None = None,
         open_unrolls: OpenUnrolls | None = None,  # with delayed actions
+        alive: Callable[[], None] = lambda: None,  # called after each step of the environments
     ) -> None:
         self._environments = environments
         self._open_unrolls = open_unrolls
         self._clock = clock or WorkerClock(np.zeros(COLUMNS))
+        self._alive = alive
         self._policy = policy
         self._layout = layout
         self._observations = policy.inputs.observations  # [E, H, W, S*C]
@@ -78,6 +80,7 @@ class Rollout:
         self._previous_rewards = self._state.previous_rewards.numpy()  # same memory; numpy writes faster
         for e, environment in enumerate(environments):
             self._observe(e, as_observation(environment.env.reset()[0]))
+            alive()
 
     @torch.inference_mode()
     def collect(self, rows: Rows) -> None:
@@ -109,6 +112,7 @@ class Rollout:
                 if t + 1 < self._layout.unroll_length:  # the next unroll starts with newer weights
                     self._request(group)
                 self._clock.lap(ENVIRONMENT)
+            self._alive()
         unrolls["weight_version"][:] = min(versions)
 
     def _request(self, group: int) -> None:

@@ -8,13 +8,14 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from workers.child_process import end_process, start_process, where_it_hangs, why_it_ended
+from workers.child_process import end_process, start_process, why_it_ended
 from workers.early_errors import kind_of_error, reason
 from workers.failures import could_not_start
-from workers.inference.server import HEARTBEAT_SECONDS, InferenceServer, connect_worker
-from workers.interrupts import GRACE_SECONDS, interrupt
+from workers.heartbeat import HEARTBEAT_SECONDS
+from workers.inference.server import InferenceServer, connect_worker
 from workers.messages import Kind, Message, WorkerError, receive, send
 from workers.restarts import Restarts, WorkerHandle
+from workers.silence import SilenceLimit
 from workers.worker import Worker
 
 MISSED_HEARTBEATS = 3  # the inference server counts as silent after this many, and its workers have to wait for it
@@ -47,7 +48,7 @@ class Supervisor:
         self._received = received
         self._ended = ended
         self._announce = announce
-        self._silence_limit = silence_limit
+        self._silence = SilenceLimit(silence_limit, clock)
         self._restarts = Restarts(restart_budget, clock)
         self._clock = clock
         self._start_process = start
@@ -56,7 +57,6 @@ class Supervisor:
         self._handles = [*self._servers, *self._workers]
         self._sources: dict[Any, WorkerHandle] = {}  # by pipe and by process sentinel
         self._shown: set[str] = set()  # kinds of errors, of which one output or traceback has been announced
-        self._polled_at = clock()
         try:
             for handle in self._handles:
                 self._start_first(handle)
@@ -108,13 +108,14 @@ class Supervisor:
             if source in self._sources:  # its process was not ended in this loop
                 self._receive(self._sources[source])
         now = self._clock()
-        self._reset_silence(now, timeout)
+        self._silence.has_waited(timeout, self._handles)
+        self._excuse_workers_of_a_silent_server(now)
         for handle in self._handles:
             if handle.process is None:
                 if now >= handle.start_at and (handle in self._servers or self._server_is_running):
                     self._start_again(handle)
-            elif self._must_respond(handle) and now - handle.silent_since > self._silence_limit:
-                self._interrupt(handle, now)
+            elif self._must_respond(handle) and self._silence.hangs(handle, handle.process):
+                self._lose(handle, self._silence.hang_in_words(handle.process))
 
     def close(self) -> None:
         """End all processes. They hold nothing that could be lost."""
@@ -133,12 +134,8 @@ class Supervisor:
     def _must_respond(self, handle: WorkerHandle) -> bool:
         return handle in self._servers or handle.unanswered > 0
 
-    def _reset_silence(self, now: float, timeout: float) -> None:
-        """Silence does not count while the learner itself was stopped, or while workers wait for a silent server."""
-        not_polled, self._polled_at = now - self._polled_at - timeout, now
-        if not_polled > self._silence_limit / 2:  # all processes of the run may have been stopped
-            for handle in self._handles:
-                handle.silent_since = now
+    def _excuse_workers_of_a_silent_server(self, now: float) -> None:
+        """They wait for it: their own silence does not count."""
         if any(now - server.silent_since > MISSED_HEARTBEATS * HEARTBEAT_SECONDS for server in self._servers):
             for worker in self._workers:
                 worker.silent_since = now
@@ -194,26 +191,9 @@ class Supervisor:
         else:
             handle.refusals = 0
 
-    def _interrupt(self, handle: WorkerHandle, now: float) -> None:
-        """Let a silent process say where it hangs; if it does not end by that, end it."""
-        process = handle.process
-        assert process is not None
-        if handle.interrupted_at is None:
-            handle.interrupted_at = now
-            interrupt(process)
-        elif now - handle.interrupted_at > GRACE_SECONDS:
-            place = where_it_hangs(process)
-            self._lose(
-                handle, f"{self._silence}; it hangs here, most recent call first:\n{place}" if place else self._silence
-            )
-
-    @property
-    def _silence(self) -> str:
-        return f"did not respond for {self._silence_limit:g} seconds"
-
     def _failure(self, handle: WorkerHandle, text: str) -> str:
         """How a process failed: with its traceback, if this is the first of its kind."""
-        what = "failed" if handle.interrupted_at is None else self._silence
+        what = "failed" if handle.interrupted_at is None else self._silence.in_words
         kind = kind_of_error(text)
         if kind in self._shown:
             return f"{what}, in the same way as before: {text.splitlines()[-1]}"

@@ -1,5 +1,6 @@
 """A worker process: it waits for a free slot, plays one round into it, and repeats."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -11,6 +12,7 @@ from agents.network import make_network
 from machine.system_settings import use_one_thread
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
+from workers.heartbeat import Heartbeat
 from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
 from workers.local_policy import ActingPolicy, LocalPolicy
@@ -45,11 +47,13 @@ class Worker:
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         use_one_thread()
         clock = WorkerClock(self.times.seconds[self.index])
-        environments = self._make_environments()
+        # The time that the learner waits for an answer is then a limit for one step of the environments.
+        alive = Heartbeat(connection)
+        environments = self._make_environments(alive)
         open_unrolls = None
         if self.layout.delayed_actions:
             open_unrolls = OpenUnrolls(self.layout, self.config.environment, [each.env for each in environments])
-        rollout = Rollout(environments, self._make_policy(server), self.layout, clock, open_unrolls)
+        rollout = Rollout(environments, self._make_policy(server), self.layout, clock, open_unrolls, alive)
         while True:
             message = receive(connection)
             if message.kind == Kind.SNAPSHOT_REQUEST:
@@ -72,7 +76,7 @@ class Worker:
         newest = NewestWeights(self.weights, actor, torch.device("cpu"))
         return LocalPolicy(actor, self.layout, self.config.workers.envs_per_worker, newest.load)
 
-    def _make_environments(self) -> list[SeededEnvironment]:
+    def _make_environments(self, alive: Callable[[], None]) -> list[SeededEnvironment]:
         """The environments. Their random streams depend on the seed, their id, the resumes and the restarts only."""
         count = self.config.workers.envs_per_worker
         environments = []
@@ -84,4 +88,5 @@ class Worker:
                 time_limit = environment.get_wrapper_attr("time_limit")
                 environment = FirstEpisodeCut(environment, time_limit, np.random.default_rng(cut_stream))
             environments.append(SeededEnvironment(environment, environment_id, np.random.default_rng(action_stream)))
+            alive()
         return environments

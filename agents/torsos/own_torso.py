@@ -1,6 +1,7 @@
 """Torsos of a user's own: `--network=my_module:make_torso`, a function from the observation space to a module."""
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -80,8 +81,11 @@ def network_source(name: str) -> dict[str, str] | None:
     if not is_own(name):
         return None
     module = name.partition(":")[0]
-    import_module(module, f"--network={name}")
-    file = importlib.import_module(module).__file__
+    make = _function(name)
+    try:
+        file = inspect.getsourcefile(make)  # a package may take the function from one of its modules
+    except TypeError:  # not a function
+        file = importlib.import_module(module).__file__
     content = Path(file).read_bytes() if file is not None else b""
     return {"network": name, "file": file or "", "sha256": sha256(content).hexdigest()}
 

@@ -98,7 +98,8 @@ class StartedOnNodes:
                 elif time.monotonic() - learner.asked_at > ANSWER_SECONDS:
                     raise GetTimeoutError
             except RayError as error:
-                print(LearnerGoneError(learner, error), flush=True)
+                with suppress(OSError):  # nobody reads the output any more
+                    print(LearnerGoneError(learner, error), flush=True)
                 learner.exit_code = LOST
         time.sleep(max(0.0, LOOK_SECONDS - (time.monotonic() - now)))
 

@@ -13,14 +13,17 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict
 
+from agents.learner import make_optimizer
 from agents.network import ActorCritic, make_network
 from agents.torsos.make_torso import make_torso
 from agents.torsos.observed import Observed
 from agents.torsos.own_torso import network_source, note_on_source, observation_space
 from evaluation import export
 from evaluation.exported_policy import exported
-from option_flags import NetworkOptions
+from option_flags import NetworkOptions, OptimizerOptions
 from options.rules import UsageError
+from run_files.checkpoint_content import check_optimizer, check_weights
+from run_files.content_rules import ContentError
 from tests.agents.every_layout import PARTS, PICTURES
 
 PICTURE, VECTOR, BOTH = Observed((4, 10, 12), 0), Observed((0, 0, 0), 7), Observed((4, 10, 12), 7)
@@ -182,3 +185,50 @@ def test_a_changed_file_is_noticed(write_module: WriteModule, tmp_path: Path) ->
 def test_networks_of_the_platform_have_no_source(checkpoint: dict[str, None]) -> None:
     assert network_source("auto") is None
     assert note_on_source(checkpoint) == []
+
+
+WITH_A_REST = """
+import torch
+from torch import nn
+
+class Torso(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.used, self.unused = nn.Linear(size, 8), nn.Linear(8, 8)
+        self.register_buffer("mask", torch.full((3, 3), -torch.inf))
+
+    def forward(self, vectors):
+        return self.used(vectors)
+
+def make_torso(space):
+    return Torso(space.shape[0])
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_a_run_can_save_weights_without_use_and_infinite_buffers(write_module: WriteModule, optimizer: str) -> None:
+    """As in a classifier whose last layer is left out, and in the mask of an attention layer."""
+    layout = replace(PICTURES, **PARTS["vector"])
+    network = make_network(NetworkOptions(network=write_module(WITH_A_REST)), layout, torch.float32)
+    made = make_optimizer(network, OptimizerOptions(optimizer=optimizer))
+    logits, values = export.reference(network, (torch.randn(6, layout.vector_size),))
+    (logits.sum() + values.sum()).backward()  # type: ignore[no-untyped-call]
+    made.step()
+    saved = {"learner": {"network": network.state_dict(), "optimizer": made.state_dict()}}
+    check_weights(saved, network)
+    check_optimizer(saved, network)
+    states = made.state_dict()["state"]
+    head = len(list(network.parameters())) - 1
+    lacking = {"optimizer": {**made.state_dict(), "state": {key: states[key] for key in states if key != head}}}
+    with pytest.raises(ContentError, match=f"state.{head} is missing"):
+        check_optimizer({"learner": lacking}, network)
+    network.state_dict()["torso.used.bias"].fill_(torch.inf)
+    with pytest.raises(ContentError, match=r"torso\.used\.bias must be .* all finite"):
+        check_weights(saved, network)
+
+
+def test_the_file_of_a_network_is_that_of_its_function(write_module: WriteModule, tmp_path: Path) -> None:
+    (tmp_path / "some_part.py").write_text(TORSO)
+    source = network_source(write_module("from some_part import make_torso"))
+    sys.modules.pop("some_part", None)
+    assert source is not None and source["file"] == str(tmp_path / "some_part.py")

@@ -23,8 +23,10 @@ from run_files.checkpoint import InvalidCheckpointError, find_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy
 from tests.processes import spawned
+from tests.wrappers.hand_written import CHANNELS
 from workers.child_process import end_process, start_process
 from wrappers.atari import make_atari
+from wrappers.make_environment import make_environment
 
 PONG = {"env": "PongNoFrameskip-v4"}
 
@@ -222,3 +224,14 @@ def test_pictures_are_small(tmp_path: Path) -> None:
     picture = GamePlayer(live_game(tmp_path, make_environment=make_atari)).picture(False)
     assert isinstance(picture, LivePicture)
     assert len(picture.screen) + len(picture.seen) < 15_000
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 10])
+def test_pictures_of_any_number_of_channels_are_shown(tmp_path: Path, channels: int) -> None:
+    """More than three are those of MinAtar: each has one kind of things."""
+    write_policy(tmp_path, make_environment, 7, env=CHANNELS, env_kwargs=f'{{"channels": {channels}}}')
+    player = GamePlayer(live_game(tmp_path, make_environment=make_environment))
+    player.step()
+    seen = decoded(player.picture(with_saliency=False).seen)
+    assert seen.shape == ((12, 12, 3) if channels == 3 else (12, 12))
+    assert seen[3, 4].max() == 200

@@ -176,10 +176,12 @@ def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, 
         ended = terminated or truncated
     emulator: Any = environment.unwrapped
     log = GameLog(np.array(actions, np.uint8), np.zeros(len(actions), np.float32))
-    result = GameResult(2, 0.0, len(actions), True, log)
+    ((game_return, _),) = environment.get_wrapper_attr("take_finished_games")()
+    result = GameResult(2, game_return, len(actions), True, log)
     played = LoggedGame(make_environment=make_atari, environment=options, seed=(4,), result=result, policy="sampled")
     path = tmp_path / "film.mp4"
-    frames = played.write_film(path)
+    frames, note = played.write_film(path)
+    assert not note
     assert frames == emulator.ale.getEpisodeFrameNumber() + 1
     assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FRAME_COUNT) == frames
     assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]

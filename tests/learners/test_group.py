@@ -15,7 +15,7 @@ from learners.group import LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, merged_report, slowest_learner
 from learners.news import MAX_GAMES, Game, News, Unsent
 from learners.place import Place, place_of
-from learners.shares import part_of
+from learners.shares import first_worker, part_of
 from option_flags import Config
 from options.rules import UsageError
 from tests.learners.groups import run_group
@@ -105,6 +105,18 @@ def test_each_learner_gets_its_share() -> None:
     assert (first.seed, first.report.tensorboard) == (1, True)
     assert second.seed != 1 and not second.report.tensorboard
     assert part_of(config, Place()) is config
+
+
+@pytest.mark.parametrize(("workers", "learners"), [(5, 2), (7, 3), (4, 4)])
+def test_each_worker_of_a_run_has_a_number_of_its_own(workers: int, learners: int) -> None:
+    config = Config.from_flags({"learners": learners, "batch_size": 24, "worker_count": workers, "seed": 1})
+    numbers: list[int] = []
+    for rank in range(learners):
+        place = Place(rank, learners, rank, learners)
+        own = part_of(config, place).workers.worker_count
+        first = first_worker(config, place, own)
+        numbers += range(first, first + own)
+    assert numbers == list(range(workers))
 
 
 def waits_for_the_other(group: LearnerGroup, last: Callable[[], None]) -> Any:

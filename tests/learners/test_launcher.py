@@ -172,6 +172,7 @@ def test_torchrun_may_place_the_learners(tmp_path: Path) -> None:
         (["--cluster=auto", "--node_workers=3"], "--node_workers=3 has no meaning with --cluster and --learners=2"),
         (["--cluster=127.0.0.1:1"], "--cluster=127.0.0.1:1 does not answer"),
         (["--learners=-1"], "--learners must be a whole number"),
+        (["--device=cuda:0"], "--learners=2 needs a device for each learner, and --device=cuda:0 is a single one"),
     ],
 )
 def test_bad_input_gives_one_sentence(tmp_path: Path, flags: list[str], sentence: str) -> None:

@@ -25,7 +25,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import checkpoint_name, find_checkpoint, read_checkpoint, write_checkpoint
 from run_files.run_folder import CHECKPOINTS
-from tests.catch import make_catch
+from tests.catch import Catch, Picture, make_catch
 from tests.processes import spawned
 from training import periodic_evaluation as evaluation_module
 from training import train as training
@@ -34,7 +34,10 @@ from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
 from workers.child_process import start_process
-from wrappers.spectator import Watch
+from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.frame_stack import FrameStack
+from wrappers.score_keeper import ScoreKeeper
+from wrappers.spectator import Spectator, Watch
 
 pytestmark = pytest.mark.slow
 
@@ -176,10 +179,25 @@ def test_a_run_continues_if_its_film_fails(
     assert not spawned()
 
 
+class Endless(Catch):
+    """Catch in which a new ball falls whenever one has landed."""
+
+    def step(self, action: int) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
+        picture, reward, landed, _, info = super().step(action)
+        if landed:
+            super().reset()
+        return picture, reward, False, False, info
+
+
+def make_endless(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+    assert watch is not None
+    return FrameStack(ScoreKeeper(Spectator(Endless(seed), watch)), options.frames_stacked)
+
+
 def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:
     announced: list[str] = []
     filming = FilmProcesses(tmp_path, announced.append)
-    filming.begin(a_logged_game(10**6), "killed", low_priority=True)
+    filming.begin(a_logged_game(10**6, make_endless), "killed", low_priority=True)
     while not list(tmp_path.iterdir()):
         time.sleep(0.01)
     spawned()[0].kill()
@@ -195,10 +213,10 @@ def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:
     assert not spawned()
 
 
-def a_logged_game(steps: int) -> LoggedGame:
+def a_logged_game(steps: int, make_environment: MakeWatchedEnvironment = make_catch) -> LoggedGame:
     log = GameLog(np.ones(steps, np.uint8), np.zeros(steps, np.float32))
     return LoggedGame(
-        make_environment=make_catch,
+        make_environment=make_environment,
         environment=EnvironmentOptions(frames_stacked=1),
         seed=(1,),
         result=GameResult(0, 1.0, steps, False, log),

@@ -153,3 +153,16 @@ def test_an_environment_without_snapshots_begins_a_new_episode() -> None:
     vectors = vectors_of(layout, rows)
     assert (vectors[:, 0, 0] == 0).all(), "the first state is that of an episode's start"
     assert (vectors[:, 1, 0] == 1).all()
+
+
+def test_a_round_shows_signs_of_life_for_each_reset_and_step() -> None:
+    """The limit of time that a worker has is for a step, so a round of any length may take longer."""
+    make = MakeScripted(False, True, "discrete")
+    config = Config().replace_flags(r_f_steps=STEPS)
+    layout = unroll_layout(config, environment_spec(make(config.environment, 0)))
+    environments = [SeededEnvironment(make(config.environment, e), e, np.random.default_rng(e)) for e in range(2)]
+    signs: list[None] = []
+    rollout = Rollout(environments, RandomPolicy(layout), layout, alive=lambda: signs.append(None))
+    assert len(signs) == len(environments)
+    rollout.collect(np.zeros((ENVIRONMENTS, layout.nbytes), np.uint8))
+    assert len(signs) == len(environments) + STEPS

@@ -85,6 +85,19 @@ class Catch(gymnasium.Env[Any, Any]):
         return self.np_random.random(2).astype(np.float32)
 
 
+class Channels(Catch):
+    """Catch that shows a picture with a bright spot in its first channel."""
+
+    def __init__(self, channels: int, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        self.observation_space = spaces.Box(0, 255, (12, 12, channels), np.uint8)
+
+    def _seen(self) -> Any:
+        picture = np.zeros(self.observation_space.shape or (), np.uint8)
+        picture[3, 4, 0] = 200
+        return picture
+
+
 class WithoutPictures(Catch):
     metadata = {"render_modes": ["human"]}  # noqa: RUF012
 
@@ -126,6 +139,8 @@ class Faulty(Catch):
                 raise ValueError(f"nothing works after {self._steps} steps")
             if self._how == "nan":
                 return np.array([0, np.nan], np.float32), 0.0, False, False, {}
+            if self._how == "exits":
+                raise SystemExit(0)
             if self._how == "sleeps":
                 wait_for_a_server_that_never_answers()
             if self._how == "computes":
@@ -142,6 +157,7 @@ def wait_for_a_server_that_never_answers() -> None:
 
 
 gymnasium.register("Collection/Catch-v1", entry_point="tests.wrappers.hand_written:Catch", max_episode_steps=30)
+gymnasium.register("Collection/Channels-v1", entry_point="tests.wrappers.hand_written:Channels")
 gymnasium.register("Collection/Blind-v1", entry_point="tests.wrappers.hand_written:WithoutPictures")
 gymnasium.register("Collection/Missing-v1", entry_point="no_such_module_anywhere:Environment")
 
@@ -150,6 +166,7 @@ gymnasium.register("Spaceless-v0", entry_point="tests.wrappers.hand_written:Spac
 gymnasium.register("Collection/Unseeded-v1", entry_point="tests.wrappers.hand_written:Unseeded")
 
 CATCH = "tests.wrappers.hand_written:Collection/Catch-v1"
+CHANNELS = "tests.wrappers.hand_written:Collection/Channels-v1"
 BLIND = "tests.wrappers.hand_written:Collection/Blind-v1"
 FAULTY = "tests.wrappers.hand_written:Collection/Faulty-v1"
 UNSEEDED = "tests.wrappers.hand_written:Collection/Unseeded-v1"
@@ -158,6 +175,19 @@ MISSING = "tests.wrappers.hand_written:Collection/Missing-v1"
 
 def doubled(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TransformReward(env, lambda reward: 2 * float(reward))
+
+
+class ClosesWhatResetMakes(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def reset(self, **more: Any) -> tuple[Any, dict[str, Any]]:
+        self.window = "open"
+        return self.env.reset(**more)
+
+    def close(self) -> None:
+        del self.window
+
+
+def closed_after_a_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    return ClosesWhatResetMakes(env)
 
 
 def nothing(env: gymnasium.Env[Any, Any]) -> None:

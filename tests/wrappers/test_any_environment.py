@@ -111,6 +111,20 @@ def test_the_seed_decides_everything(sticky: float) -> None:
     assert played(1, repeat_action_probability=sticky) != played(2, repeat_action_probability=sticky)
 
 
+def test_sticky_actions_do_not_follow_the_environments_own_random_numbers() -> None:
+    """An environment may draw one number when it is reset and one in each step, from a generator of the same seed."""
+    env = Scripted(NUMBER, spaces.Discrete(2))
+    agent = adapted(env, seed=11, repeat_action_probability=0.25)
+    agent.reset()
+    for number in range(400):
+        agent.step(number % 2)
+    own = np.random.default_rng(11).random(402)
+    repeated = np.array(env.actions[1:]) == np.array(env.actions[:-1])
+    assert 0 < repeated.sum() < len(repeated)
+    for lag in range(3):
+        assert (repeated != (own[lag : lag + len(repeated)] < 0.25)).any()
+
+
 def test_sticky_actions_repeat_the_latest_action_of_the_game_and_never_the_first_one() -> None:
     env = Scripted(NUMBER, spaces.Discrete(1000), ends={100: (True, False)})
     agent = adapted(env, repeat_action_probability=0.25)

@@ -43,6 +43,8 @@ HERE = "tests.wrappers.hand_written"
         ({"env": MISSING}, "No module named 'no_such_module_anywhere'"),
         ({"env": CATCH, "env_kwargs": '{"lane": 3}'}, "--env_kwargs=.* does not fit .*unexpected keyword argument"),
         ({"env": CATCH, "env_kwargs": '{"render_mode": "human"}'}, 'render_mode "human" is not for training'),
+        ({"env": CATCH, "env_kwargs": '{"id": "X-v0"}'}, '"id" is no argument of an environment; leaving it out'),
+        ({"env": CATCH, "env_kwargs": '{"disable_env_checker": true}'}, '"disable_env_checker" is no argument of'),
         ({"env": CATCH, "env_wrapper": f"{HERE}:triple"}, "has no function triple"),
         ({"env": CATCH, "env_wrapper": "no_such_module:f"}, "--env_wrapper=.*there is no module no_such_module"),
         ({"env": CATCH, "env_wrapper": f"{HERE}:nothing"}, "must return an environment .*, not NoneType"),
@@ -178,3 +180,7 @@ def test_each_family_has_its_defaults() -> None:
 def test_saved_flags_are_complete_so_defaults_do_not_matter() -> None:
     config = Config.from_flags({"env": "CartPole-v1"})
     assert Config.from_flags(json.loads(json.dumps(config.flags()))) == config
+
+
+def test_an_environment_that_cannot_be_closed_before_its_first_game_is_accepted() -> None:
+    check_environment(options_of(CATCH, env_wrapper=f"{HERE}:closed_after_a_game"))

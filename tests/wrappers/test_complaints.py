@@ -27,6 +27,11 @@ def test_what_an_environment_raises_is_a_complaint() -> None:
     assert sentence == f"Gymnasium's check of {FAULTY}: {raised}."
 
 
+def test_an_environment_that_ends_its_process_is_a_complaint() -> None:
+    (sentence,) = complaints(options_of(FAULTY, env_kwargs='{"how": "exits", "at": 1}'))
+    assert sentence == f"Gymnasium's check of {FAULTY}: the environment raised SystemExit: 0."
+
+
 def test_an_environment_that_hangs_is_a_complaint() -> None:
     found = complaints(options_of(FAULTY, env_kwargs='{"how": "computes", "at": 1}'), seconds=8)
     assert found == [f"Gymnasium's check of {FAULTY} was ended after 8 seconds: reset or step may hang."]

@@ -18,13 +18,12 @@ from agents.network import make_network
 from machine.device import padded_size, prepare_torch
 from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
+from workers.heartbeat import HEARTBEAT_SECONDS
 from workers.inference.rows import InferenceRows
 from workers.messages import Kind, receive, send
 from workers.observations import as_batch
 from workers.shared_weights import NewestWeights, SharedWeights
 from workers.worker_clock import WorkerClock, WorkerTimes
-
-HEARTBEAT_SECONDS = 1.0
 
 
 class Request(NamedTuple):

@@ -146,7 +146,7 @@ class RealtimePlayer:
         seconds = self._schedule.finished(process, now)
         self._book.decided(under_way.sequence, decision, version, seconds)
         self._state.lstm_state[:] = decision.lstm_state
-        self._state.previous_actions[:] = decision.actions.int()
+        self._state.previous_actions[:] = self._choose(decision).int()  # those that are played
 
     def lost(self, process: int) -> None:
         """A process is gone."""

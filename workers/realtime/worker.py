@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from machine.system_settings import use_one_thread
 from replay.row_layout import Rows
 from workers.child_process import allow_children
+from workers.heartbeat import HEARTBEAT_SECONDS, Heartbeat
 from workers.messages import Kind, receive, send
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
@@ -15,8 +16,6 @@ from workers.realtime.session import RealtimeSession, RealtimeSetup
 from workers.realtime.unrolls import RealtimeUnrolls
 from workers.worker import Worker
 from workers.worker_clock import REST, WorkerClock
-
-HEARTBEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class RealtimeWorker(Worker):
         allow_children()
         use_one_thread()
         clock = WorkerClock(self.times.seconds[self.index])
-        environments = self._make_environments()
+        environments = self._make_environments(Heartbeat(connection))
         unrolls = RealtimeUnrolls(
             self.layout,
             self.config.environment,

@@ -1,6 +1,7 @@
 """Any environment of Gymnasium, with the observations and actions of the agent."""
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -20,6 +21,8 @@ from wrappers.observation import NO_FRAMES, Observation
 from wrappers.score_keeper import FinishedGame
 
 ENDED = (Exception, SystemExit, NoAnswerError)  # how a call of the environment's code can end without a result
+
+STICKY = 1  # the number of the stream of sticky actions among those of one seed
 
 
 class AnyEnvironment(gymnasium.Env[Observation, Any]):
@@ -59,7 +62,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._frame_limit = options.max_game_frames
         self._clip = reward_clipping(options.reward_clipping_method)
         self._sticky = options.repeat_action_probability
-        self._sticky_draws = np.random.default_rng(seed)
+        self._sticky_draws = _sticky_stream(seed)
         # An action that the environment gets several times: its code may change an array in place.
         self._copies = (options.skipped_frames > 1 or self._sticky > 0) and actions.kind != "discrete"
         self._latest: Any = None  # what the environment got last in this game; with sticky actions
@@ -84,7 +87,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         if seed is not None:
-            self._sticky_draws = np.random.default_rng(seed)
+            self._sticky_draws = _sticky_stream(seed)
         else:
             seed, self._seed = self._seed, None
         self._episode_steps = 0
@@ -142,13 +145,20 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             number = math.nan
         if not math.isfinite(number):
             raise self._fault(f"the reward is {reward!r:.60}; a finite number would be right")
-        return seen, number, bool(terminated), bool(truncated) or self._episode_steps >= self._frame_limit, info
+        try:
+            ends, is_cut = bool(terminated), bool(truncated)
+        except (TypeError, ValueError):
+            what = f"terminated is {terminated!r:.60} and truncated {truncated!r:.60}"
+            raise self._fault(f"{what}; True or False would be right") from None
+        return seen, number, ends, is_cut or self._episode_steps >= self._frame_limit, info
 
     def render(self) -> Any:
         return self.env.render()
 
     def close(self) -> None:
-        self.env.close()
+        # Nothing is lost if this fails, as it may in an environment that was made and never reset.
+        with suppress(*ENDED):
+            self.env.close()
 
     def _observe(self, seen: Any, starts: bool = False) -> Observation:
         try:
@@ -175,6 +185,11 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             else f"a reset ({self._total_steps} steps after the environment was made)"
         )
         return EnvironmentFaultError(f"{self._id} has a fault in {place}: {what}.")
+
+
+def _sticky_stream(seed: int) -> np.random.Generator:
+    """Not that of `default_rng(seed)`, which the environment itself may draw from."""
+    return np.random.default_rng([seed, STICKY])
 
 
 def _count(result: Any) -> str:

@@ -1,5 +1,6 @@
 """Checks, before anything starts, that an environment can be made and played."""
 
+from contextlib import suppress
 from functools import cache
 
 from option_flags import EnvironmentOptions
@@ -38,4 +39,5 @@ def _check_films(options: EnvironmentOptions, modes: object) -> None:
             f"--render: --env={options.env} cannot be rendered: {last_line(error)}{advice}.", traceback_of(error)
         ) from None
     finally:
-        environment.close()
+        with suppress(Exception):  # nothing is lost
+            environment.close()

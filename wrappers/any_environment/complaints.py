@@ -70,7 +70,7 @@ def check(options: EnvironmentOptions) -> Iterator[str]:
         error = ""
         try:
             check_env(environment, skip_render_check=True, skip_close_check=True)
-        except Exception as raised:
+        except (Exception, SystemExit) as raised:
             # What the check itself says is an AssertionError or an error of Gymnasium; the rest is the environment's.
             says = isinstance(raised, AssertionError | gymnasium.error.Error) and str(raised)
             error = str(raised) if says else f"the environment raised {last_line(raised)}"

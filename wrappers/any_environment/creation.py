@@ -26,7 +26,7 @@ def create(options: EnvironmentOptions, *, films: bool = False) -> gymnasium.Env
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # otherwise each environment prints a greeting
     name = find_environment(options.env)
     arguments = options.make_arguments
-    _check_render_mode(options, name, arguments, films)
+    _check_arguments(arguments)
     if films:
         arguments["render_mode"] = PICTURES
         if is_mujoco(name):
@@ -46,7 +46,10 @@ def _check_spaces(environment: gymnasium.Env[Any, Any], env_id: str) -> None:
             raise UsageError(f"--env={env_id} has {found} {name}; a space of Gymnasium would be right.")
 
 
-def _check_render_mode(options: EnvironmentOptions, name: str, arguments: dict[str, Any], films: bool) -> None:
+def _check_arguments(arguments: dict[str, Any]) -> None:
+    for name in ("id", "disable_env_checker"):  # those of gymnasium.make that are set here
+        if name in arguments:
+            raise UsageError(f'--env_kwargs: "{name}" is no argument of an environment; leaving it out would be right.')
     mode = arguments.get("render_mode", PICTURES)
     if mode != PICTURES:
         raise UsageError(
