@@ -23,7 +23,7 @@ from agents.spaces import make_unroll_layout
 from dashboard.action_bars import bar_names, chosen_bars
 from dashboard.live_picture import LivePicture
 from dashboard.saliency import overlay, saliency
-from evaluation.film import FRAMES_PER_SECOND
+from evaluation.film import film_format
 from evaluation.logged_game import action_names
 from evaluation.parallel_games import evaluation_options, game_streams
 from machine.device import choose_precision
@@ -106,7 +106,8 @@ class GamePlayer:
 
     @property
     def seconds_per_step(self) -> float:
-        return self._options.frames_per_step / FRAMES_PER_SECOND
+        frames_per_second = film_format(self._options.env, self._environment.metadata).frames_per_second
+        return self._options.frames_per_step / float(frames_per_second)
 
     def _newest(self) -> Path | None:
         folder, chosen = self._game.folder / CHECKPOINTS, self._game.chosen

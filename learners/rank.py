@@ -10,7 +10,7 @@ from learners.group import LearnerGroup, OneLearner
 from learners.place import LIFELINE, NEWS, SILENCE_FACTOR, Place
 from option_flags import Config
 from options.rules import UsageError
-from run_files.checkpoint import Checkpoint, find_checkpoint
+from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint
 from run_files.run_folder import CHECKPOINTS
 
 
@@ -45,13 +45,19 @@ def folder_of(place: Place, run_folder: Path) -> Path:
 
 
 def parent_of(place: Place, parent: Checkpoint) -> Checkpoint:
-    """The checkpoint that a learner resumes: the run's, with its own games and replays where they were saved."""
+    """The checkpoint that a learner resumes: the run's, with its own games and replays where they were saved.
+
+    The weights are always the run's: `best.pt` of this learner may be of another update.
+    """
     if place.is_first:
         return parent
-    own_path = folder_of(place, parent.run_folder) / CHECKPOINTS / parent.path.name
-    if own_path.exists():
-        return find_checkpoint(str(own_path))
-    return replace(parent, path=own_path, content={**parent.content, "in_flight": None})
+    folder = folder_of(place, parent.run_folder) / CHECKPOINTS
+    for name in (parent.path.name, checkpoint_name(parent.updates)):
+        if (folder / name).exists():
+            own = find_checkpoint(str(folder / name))
+            if own.updates == parent.updates:
+                return replace(own, content={**own.content, "learner": parent.content["learner"]})
+    return replace(parent, path=folder / parent.path.name, content={**parent.content, "in_flight": None})
 
 
 def agreed(config: Config, learners: OneLearner) -> Config:

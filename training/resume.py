@@ -158,6 +158,11 @@ class Resume:
             return
         wanted, saved = config.flags(), {"use_replay_compression": False, **parent.options}
         same = all(saved[name] == wanted[name] for name in ("replay_parameters", "use_replay_compression"))
+        learners = parent.options.get("learners", 1)
+        if learners != config.learners.learners:
+            whose = "one learner" if learners == 1 else f"{learners} learners"
+            self._notes.append(f"the replays start empty: the saved ones are those of {whose}")
+            return
         if not self._same_environment:
             self._notes.append(
                 "the replays start empty: the saved ones were made with other options of the environment"

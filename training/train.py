@@ -164,7 +164,9 @@ def train(
             finally:
                 try:
                     housekeeping.finish(
-                        with_replays=config.saves_replays,
+                        # Where the first learner is gone, the run resumes from its last checkpoint, to which the
+                        # replays belong that the others have saved before.
+                        with_replays=config.saves_replays and (place.is_first or not learners.lost),
                         # A reproducible run that is interrupted saves its unfinished interval instead: the resumed run
                         # reports it as a whole.
                         report=progress.is_complete or not config.run.reproducible,

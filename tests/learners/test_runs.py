@@ -4,13 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from learners.group import LearnerGroup
+from learners.place import Place
+from learners.rank import parent_of
 from option_flags import Config
 from options.protocols import merged
-from run_files.checkpoint import Checkpoint, find_checkpoint
+from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.learners.groups import run_group
+from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
 from tests.training.catch_runs import CATCH, MIXED, reports
 from tests.training.resumed_runs import assert_same_run
 from training.train import train
@@ -67,7 +71,7 @@ def test_a_reproducible_run_is_resumed_exactly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_a_run_goes_on_with_another_number_of_learners(tmp_path: Path, after: int) -> None:
-    flags: dict[str, Any] = {"environment_max_steps": 2000}
+    flags: dict[str, Any] = {"environment_max_steps": 2000, "save_replay": True}
     if after == 1:
         first = run_two(tmp_path, **flags)
         (second,) = run_group(train_one, {"learners": 1, "environment_max_steps": 4000}, first, size=1)
@@ -77,3 +81,23 @@ def test_a_run_goes_on_with_another_number_of_learners(tmp_path: Path, after: in
     saved = find_checkpoint(str(second))
     assert saved.agent_steps == 4000
     assert saved.updates > find_checkpoint(str(first)).updates
+    whose = "2 learners" if after == 1 else "one learner"
+    assert f"the replays start empty: the saved ones are those of {whose}" in (second / "messages.txt").read_text()
+
+
+def test_all_learners_resume_with_the_weights_of_the_runs_checkpoint(tmp_path: Path) -> None:
+    """Learner 1's own best.pt may be of another update: its mean return is that of its own games."""
+    second = Place(1, 2, 1, 2)
+    for folder, updates in ((tmp_path, 3), (tmp_path / "learner_1", 5)):
+        (folder / "checkpoints").mkdir(parents=True)
+        learner = some_learner({"weights": torch.full((1,), float(updates))}, updates)
+        write_checkpoint(folder / "checkpoints" / "best.pt", some_content(updates, learner=learner))
+    parent = find_checkpoint(str(tmp_path / "checkpoints" / "best.pt"))
+    without = parent_of(second, parent)
+    assert without.content["learner"] == parent.content["learner"] and without.content["in_flight"] is None
+    own_path = tmp_path / "learner_1" / "checkpoints" / checkpoint_name(3)
+    own_games = some_progress(4321, 3)
+    write_checkpoint(own_path, some_content(3, learner=some_learner({}, 3), progress=own_games))
+    own = parent_of(second, parent)
+    assert own.path == own_path and own.agent_steps == 4321
+    assert own.content["learner"] == parent.content["learner"]
