@@ -83,7 +83,12 @@ def test_older_runs_keep_the_network_that_auto_was(tmp_path: Path, side: int, ne
 
 
 def test_a_new_run_from_weights_keeps_the_environment_unless_another_is_given(tmp_path: Path) -> None:
-    saved = {"env": "CartPole-v1", "env_kwargs": '{"sutton_barto_reward": true}', "env_wrapper": "mine:wrap"}
+    saved: dict[str, Any] = {
+        "env": "CartPole-v1",
+        "env_kwargs": '{"sutton_barto_reward": true}',
+        "env_wrapper": "mine:wrap",
+    }
+    saved |= {"largest_pixel": 10}
     options = Config.from_flags({**saved, "gamma": 0.5, "lstm_size": 7}).flags()
     write_checkpoint(tmp_path / checkpoint_name(3), {**content(), "options": options})
     checkpoint = find_checkpoint(str(tmp_path / checkpoint_name(3)))
