@@ -16,7 +16,10 @@ from options.rules import UsageError
 
 LEAST_VERSION = (2, 60)
 CONNECT_SECONDS, PROBE_SECONDS = 5.0, 60.0
-TOKEN = "token"  # what the head refuses, in the probe's answer
+TOKEN_REFUSED = (  # a problem that the probe finds
+    "its head refuses the authentication token; RAY_AUTH_MODE=token, and the head's token in RAY_AUTH_TOKEN or "
+    "~/.ray/auth_token, would be right."
+)
 
 
 def check_combinations(config: Config) -> None:
@@ -45,7 +48,7 @@ def check_cluster(address: str, flag: str = "--cluster") -> str:
     if address != "auto":
         _check_port(flag, address)
     answer = _probe(address)
-    if answer.get("refused") == TOKEN and "RAY_AUTH_MODE" not in os.environ and _has_token():
+    if answer.get("problem") == TOKEN_REFUSED and "RAY_AUTH_MODE" not in os.environ and _has_token():
         os.environ["RAY_AUTH_MODE"] = "token"  # `ray start` does so too where the machine has a token
         answer = _probe(address)
     problem = answer.get("problem")

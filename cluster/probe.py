@@ -12,16 +12,12 @@ import ray
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
-from cluster.check import TOKEN
+from cluster.check import TOKEN_REFUSED
 
 CALL_SECONDS = 10.0
 ALIVE = 0  # the state of a node in Ray's table
 NOT_HERE = (
     "no cluster runs on this machine; ray start --head, or ray start --address=<head>:6379 to join one, would be right."
-)
-REFUSED = (
-    "its head refuses the authentication token; RAY_AUTH_MODE=token, and the head's token in RAY_AUTH_TOKEN or "
-    "~/.ray/auth_token, would be right."
 )
 
 
@@ -34,7 +30,7 @@ def probe(address: str) -> dict[str, str]:
     try:
         nodes = GcsClient(address=found).get_all_node_info(timeout=CALL_SECONDS)
     except Exception as error:  # of several kinds, some of them private to Ray
-        return _why(error)
+        return {"problem": _why(error)}
     here = {address.address for addresses in psutil.net_if_addrs().values() for address in addresses}
     own = {node.node_manager_address for node in nodes.values() if node.state == ALIVE} & here
     if not own:
@@ -50,12 +46,12 @@ def connect(address: str, **options: Any) -> None:
     ray.init(address=found["address"], _node_ip_address=found["own"], log_to_driver=False, **options)
 
 
-def _why(error: Exception) -> dict[str, str]:
+def _why(error: Exception) -> str:
     text = str(error)
     if "unauthenticated" in text.lower() or "token" in text.lower():
-        return {"problem": REFUSED, "refused": TOKEN}
+        return TOKEN_REFUSED
     line = (text.strip().splitlines() or [type(error).__name__])[0]
-    return {"problem": f"its head does not answer ({line}); a head that runs would be right."}
+    return f"its head does not answer ({line}); a head that runs would be right."
 
 
 if __name__ == "__main__":

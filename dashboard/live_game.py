@@ -104,11 +104,6 @@ class GamePlayer:
         self._played, self._number = 0, 0
         self._begin_game()
 
-    @property
-    def seconds_per_step(self) -> float:
-        frames_per_second = film_format(self._options.env, self._environment.metadata).frames_per_second
-        return self._options.frames_per_step / float(frames_per_second)
-
     def _newest(self) -> Path | None:
         folder, chosen = self._game.folder / CHECKPOINTS, self._game.chosen
         candidates = newest_first(folder) if chosen is None else [folder / chosen]
@@ -123,6 +118,8 @@ class GamePlayer:
         make = self._game.make_environment
         self._environment: gymnasium.Env[Any, Any] = make(self._options, 0, self._watch)
         self._names = bar_names(self._layout, action_names(self._environment))
+        frames_per_second = film_format(self._options.env, self._environment.metadata).frames_per_second
+        self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
         """Act with the weights of this checkpoint from now on. The game goes on."""

@@ -25,7 +25,7 @@ FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
 KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order
 POLL_SECONDS = 0.05
 END_SECONDS = 60.0  # that the others have to save and end after one has ended with an error
-STABLE_SECONDS = 600.0  # a start that held so long, after the time that a hang needs to be noticed, is no failed one
+STABLE_SECONDS = 600.0  # a start that holds so much longer than it takes to notice a hang is no failed one
 
 
 class Started(Protocol):

@@ -60,7 +60,7 @@ def part_of(config: Config, place: Place) -> Config:
     changed = {
         "batch_size": config.replay.batch_size // size,
         "replay_parameters": json.dumps(replays),
-        "worker_count": workers // size + (place.rank < workers % size) if workers else 0,
+        "worker_count": _worker_share(workers, place.rank, size),
         "learners": 1,
         "cluster": None,  # it has placed the learners, each of which plays with the workers of its node
     }
@@ -78,7 +78,12 @@ def first_worker(config: Config, place: Place, own_workers: int) -> int:
     workers = config.workers.worker_count
     if not workers:
         return place.rank * own_workers  # learners have equally many where their machines are alike
-    return workers // place.size * place.rank + min(place.rank, workers % place.size)
+    return sum(_worker_share(workers, rank, place.size) for rank in range(place.rank))
+
+
+def _worker_share(workers: int, rank: int, size: int) -> int:
+    """How many of the workers this learner has; 0, as many as its machine can run, is 0 for each."""
+    return workers // size + (rank < workers % size)
 
 
 def use_own_cores(place: Place) -> None:

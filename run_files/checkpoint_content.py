@@ -252,11 +252,10 @@ def check_optimizer(content: Mapping[str, Any], network: nn.Module) -> None:
         return table({"step": tensor(torch.float32, low=0.0), **memory})
 
     if optimizer["state"]:  # empty before the first update
+        expected = {index: of_parameter(tuple(weights.shape)) for index, weights in enumerate(parameters)}
         own = {id(weights) for weights in _own_torso(network).parameters()}
-        states: tuple[dict[int, Check], dict[int, Check]] = ({}, {})  # needed ones, and those of the user's torso
-        for index, weights in enumerate(parameters):
-            states[id(weights) in own][index] = of_parameter(tuple(weights.shape))
-        table(*states, only=True)(optimizer["state"], f"{place}.state")
+        needed = {index: expected[index] for index, weights in enumerate(parameters) if id(weights) not in own}
+        table(needed, expected, only=True)(optimizer["state"], f"{place}.state")
 
 
 def _own_torso(network: nn.Module) -> nn.Module:

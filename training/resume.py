@@ -156,11 +156,10 @@ class Resume:
             if config.replay.longest_warmup:
                 self._notes.append("the replays start empty: none were saved")
             return
-        wanted, saved = config.flags(), {"use_replay_compression": False, **parent.options}
+        wanted, saved = config.flags(), {"use_replay_compression": False, "learners": 1, **parent.options}
         same = all(saved[name] == wanted[name] for name in ("replay_parameters", "use_replay_compression"))
-        learners = parent.options.get("learners", 1)
-        if learners != config.learners.learners:
-            whose = "one learner" if learners == 1 else f"{learners} learners"
+        if saved["learners"] != wanted["learners"]:
+            whose = "one learner" if saved["learners"] == 1 else f"{saved['learners']} learners"
             self._notes.append(f"the replays start empty: the saved ones are those of {whose}")
             return
         if not self._same_environment:

@@ -2,13 +2,14 @@
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from cluster.check import check_cluster, check_combinations
+from cluster.check import TOKEN_REFUSED, check_cluster, check_combinations
 from cluster.code_version import ROOT, code_version
 from option_flags import Config
 from options.rules import UsageError
@@ -63,14 +64,14 @@ def test_the_token_of_this_machine_is_tried_where_none_is_refused(
     def head_with_a_token(*args: object, **more: object) -> "subprocess.CompletedProcess[str]":
         modes.append(os.environ.get("RAY_AUTH_MODE"))
         accepted = '{"address": "10.0.0.1:6379", "own": "10.0.0.1"}'
-        refused = '{"problem": "no token.", "refused": "token"}'
+        refused = json.dumps({"problem": TOKEN_REFUSED})
         return subprocess.CompletedProcess([], 0, accepted if modes[-1] == "token" else refused, "")
 
     monkeypatch.setattr(subprocess, "run", head_with_a_token)
     if mode is None:
         assert check_cluster("auto") == "10.0.0.1:6379"
     else:
-        with pytest.raises(UsageError, match="no token"):
+        with pytest.raises(UsageError, match="cannot be used: its head refuses the authentication token"):
             check_cluster("auto")
     assert modes == [mode, "token"][:asked]
 

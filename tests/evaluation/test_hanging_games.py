@@ -22,7 +22,7 @@ from evaluation.parallel_games import GameLog, GameResult
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
 from option_flags import Config, EnvironmentOptions
-from tests.workers.pools import SILENCE_LIMIT, Clock
+from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
 from workers import interrupts
 from workers.failures import WorkersFailedError
@@ -103,12 +103,6 @@ class Scene:
         self.opened.append(films)
         return films
 
-    def be_silent(self, wait: Callable[[float], object]) -> None:
-        """Let so much time pass that a process that says nothing is interrupted."""
-        for seconds in (SILENCE_LIMIT / 3, SILENCE_LIMIT / 3, SILENCE_LIMIT / 3, 1.0):  # no jump, as after a stop
-            self.clock.now += seconds
-            wait(0.0)
-
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
@@ -137,7 +131,7 @@ def test_a_step_of_a_test_game_that_never_returns_is_found(scene: Scene, tmp_pat
     scene.clock.now += 10 * SILENCE_LIMIT
     players.wait(0.0)
     assert not scene.interrupted, "the parent itself may have been stopped"
-    scene.be_silent(players.wait)
+    be_silent(scene.clock, players.wait)
     with pytest.raises(WorkersFailedError) as raised:
         players.wait(200.0)
     text = str(raised.value)
@@ -164,7 +158,7 @@ def test_a_player_that_cannot_be_interrupted_is_killed_and_its_game_played_again
         before = process.cpu_times().user
         while process.cpu_times().user <= before + 0.1:
             players.wait(0.05)
-        scene.be_silent(players.wait)
+        be_silent(scene.clock, players.wait)
         killed.append(process)
         while players.process_ids() == [number]:
             scene.clock.now += 0.1
@@ -191,7 +185,7 @@ def test_neither_a_slow_game_nor_an_idle_player_is_interrupted(scene: Scene) -> 
         scene.clock.now += 0.6 * SILENCE_LIMIT
     assert [result.length for result in results] == [STEPS]
     assert scene.clock.now - begun > 2 * SILENCE_LIMIT
-    scene.be_silent(players.wait)
+    be_silent(scene.clock, players.wait)
     assert players.process_ids() == numbers
     assert not scene.interrupted
 
@@ -215,7 +209,7 @@ def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> No
     (process,) = [each for each in psutil.Process().children() if "--multiprocessing-fork" in each.cmdline()]
     wait_for_hang(mark, process, films.wait)
     films.wait(0.0)
-    scene.be_silent(films.wait)
+    be_silent(scene.clock, films.wait)
     with pytest.raises(WorkersFailedError) as raised:
         films.wait(200.0)
     text = str(raised.value)

@@ -19,6 +19,13 @@ class Clock:
         return self.now
 
 
+def be_silent(clock: Clock, wait: Callable[[float], object]) -> None:
+    """Let so much time pass that a process that says nothing is interrupted. `wait` is that of its parent."""
+    for seconds in (SILENCE_LIMIT / 3, SILENCE_LIMIT / 3, SILENCE_LIMIT / 3, 1.0):  # no jump, as after a stop
+        clock.now += seconds
+        wait(0.0)
+
+
 def take(pool: WorkerPool, count: int, limit: int = 3) -> list[tuple[int, int, int, int]]:
     """The patterns of the next `count` unrolls."""
     patterns: list[tuple[int, int, int, int]] = []

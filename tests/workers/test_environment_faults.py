@@ -10,7 +10,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from tests.workers.pools import Clock
+from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, options_of
 from workers.failures import WorkersFailedError
 from workers.messages import Kind, Message, receive, send
@@ -19,8 +19,6 @@ from workers.supervisor import Supervisor
 from wrappers.make_environment import make_environment
 
 pytestmark = pytest.mark.slow
-
-SILENCE_LIMIT = 60.0
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,7 @@ class Run:
 
     def be_silent(self) -> None:
         """Let so much time pass that the process is asked where it hangs."""
-        for seconds in (SILENCE_LIMIT / 3, SILENCE_LIMIT / 3, SILENCE_LIMIT / 3, 1.0):  # no jump, as after a stop
-            self.clock.now += seconds
-            self._supervisor.poll(0.0)
+        be_silent(self.clock, self._supervisor.poll)
 
     def ask_until(self, over: Callable[[], bool], tick: float = 0.0) -> None:
         """Ask for one step after the other; the clock goes on by `tick` while there is no answer."""
