@@ -4,12 +4,15 @@
 """
 
 import json
+import platform
 import sys
 from typing import Any
 
 import psutil
 import ray
+from ray._common.usage.usage_lib import get_cluster_metadata
 from ray._private.services import canonicalize_bootstrap_address_or_die
+from ray._private.utils import check_version_info
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
 from cluster.check import TOKEN_REFUSED
@@ -27,10 +30,20 @@ def probe(address: str) -> dict[str, str]:
         found = canonicalize_bootstrap_address_or_die(address)
     except (ConnectionError, ValueError):
         return {"problem": NOT_HERE}
+    client = GcsClient(address=found)
     try:
-        nodes = GcsClient(address=found).get_all_node_info(timeout=CALL_SECONDS)
+        nodes = client.get_all_node_info(timeout=CALL_SECONDS)
+        versions = get_cluster_metadata(client)
     except Exception as error:  # of several kinds, some of them private to Ray
         return {"problem": _why(error)}
+    try:
+        check_version_info(versions, found)  # ray.init does so too
+    except RuntimeError:
+        return {
+            "problem": f"it runs Ray {versions['ray_version']} with Python {versions['python_version']}, not Ray "
+            f"{ray.__version__} with Python {platform.python_version()} as this process; the same versions on all "
+            "machines would be right."
+        }
     here = {address.address for addresses in psutil.net_if_addrs().values() for address in addresses}
     own = {node.node_manager_address for node in nodes.values() if node.state == ALIVE} & here
     if not own:

@@ -4,8 +4,10 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,3 +112,16 @@ def test_a_machine_that_belongs_to_no_cluster(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(found, "canonicalize_bootstrap_address_or_die", find_none)
     assert found.probe("auto") == {"problem": found.NOT_HERE}
+
+
+def test_a_cluster_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pytest.importorskip("cluster.probe")
+    monkeypatch.setattr(found, "canonicalize_bootstrap_address_or_die", lambda address: "10.0.0.1:6379")
+    head = SimpleNamespace(get_all_node_info=lambda timeout: {})
+    monkeypatch.setattr(found, "GcsClient", lambda address: head)
+    monkeypatch.setattr(found, "get_cluster_metadata", lambda client: {"ray_version": "2.1", "python_version": "3.9.1"})
+    assert re.fullmatch(
+        r"it runs Ray 2\.1 with Python 3\.9\.1, not Ray \S+ with Python \S+ as this process; the same versions on all "
+        r"machines would be right\.",
+        found.probe("auto")["problem"],
+    )
