@@ -2,7 +2,8 @@
 
 A learner that has a batch, or wants the run to end, sends a message to all. When all messages have arrived, all
 learners have the same ones, so they all decide the same: they update, or the run ends after the same update. Until
-then, each goes on to look after its workers.
+then, each goes on to look after its workers. A learner that has had no batch for long says so, because a silent one
+counts as lost; then nobody updates.
 """
 
 import time
@@ -16,6 +17,7 @@ from run_files.metrics import Report
 
 PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
 NAP_SECONDS = 0.0001
+SIGN_OF_LIFE = 1 / 3  # of the time after which a silent learner is lost
 
 
 class Agreement(Protocol):
@@ -77,6 +79,7 @@ class GroupAgreement:
         self._has_ended = self._update_granted = False
         self._report = False
         self._save = 0
+        self._exchanged_at = time.monotonic()
         self._waited = 0.0  # seconds since the latest report, for the others
         self._reported_at = time.monotonic()
 
@@ -96,14 +99,16 @@ class GroupAgreement:
 
     def goes_on(self, over: bool) -> bool:
         if over and not (self._has_ended or self._update_granted):
-            self._begin(ends=True)
+            self._begin(ends=True, ready=False)
             while not self._finish(PATIENCE_SECONDS):
                 pass
         return not self._has_ended
 
     def may_update(self, ready: bool) -> bool:
-        if not self._update_granted and (ready or self._exchange is not None):
-            self._begin(ends=False)
+        silent_for = time.monotonic() - self._exchanged_at
+        is_due = ready or silent_for > SIGN_OF_LIFE * self._group.timeout
+        if not self._update_granted and (is_due or self._exchange is not None):
+            self._begin(ends=False, ready=ready)
             self._finish(PATIENCE_SECONDS)
         granted, self._update_granted = self._update_granted, False
         return granted
@@ -142,9 +147,9 @@ class GroupAgreement:
                 self._announce(f"the GPU's memory of learner {rank} is too small: its batches have {now} parts")
         self._parts = list(parts)
 
-    def _begin(self, ends: bool) -> None:
+    def _begin(self, ends: bool, ready: bool) -> None:
         if self._exchange is None:
-            self._exchange = self._group.send(self._own_news()._replace(ends=ends).encoded())
+            self._exchange = self._group.send(self._own_news()._replace(ends=ends, ready=ready).encoded())
 
     def _finish(self, patience: float) -> bool:
         """Wait up to `patience` seconds for the messages of all. Returns whether the exchange is over."""
@@ -156,7 +161,8 @@ class GroupAgreement:
                     self._waited += time.monotonic() - begun
                     return False
                 time.sleep(NAP_SECONDS)
-        self._waited += time.monotonic() - begun
+        self._exchanged_at = time.monotonic()
+        self._waited += self._exchanged_at - begun
         self._exchange = None
         self._decide([News.decoded(message) for message in messages])
         return True
@@ -167,5 +173,6 @@ class GroupAgreement:
             raise LearnerLostError(f"the learners have made {', '.join(str(each.updates) for each in news)} updates")
         self._receive([each for other, each in enumerate(news) if other != rank])
         self._has_ended = any(each.ends for each in news)
-        self._update_granted = not self._has_ended
-        self._report, self._save = first.report, first.save
+        self._update_granted = not self._has_ended and all(each.ready for each in news)
+        # Both are done after the next update.
+        self._report, self._save = self._report or first.report, max(self._save, first.save)

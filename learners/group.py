@@ -52,7 +52,7 @@ class LearnerGroup(OneLearner):
     def __init__(self, place: Place, timeout: float) -> None:
         """A learner that does not take part in what all do together for `timeout` seconds is lost."""
         self.place = place
-        self._timeout = timeout
+        self.timeout = timeout
         self._gradients: dist.ProcessGroup | None = None
         with self.guarded():
             dist.init_process_group("gloo", rank=place.rank, world_size=place.size, timeout=timedelta(seconds=timeout))
@@ -64,7 +64,7 @@ class LearnerGroup(OneLearner):
     def averaging(self, network: ActorCritic) -> Averaged:
         device = next(network.parameters()).device
         if device.type == "cuda":
-            self._gradients = dist.new_group(backend="nccl", timeout=timedelta(seconds=self._timeout))
+            self._gradients = dist.new_group(backend="nccl", timeout=timedelta(seconds=self.timeout))
         return SharedGradients(network, self._gradients)
 
     def rows_of_all(self, rows: torch.Tensor) -> torch.Tensor:
@@ -87,7 +87,7 @@ class LearnerGroup(OneLearner):
 
     def send(self, message: torch.Tensor) -> "Exchange":
         """Begin to exchange `message [K]` with all learners, each of which sends as many numbers."""
-        return Exchange(message, self.size, self._timeout)
+        return Exchange(message, self.size, self.timeout)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

@@ -21,6 +21,8 @@ class News(NamedTuple):
     """Counts are those since the learner's last message."""
 
     ends: bool = False  # it wants the run to end
+    ready: bool = False  # it has a batch
+    goal_reached: bool = False  # what the first learner says: the mean return has reached --stop_at_return
     updates: int = 0  # that it has made
     report: bool = False  # what the first learner says: all report after this update
     save: int = 0  # likewise: 0 no, 1 a checkpoint, 2 with the replays
@@ -37,10 +39,11 @@ class News(NamedTuple):
 
     @classmethod
     def decoded(cls, message: torch.Tensor) -> "News":
-        ends, updates, report, save, steps, frames, count, *flat = message.tolist()
+        ends, ready, goal_reached, updates, report, save, steps, frames, count, *flat = message.tolist()
         triples = [flat[i : i + 3] for i in range(0, 3 * int(count), 3)]
         games = [Game(game_return, int(length), int(worker)) for game_return, length, worker in triples]
-        return cls(bool(ends), int(updates), bool(report), int(save), int(steps), int(frames), games)
+        flags = bool(ends), bool(ready), bool(goal_reached)
+        return cls(*flags, int(updates), bool(report), int(save), int(steps), int(frames), games)
 
 
 @dataclass

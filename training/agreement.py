@@ -34,9 +34,11 @@ def connect(
         news = progress.take_unsent()._replace(updates=learner.updates)
         if not place.is_first:
             return news
-        return news._replace(report=reporter.is_due, save=saver.due())
+        return news._replace(goal_reached=progress.goal_reached, report=reporter.is_due, save=saver.due())
 
     def receive(news: Sequence[News]) -> None:
         reporter.games_ended(progress.count_others(news))
+        # The latest games are not the same ones for all, so the goal is the first learner's to judge.
+        progress.goal_reached = progress.goal_reached or any(each.goal_reached for each in news)
 
     agreement.connect(own_news, receive, learner.weights_checksum, announce)

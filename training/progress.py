@@ -56,7 +56,7 @@ class Progress:
         self.return_min: float | None = None
         self._stop_at_return = stop_at_return
         self.action_timing = action_timing
-        self.goal_reached = False  # whether `return_mean`, over a full window, is at least `stop_at_return`
+        self.goal_reached = False  # whether `return_mean`, over a full window, was at least `stop_at_return`
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
         self.interval = Interval(layout)
         self._timer = StageTimer(self.interval)
@@ -185,7 +185,7 @@ class Progress:
             self.recent_returns.append(game_return)
             self.return_max = game_return if self.return_max is None else max(self.return_max, game_return)
             self.return_min = game_return if self.return_min is None else min(self.return_min, game_return)
-        if episodes:
+        if episodes and not self.goal_reached:
             self.goal_reached = reaches_return(self.recent_returns, self.return_window, self._stop_at_return)
         self.episodes += len(episodes)
 

@@ -86,7 +86,7 @@ def train(
             config.environment.frames_per_step,
             config.run.environment_max_steps,
             config.report.avg_buff_size,
-            config.run.stop_at_return,
+            config.run.stop_at_return if place.is_first else None,
             make_timing(config, layout),
             learners=place.size,
             first_worker=first_worker(config, place, machine.worker_count),

@@ -20,10 +20,21 @@ from option_flags import Config
 from options.rules import UsageError
 from tests.learners.groups import run_group
 from tests.training.catch_runs import MIXED
+from tests.training.test_progress import LAYOUT, play_games
+from training.agreement import connect
+from training.progress import Progress
 
 SILENCE = 5.0  # seconds after which a silent learner is lost
 NEWS = News(
-    ends=True, updates=7, report=True, save=2, steps=40, frames=160, games=[Game(-3.5, 12, 1), Game(21.0, 9, 0)]
+    ends=True,
+    ready=False,
+    goal_reached=True,
+    updates=7,
+    report=True,
+    save=2,
+    steps=40,
+    frames=160,
+    games=[Game(-3.5, 12, 1), Game(21.0, 9, 0)],
 )
 
 
@@ -157,8 +168,45 @@ def agrees(group: LearnerGroup) -> list[Any]:
 @pytest.mark.slow
 def test_all_update_at_once_and_end_after_the_same_update() -> None:
     first, second = run_group(agrees)
-    assert first == [1, News(steps=11, games=[]), True, 1]
-    assert second == [1, News(steps=10, report=True, save=1, games=[]), True, 1]
+    assert first == [1, News(ready=True, steps=11, games=[]), True, 1]
+    assert second == [1, News(ready=True, steps=10, report=True, save=1, games=[]), True, 1]
+
+
+def has_no_batch_for_long(group: LearnerGroup) -> Any:
+    """Learner 1 has its first batch long after a silent one would be lost; what is to be saved then."""
+    agreement, begun = GroupAgreement(group), time.monotonic()
+    due = iter([2])  # asked for once, before there is a batch
+    agreement.connect(lambda: News(save=next(due, 0)), lambda news: None, lambda: 4, print)
+    while not agreement.may_update(ready=group.place.is_first or time.monotonic() - begun > 3 * SILENCE):
+        assert agreement.goes_on(over=False)
+    assert time.monotonic() - begun > 3 * SILENCE
+    return agreement.save_due(lambda: 0)
+
+
+@pytest.mark.slow
+def test_a_learner_without_a_batch_is_not_lost() -> None:
+    assert run_group(has_no_batch_for_long, timeout=SILENCE) == [2, 2]
+
+
+def judges_the_goal(group: LearnerGroup) -> tuple[bool, list[float]]:
+    """Learner 0 sees good games first and then bad ones; learner 1 hears of the good ones after its own bad ones."""
+    place = group.place
+    goal = 5.0 if place.is_first else None
+    progress = Progress(LAYOUT, 1, 4, 10_000, return_window=2, stop_at_return=goal, learners=2)
+    agreement = GroupAgreement(group)
+    reporter: Any = SimpleNamespace(is_due=False, games_ended=lambda episodes: None)
+    saver: Any = SimpleNamespace(due=lambda: 0)
+    learner: Any = SimpleNamespace(updates=0, weights_checksum=lambda: 4)
+    connect(agreement, place, learner, progress, reporter, saver, print)
+    play_games(progress, *([9.0, 9.0] if place.is_first else [0.0, 0.0]))
+    while not agreement.may_update(ready=True):
+        pass
+    return progress.goal_reached, list(progress.recent_returns)
+
+
+@pytest.mark.slow
+def test_the_first_learner_judges_the_goal_for_all() -> None:
+    assert run_group(judges_the_goal) == [(True, [0.0, 0.0]), (True, [9.0, 9.0])]
 
 
 @pytest.mark.slow
