@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -37,12 +38,16 @@ class LoggedGame:
     result: GameResult
     policy: str
 
-    def play_back(self, show: Callable[[Picture], None]) -> bool:
+    def play_back(self, show: Callable[[Picture, Fraction], None]) -> bool:
         """Call `show` with a picture of every raw frame, including the frames before the agent's first step.
+
+        It also gets the number of frames in a second of the game.
 
         Returns whether it was the same game again: an environment may not honour its seed.
         """
-        return _Replay(self).play(show)
+        replay = _Replay(self)
+        rate = replay.format.frames_per_second
+        return replay.play(lambda picture: show(picture, rate))
 
     def write_film(self, path: Path) -> WrittenFilm:
         """Write the film of the game atomically."""

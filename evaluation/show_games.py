@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from fractions import Fraction
 from pathlib import Path
 
-from evaluation.film import FRAMES_PER_SECOND, Picture
+from evaluation.film import Picture
 from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameResult
@@ -39,8 +40,8 @@ def show_games(
         )
         for name, index in chosen.items()
     }
-    seconds = sum(results[i].length for i in chosen.values()) * config.environment.frames_per_step // FRAMES_PER_SECOND
-    announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {seconds:,} seconds of play")
+    steps = sum(results[i].length for i in chosen.values())
+    announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {steps:,} steps")
     with ExitStack() as cleanup:
         films = cleanup.enter_context(
             closing(FilmProcesses(result_path.parent / VIDEOS, announce, config.workers.worker_timeout))
@@ -66,11 +67,11 @@ def show_in_window(
     `meanwhile` is called with each picture.
     """
 
-    def show(picture: Picture) -> None:
+    def show(picture: Picture, frames_per_second: Fraction) -> None:
         if stop.requested:
             raise WindowClosedError
         meanwhile()
-        window.show(picture)
+        window.show(picture, frames_per_second)
 
     try:
         for game in games:

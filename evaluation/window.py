@@ -1,11 +1,12 @@
-"""A window that shows pictures at 60 frames per second. It needs a display and a Python with tkinter."""
+"""A window that shows pictures at the frame rate of a game. It needs a display and a Python with tkinter."""
 
 import os
 import sys
 import time
+from fractions import Fraction
 from types import ModuleType
 
-from evaluation.film import FRAMES_PER_SECOND, HEIGHT, WIDTH, Picture
+from evaluation.film import HEIGHT, WIDTH, Picture
 
 
 class WindowClosedError(Exception):
@@ -38,7 +39,7 @@ class Window:
         self._open = True
         self._next = 0.0
 
-    def show(self, picture: Picture) -> None:
+    def show(self, picture: Picture, frames_per_second: Fraction) -> None:
         """Wait until it is time for the next frame, then show the picture `[HEIGHT, WIDTH, 3]`.
 
         Raises WindowClosedError if the window is closed.
@@ -46,7 +47,7 @@ class Window:
         now = time.monotonic()
         if self._next > now:
             time.sleep(self._next - now)
-        self._next = max(self._next, now) + 1 / FRAMES_PER_SECOND
+        self._next = max(self._next, now) + float(1 / frames_per_second)
         try:
             self._image.configure(data=b"P6 %d %d 255\n" % (WIDTH, HEIGHT) + picture.tobytes())
             self._root.update()

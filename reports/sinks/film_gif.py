@@ -1,5 +1,6 @@
 """Makes a short, small animated GIF of a video, for browsers and TensorBoard."""
 
+import math
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import cv2
 from PIL import Image
 
-FRAMES_PER_SECOND = 10
+FRAMES_PER_SECOND = 10  # or fewer
 SECONDS = 20.0  # longest part of the video, from its beginning
 WIDTH = 240  # at most
 COLOURS = 64
@@ -35,13 +36,11 @@ def is_complete(path: Path) -> bool:
 
 def gif_of(path: Path) -> bytes | None:
     """The beginning of the video, small and at a low frame rate; None if it cannot be read."""
-    pictures = _pictures(path)
-    if not pictures:
-        return None
-    return as_gif(pictures, FRAMES_PER_SECOND)
+    pictures, rate = _pictures(path)
+    return as_gif(pictures, rate) if pictures else None
 
 
-def as_gif(pictures: Sequence[Image.Image], rate: int) -> bytes:
+def as_gif(pictures: Sequence[Image.Image], rate: float) -> bytes:
     """An endless GIF at `rate` frames a second; one palette for all frames, so that unchanged pixels take no bytes."""
     samples = pictures[:: -(-len(pictures) // PALETTE_SAMPLES)]
     width, height = pictures[0].size
@@ -51,14 +50,15 @@ def as_gif(pictures: Sequence[Image.Image], rate: int) -> bytes:
     palette = stacked.quantize(COLOURS)
     few = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     buffer = BytesIO()
-    few[0].save(buffer, "GIF", save_all=True, append_images=few[1:], duration=1000 // rate, loop=0)
+    few[0].save(buffer, "GIF", save_all=True, append_images=few[1:], duration=round(1000 / rate), loop=0)
     return buffer.getvalue()
 
 
-def _pictures(path: Path) -> list[Image.Image]:
+def _pictures(path: Path) -> tuple[list[Image.Image], float]:
+    """Some pictures, and how many of them are in a second."""
     video = cv2.VideoCapture(str(path))
     rate = video.get(cv2.CAP_PROP_FPS) or 60.0
-    step = max(1, round(rate / FRAMES_PER_SECOND))
+    step = math.ceil(rate / FRAMES_PER_SECOND)
     pictures: list[Image.Image] = []
     number = 0
     while number < SECONDS * rate and video.grab():
@@ -69,7 +69,7 @@ def _pictures(path: Path) -> list[Image.Image]:
             pictures.append(_small(Image.fromarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB))))
         number += 1
     video.release()
-    return pictures
+    return pictures, rate / step
 
 
 def _small(picture: Image.Image) -> Image.Image:

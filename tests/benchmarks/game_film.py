@@ -1,6 +1,7 @@
 """An animation of the best seconds of a game, played and drawn by the code for tests and films."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,13 @@ def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: 
         return make_atari(options, seed, note)
 
     game = LoggedGame(make_environment=make_watched, environment=environment, seed=(1,), result=result, policy=policy)
-    game.play_back(lambda picture: None)
+    game.play_back(lambda picture, rate: None)
     begin = best_part(scores, SECONDS * FRAMES_PER_SECOND)
     wanted = range(begin, min(begin + SECONDS * FRAMES_PER_SECOND, len(scores)), EVERY)
     scores.clear()
     pictures: list[Picture] = []
 
-    def keep(picture: Picture) -> None:
+    def keep(picture: Picture, rate: Fraction) -> None:
         if len(scores) - 1 in wanted:
             pictures.append(picture.copy())
 

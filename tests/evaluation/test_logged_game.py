@@ -58,7 +58,7 @@ def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
         _, _, terminated, truncated, _ = environment.step(2)
         ended = terminated or truncated
     shown: list[None] = []
-    assert logged(2.0 * steps, steps, make_environment).play_back(lambda picture: shown.append(None))
+    assert logged(2.0 * steps, steps, make_environment).play_back(lambda picture, rate: shown.append(None))
     assert len(shown) == steps + 1
 
 
@@ -68,7 +68,7 @@ def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
 )
 def test_a_game_that_ends_otherwise_differs(return_: float, steps: int, pictures: int, same: bool) -> None:
     shown: list[None] = []
-    assert logged(return_, steps).play_back(lambda picture: shown.append(None)) == same
+    assert logged(return_, steps).play_back(lambda picture, rate: shown.append(None)) == same
     assert len(shown) == pictures
 
 
@@ -102,6 +102,8 @@ def test_the_time_follows_the_rate_of_the_environment(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Scene, "draw", note)
     monkeypatch.setattr(Fractions, "metadata", {"render_fps": 5})
-    logged(0.96, 10).play_back(lambda picture: None)
+    rates: list[float] = []
+    logged(0.96, 10).play_back(lambda picture, rate: rates.append(float(rate)))
+    assert rates == [5.0] * 11
     assert [rows["time"] for rows in rows_drawn] == ["0:00"] * 5 + ["0:01"] * 5 + ["0:02"]
     assert rows_drawn[-1]["score"] == "0.96"

@@ -71,6 +71,6 @@ def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: 
         make_environment=make_watched, environment=config.environment, seed=SEED, result=results[1], policy="sampled"
     )
     shown: list[Picture] = []
-    assert game_again.play_back(shown.append), "the same game, to the same end"
+    assert game_again.play_back(lambda picture, rate: shown.append(picture)), "the same game, to the same end"
     assert len(shown) == len(filmed)
     np.testing.assert_array_equal(np.stack(filmed), np.stack(played))

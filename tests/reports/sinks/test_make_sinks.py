@@ -229,9 +229,9 @@ def test_weights_and_biases_gets_the_numbers(tmp_path: Path, monkeypatch: pytest
 # --- TensorBoard ------------------------------------------------------------------------------------------------------
 
 
-def write_video(path: Path, frames: int = 60, size: tuple[int, int] = (320, 210)) -> None:
+def write_video(path: Path, frames: int = 60, size: tuple[int, int] = (320, 210), rate: float = 60.0) -> None:
     path.parent.mkdir(exist_ok=True)
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"mp4v"), 60.0, size)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"mp4v"), rate, size)
     for number in range(frames):
         frame = np.zeros((size[1], size[0], 3), np.uint8)
         cv2.circle(frame, (10 + 4 * number, 100), 9, (0, 0, 255), -1)
@@ -258,6 +258,18 @@ def test_a_video_becomes_a_small_gif(tmp_path: Path) -> None:
     empty = tmp_path / "empty.mp4"
     empty.write_bytes(b"")
     assert not is_complete(half) and not is_complete(empty)
+
+
+@pytest.mark.parametrize(("rate", "pictures", "duration"), [(4.0, 20, 250), (15.0, 10, 130), (24.0, 7, 120)])
+def test_a_gif_is_as_fast_as_its_video(tmp_path: Path, rate: float, pictures: int, duration: int) -> None:
+    """As far as a GIF can be: the time of a picture is a whole number of hundredths of a second."""
+    path = tmp_path / "game.mp4"
+    write_video(path, frames=20, rate=rate)
+    gif = gif_of(path)
+    assert gif is not None
+    with Image.open(io.BytesIO(gif)) as picture:
+        assert picture.n_frames == pictures  # type: ignore[attr-defined]
+        assert picture.info["duration"] == pytest.approx(duration, abs=10)
 
 
 def test_tensorboard_tags_are_grouped() -> None:
