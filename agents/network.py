@@ -9,7 +9,7 @@ from torch import nn
 from agents.distributions.of_layout import distribution_of
 from agents.distributions.protocol import PolicyDistribution
 from agents.policy_heads import make_policy_head
-from agents.torsos.make_torso import chosen_network, first_vector_layer, make_torso
+from agents.torsos.make_torso import chosen_network, first_vector_layers, make_torso, parts_for_heads
 from agents.torsos.observed import Observed, rows, torso_input
 from agents.torsos.own_torso import LARGEST_INPUT, is_own
 from agents.torsos.pictures import initialise_torso, orthogonal_
@@ -84,11 +84,12 @@ class ActorCritic(nn.Module):
         self.register_buffer("vector_mean", torch.zeros(vector_size) if vector_size else None)
         self.register_buffer("vector_deviation", torch.ones(vector_size) if vector_size else None)
         self.lstm: nn.LSTM | None = None
+        for_policy, for_value = parts_for_heads(self.torso, feature_size)
         if lstm_size:
             self.lstm = nn.LSTM(feature_size + distribution.encoded_size + 1, lstm_size)
-            feature_size = lstm_size
-        self.policy_head = make_policy_head(distribution, feature_size)
-        self.value_head = make_value_head(feature_size, popart)
+            for_policy = for_value = slice(0, lstm_size)
+        self.policy_head = make_policy_head(distribution, for_policy)
+        self.value_head = make_value_head(for_value, popart)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -165,12 +166,12 @@ class ActorCritic(nn.Module):
         variance = (1 - weight) * (deviation.square() + weight * step.square()) + weight * seen.var(0, correction=0)
         moved = variance.sqrt().clamp(min=SMALLEST_DEVIATION)
         if keep_function:
-            layer = first_vector_layer(self.torso)
-            weights = layer.weight[:, self._measured]
             # What is clipped says less than its weight: an entry that was constant for long must get no large weight.
             is_clipped = (seen - mean).abs().amax(0) > LARGEST_INPUT * deviation
-            layer.bias.add_(weights @ torch.where(is_clipped, 0, weight * step / deviation))
-            weights.mul_(torch.where(is_clipped, 1, moved / deviation))
+            for layer in first_vector_layers(self.torso):
+                weights = layer.weight[:, self._measured]
+                layer.bias.add_(weights @ torch.where(is_clipped, 0, weight * step / deviation))
+                weights.mul_(torch.where(is_clipped, 1, moved / deviation))
         mean.add_(weight * step)
         deviation.copy_(moved)
 

@@ -13,11 +13,22 @@ from agents.distributions.protocol import PolicyDistribution
 FIRST_LOG_DEVIATION = math.log(0.5)
 
 
-class GaussianHead(nn.Linear):
+class PolicyHead(nn.Linear):
+    """`part` are the features that it reads: `[..., F]` → `[..., P]`."""
+
+    def __init__(self, part: slice, parameters: int) -> None:
+        super().__init__(part.stop - part.start, parameters)
+        self._part = part
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return super().forward(features[..., self._part])
+
+
+class GaussianHead(PolicyHead):
     """The means of `dimensions` real numbers; the logarithms of their deviations do not depend on the state."""
 
-    def __init__(self, feature_size: int, dimensions: int) -> None:
-        super().__init__(feature_size, dimensions)
+    def __init__(self, part: slice, dimensions: int) -> None:
+        super().__init__(part, dimensions)
         self.log_deviations = nn.Parameter(torch.full((dimensions,), FIRST_LOG_DEVIATION))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -26,8 +37,8 @@ class GaussianHead(nn.Linear):
         return torch.cat([means, self.log_deviations.expand_as(means)], dim=-1)
 
 
-def make_policy_head(distribution: PolicyDistribution, feature_size: int) -> nn.Linear:
-    """`[..., F]` → `[..., P]`."""
+def make_policy_head(distribution: PolicyDistribution, part: slice) -> PolicyHead:
+    """`part` are the features that are for the policy."""
     if isinstance(distribution, DiagonalGaussian):
-        return GaussianHead(feature_size, distribution.dimensions)
-    return nn.Linear(feature_size, distribution.parameter_count)
+        return GaussianHead(part, distribution.dimensions)
+    return PolicyHead(part, distribution.parameter_count)

@@ -9,12 +9,16 @@ SMALLEST_UNIT, LARGEST_UNIT = 1e-4, 1e6
 
 
 class ValueHead(nn.Linear):
-    """Features → values: `[..., F]` → `[..., 1]`."""
+    """Features → values: `[..., F]` → `[..., 1]`. `part` are the features that it reads."""
 
-    def __init__(self, feature_size: int) -> None:
-        super().__init__(feature_size, 1)
+    def __init__(self, part: slice) -> None:
+        super().__init__(part.stop - part.start, 1)
+        self._part = part
         self.unit: torch.Tensor | None
         self.register_buffer("unit", None)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return super().forward(features[..., self._part])
 
     def in_units(self, values: torch.Tensor) -> torch.Tensor:
         """Values, or differences of values, as the losses see them."""
@@ -27,8 +31,8 @@ class PopArtValueHead(ValueHead):
     Both are moving averages. When they change, weights and bias change so that all values stay the same.
     """
 
-    def __init__(self, feature_size: int) -> None:
-        super().__init__(feature_size)
+    def __init__(self, part: slice) -> None:
+        super().__init__(part)
         self.unit: torch.Tensor  # a deviation of 1 until the first update
         self.centre: torch.Tensor
         self.register_buffer("unit", torch.ones(1))
@@ -49,5 +53,6 @@ class PopArtValueHead(ValueHead):
         self.centre.copy_(centre)
 
 
-def make_value_head(feature_size: int, popart: bool) -> ValueHead:
-    return PopArtValueHead(feature_size) if popart else ValueHead(feature_size)
+def make_value_head(part: slice, popart: bool) -> ValueHead:
+    """`part` are the features that are for the value."""
+    return PopArtValueHead(part) if popart else ValueHead(part)

@@ -109,7 +109,17 @@ IMPORTED_NAME = Rule(
     lambda v: re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", v) is not None,
     optional=True,
 )
-NETWORKS = ("auto", "nature", "impala_shallow", "impala_deep", "conv3", "small_conv", "tiny_conv", "mlp")
+NETWORKS = (
+    "auto",
+    "nature",
+    "impala_shallow",
+    "impala_deep",
+    "conv3",
+    "small_conv",
+    "tiny_conv",
+    "mlp",
+    "separate_mlp",
+)
 NETWORK = Rule(
     str,
     f"be one of {', '.join(NETWORKS)}, or module:function, such as my_network:make_torso",

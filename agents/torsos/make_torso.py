@@ -8,6 +8,7 @@ from agents.torsos.own_torso import is_own, make_own_torso
 from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, TINY, picture_layers
 from options.rules import UsageError
 
+VECTOR_NETWORKS = ("mlp", "separate_mlp")
 MLP_UNITS = 128
 
 
@@ -17,15 +18,17 @@ def make_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
         name = chosen_network(observed)
     if is_own(name):
         return make_own_torso(name, observed)
-    if name != "mlp" and name not in PICTURE_NETWORKS:
+    if name not in (*VECTOR_NETWORKS, *PICTURE_NETWORKS):
         raise ValueError(f"there is no network named {name}")
-    if (name == "mlp") == observed.has_picture:
+    if (name in VECTOR_NETWORKS) == observed.has_picture:
         seen = "have a picture" if observed.has_picture else "have no picture"
         raise UsageError(
             f"--network={name} does not fit this environment, whose observations {seen}; auto, or "
             f"{chosen_network(observed)}, would be right."
         )
-    if not observed.has_picture:
+    if name == "separate_mlp":
+        return SeparateLayers(observed.vector), 2 * MLP_UNITS
+    if name == "mlp":
         return vector_layers(observed.vector), MLP_UNITS
     convolutions, flat_size, hidden = picture_layers(name, observed.picture)
     if not observed.vector:
@@ -48,13 +51,37 @@ def vector_layers(size: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(size, MLP_UNITS), nn.Tanh(), nn.Linear(MLP_UNITS, MLP_UNITS), nn.Tanh())
 
 
-def first_vector_layer(torso: nn.Module) -> nn.Linear:
-    """The layer that gets the vectors, in a torso of this platform for observations with a vector."""
+class SeparateLayers(nn.Module):
+    """Layers for the policy and others for the value: what the value needs does not change what the policy sees.
+
+    The first half of the features is for the policy.
+    """
+
+    def __init__(self, vector_size: int) -> None:
+        super().__init__()
+        self.policy_layers = vector_layers(vector_size)
+        self.value_layers = vector_layers(vector_size)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.policy_layers(vectors), self.value_layers(vectors)], dim=1)
+
+
+def parts_for_heads(torso: nn.Module, feature_size: int) -> tuple[slice, slice]:
+    """Which features are for the policy, and which for the value."""
+    if isinstance(torso, SeparateLayers):
+        return slice(0, MLP_UNITS), slice(MLP_UNITS, feature_size)
+    return slice(0, feature_size), slice(0, feature_size)
+
+
+def first_vector_layers(torso: nn.Module) -> list[nn.Linear]:
+    """The layers that get the vectors, in a torso of this platform for observations with a vector."""
+    if isinstance(torso, SeparateLayers):
+        return [*first_vector_layers(torso.policy_layers), *first_vector_layers(torso.value_layers)]
     layers = torso.vector_layers if isinstance(torso, PictureAndVector) else torso
     assert isinstance(layers, nn.Sequential)
     first = layers[0]
     assert isinstance(first, nn.Linear)
-    return first
+    return [first]
 
 
 class PictureAndVector(nn.Module):

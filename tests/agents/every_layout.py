@@ -44,18 +44,23 @@ every_layout = pytest.mark.parametrize(
 vectors_only = replace(PICTURES, **PARTS["vector"])
 
 
-def network_of(layout: UnrollLayout, seed: int = 0, dtype: torch.dtype = torch.float32) -> ActorCritic:
+def network_of(
+    layout: UnrollLayout, seed: int = 0, dtype: torch.dtype = torch.float32, name: str = "auto"
+) -> ActorCritic:
     torch.manual_seed(seed)
-    network = make_network(NetworkOptions(), layout, dtype)
+    network = make_network(NetworkOptions(network=name), layout, dtype)
     torch.nn.init.normal_(network.policy_head.weight, std=0.3)
     return network
 
 
 def learner_of(
-    layout: UnrollLayout, loss: LossOptions = ALL_TERMS, optimizer: OptimizerOptions | None = None
+    layout: UnrollLayout,
+    loss: LossOptions = ALL_TERMS,
+    optimizer: OptimizerOptions | None = None,
+    name: str = "auto",
 ) -> Learner:
     optimizer = replace(optimizer or OptimizerOptions(), lr_warmup_updates=0)
-    return Learner(network_of(layout), layout, loss, optimizer, 100, torch.device("cpu"))
+    return Learner(network_of(layout, name=name), layout, loss, optimizer, 100, torch.device("cpu"))
 
 
 def played(layout: UnrollLayout, network: ActorCritic, count: int, seed: int = 0) -> Batch:

@@ -102,6 +102,7 @@ def test_every_picture_network_takes_a_vector_too(name: str) -> None:
     [
         ("mlp", Observed((4, 84, 84), 0), "--network=mlp does not fit .* have a picture; auto, or nature, would"),
         ("mlp", Observed((4, 9, 9), 2), "--network=mlp does not fit .* have a picture; auto, or small_conv, would"),
+        ("separate_mlp", Observed((4, 84, 84), 0), "--network=separate_mlp does not fit .*; auto, or nature, would"),
         ("nature", Observed((0, 0, 0), 8), "--network=nature does not fit .* have no picture; auto, or mlp, would"),
         ("nature", Observed((4, 10, 10), 0), "resolution=10,10 is too small for --network=nature; .* --network=auto"),
         ("small_conv", Observed((1, 200, 200), 0), "--network=small_conv is for pictures of at most 16,384 pixels"),

@@ -20,7 +20,7 @@ TERMS_IN_UNITS = {  # by the power of the unit that they are divided by
 
 def head_with(unit: float, centre: float) -> PopArtValueHead:
     torch.manual_seed(0)
-    head = PopArtValueHead(6)
+    head = PopArtValueHead(slice(0, 6))
     assert head.unit is not None
     head.unit.fill_(unit)
     head.centre.fill_(centre)

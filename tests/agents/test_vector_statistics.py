@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agents.torsos.make_torso import first_vector_layer
+from agents.torsos.make_torso import first_vector_layers
 from option_flags import OptimizerOptions
 from tests.agents.every_layout import (
     ACTIONS,
@@ -46,11 +46,11 @@ def test_statistics_of_vectors_are_those_of_all_states_while_their_weights_are_e
     assert network.vector_deviation[measured:].tolist() == [1] * ONE_HOT
 
 
-@pytest.mark.parametrize("name", ["vector", "both"])
-def test_the_first_layer_follows_the_statistics_of_vectors(name: str) -> None:
+@pytest.mark.parametrize(("parts", "name"), [("vector", "mlp"), ("vector", "separate_mlp"), ("both", "auto")])
+def test_the_first_layers_follow_the_statistics_of_vectors(parts: str, name: str) -> None:
     """Once the averages have settled, new ones do not change what the network says about any state."""
-    layout = replace(PICTURES, **PARTS[name], **ACTIONS["gaussian"])
-    network = network_of(layout)
+    layout = replace(PICTURES, **PARTS[parts], **ACTIONS["gaussian"])
+    network = network_of(layout, name=name)
     generator = torch.Generator().manual_seed(0)
     states = 3 + 2 * torch.randn(40, VECTOR, generator=generator)
     states[:, -ONE_HOT:] = states[:, -ONE_HOT:].gt(3).float()
@@ -71,8 +71,8 @@ def test_an_entry_that_was_constant_for_long_gets_no_large_weight() -> None:
         states = torch.randn(40, VECTOR, generator=generator)
         states[:, 0] = torch.rand(40, generator=generator) < 0.02 if count > 1000 else 0
         network.update_vector_statistics(states, max(0.001, 1 / (1 + count)), keep_function=count > 900)
-    layer = first_vector_layer(network.torso)
-    fresh = first_vector_layer(network_of(vectors_only).torso)
+    (layer,) = first_vector_layers(network.torso)
+    (fresh,) = first_vector_layers(network_of(vectors_only).torso)
     assert network.vector_deviation is not None and network.vector_deviation[0] > 0.1, "its deviation is seen"
     assert layer.weight[:, 0].abs().max() < 2 * fresh.weight[:, 0].abs().max()
 

@@ -57,11 +57,14 @@ def test_the_example_of_the_docs_plays_a_game(
     assert re.fullmatch(r"return -?\d+\n", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+@pytest.mark.parametrize(
+    ("env", "network"),
+    [("CartPole-v1", "auto"), ("Pendulum-v1", "auto"), ("Pendulum-v1", "separate_mlp"), ("FrozenLake-v1", "auto")],
+)
 def test_the_example_plays_other_environments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], env: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], env: str, network: str
 ) -> None:
-    config = Config.from_flags({"env": env})
+    config = Config.from_flags({"env": env, "network": network})
     layout = make_unroll_layout(config, make_environment)
     learner = some_learner(make_network(config.network, layout, torch.float32).state_dict(), 1)
     parts = {"options": config.flags(), "action_count": layout.action_count, "spaces": described_spaces(layout)}
