@@ -61,19 +61,35 @@ PANELS = (
     Panel("Spread of the policy over states", (("policy_spread", ""),)),
     Panel("Norm of the gradient", (("gradient_norm", ""),)),
     Panel("Policy lag, updates", (("policy_lag_max", "oldest"), ("policy_lag_mean", "mean")), from_zero=True),
-    Panel(
-        "Frames to the effect of actions",
-        (
-            ("action_age_max", "oldest screen"),
-            ("action_age_mean", "age of the screen"),
-            ("action_interval_mean", "between actions"),
-        ),
-        from_zero=True,
-    ),
-    Panel("Share of frames with the idle action", (("idle_share", ""),), from_zero=True),
     Panel("KL divergence, acting to present policy", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
     Panel("KL divergence, target to present policy", (("kl_target", ""),), True),
     Panel("Share of states that are clipped", (("clipped_share", ""),), from_zero=True),
+)
+# Of games that do not wait.
+TIMING_PANELS = (
+    Panel(
+        "Age of the screens behind actions, frames",
+        (("action_age_max", "maximum"), ("action_age_95", "95%"), ("action_age_mean", "mean")),
+        from_zero=True,
+    ),
+    Panel(
+        "Interval between actions, frames",
+        (
+            ("action_interval_max", "maximum"),
+            ("action_interval_mean", "mean"),
+            ("action_interval_deviation", "deviation"),
+        ),
+        from_zero=True,
+    ),
+    Panel("Share of frames", (("idle_share", "idle action"), ("missed_share", "late")), from_zero=True),
+    Panel("Inference time, ms", (("inference_ms_max", "maximum"), ("inference_ms_mean", "mean")), from_zero=True),
+    Panel(
+        "Inference processes that are needed",
+        (("needed_processes_max", "by the maximum"), ("needed_processes_mean", "by the mean")),
+        from_zero=True,
+    ),
+    Panel("Updates a second", (("updates_per_second", ""),), from_zero=True),
+    Panel("Core-seconds for 1,000 frames", (("core_seconds_per_1000_frames", ""),), from_zero=True),
 )
 # Drawn only in free places of the last row.
 SPARE_PANELS = (
@@ -121,7 +137,7 @@ def _panels(history: History) -> list[Callable[[Axes], None]]:
     def shown(panels: Sequence[Panel]) -> list[Callable[[Axes], None]]:
         return [with_panel(panel) for panel in panels if any(name in names for name, _ in panel.lines)]
 
-    draws = shown(PANELS)
+    draws = shown(PANELS) + (shown(TIMING_PANELS) if "idle_share" in names else [])
     ages = [name for name in history.names() if name.startswith("replays/") and name.endswith("/age_mean")]
     if ages:
         lines = tuple((name, name.split("/")[1].replace("_", " ", 1).split(" ", 1)[-1]) for name in ages)

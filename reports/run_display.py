@@ -25,6 +25,7 @@ from reports.cards import (
 )
 from reports.node_rows import node_rows, node_text
 from reports.number_format import VALUE_WIDTH, count, decimal, duration, key_values, percent, scientific, score
+from reports.timing_rows import timing_rows, timing_text
 from run_files.metrics import JsonValue
 
 MAX_COLUMNS = 4  # of cards; only then does the mean return get a card with its curve
@@ -112,7 +113,7 @@ class Status:
         columns = column_count(width)
         width = card_width(width, columns, columns)  # without the characters that remain at the right of the cards
         rows_of_cards = _cards(self, width, columns, trend)
-        timing = _action_timing(self, width)
+        timing = timing_rows(self.action_timing, width)
         nodes = node_rows(self.nodes, width)
         below = [*_replays(self, width), *timing, *nodes]
         needed = (
@@ -151,21 +152,8 @@ def plain_line(status: Status) -> str:
                 12 if status.action_timing or status.nodes else 0,
             ),
             *([(node_text(status.nodes), 0)] if status.nodes else []),
-            *([(_timing_text(status.action_timing), 0)] if status.action_timing else []),
+            *([(timing_text(status.action_timing), 0)] if status.action_timing else []),
         ]
-    )
-
-
-def _timing_text(timing: Mapping[str, float | None]) -> str:
-    """For a game that does not wait."""
-    age, interval = decimal(timing["action_age_mean"], 1), decimal(timing["action_interval_mean"], 1)
-    text = f"an action every {interval} frames, {age} frames old; {percent(timing['idle_share'])} of the frames idle"
-    if "missed_share" not in timing:
-        return text
-    return (
-        f"{text}; {percent(timing['missed_share'])} late; an inference takes "
-        f"{decimal(timing['inference_ms_mean'], 1)} ms, at most {decimal(timing['inference_ms_max'], 1)}; "
-        f"{count(timing['dropped_unrolls'] or 0)} unrolls dropped"
     )
 
 
@@ -282,10 +270,3 @@ def _replays(status: Status, width: int) -> list[RenderableType]:
             Text(name, DIM), full, count(fill), Text(f"of {count(capacity)}", DIM), Text(f"{share}{batch}", DIM)
         )
     return [heading("replays", width), grid]
-
-
-def _action_timing(status: Status, width: int) -> list[RenderableType]:
-    """For a game that does not wait: how old the screens behind the actions are, and how often there is an action."""
-    if not status.action_timing:
-        return []
-    return [heading("actions", width), Text(_timing_text(status.action_timing))]

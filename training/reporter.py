@@ -28,6 +28,7 @@ LEARNER_FIGURES = (
     "gradient_norm",
     "learning_rate",
 )
+COST = "core_seconds_per_1000_frames"
 MIN_INTERVAL_SECONDS = 2.0  # until an interval is this long, the display shows the figures of the one before
 
 
@@ -124,8 +125,7 @@ class Reporter:
         report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
         load = self._load.report()
-        cores = (load.cpu_learner + load.cpu_workers) / 100
-        report["core_seconds_per_1000_frames"] = 1000 * cores / speed if speed else None
+        report[COST] = _core_seconds(load, speed)
         figures = load._asdict()
         report |= figures.pop("energy")
         report |= figures
@@ -150,13 +150,17 @@ class Reporter:
         """Figures since the latest report."""
         interval, before = self._progress.interval, self._before
         learner = interval.figures() or (before.learner if before else {})
-        timing = self._progress.action_timing
+        timing, load = self._progress.action_timing, self._load.load()
+        pace = {
+            COST: _core_seconds(load, self._progress.interval_frames_per_second),
+            "updates_per_second": interval.updates / self._progress.interval_seconds,
+        }
         return _IntervalFigures(
             learner,
             interval.lag()[0],
             self._progress.wait_fraction(),
-            self._load.load(),
-            {} if timing is None else timing.figures(),
+            load,
+            {} if timing is None else timing.figures() | pace,
         )
 
     def _status(self) -> Status:
@@ -202,3 +206,8 @@ class Reporter:
             clipped_share=figures.get("clipped_share"),
             nodes=[] if self._actors is None else self._actors.node_figures(),
         )
+
+
+def _core_seconds(load: Load, frames_per_second: float) -> float | None:
+    """Those of the learner and of the workers, for 1,000 game frames."""
+    return 10 * (load.cpu_learner + load.cpu_workers) / frames_per_second if frames_per_second else None
