@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import NamedTuple
@@ -49,6 +49,8 @@ class Lost(NamedTuple):
 class _Running:
     process: BaseProcess
     connection: Connection
+    started_at: float = field(default_factory=time.monotonic)
+    has_joined: bool = False
     cpu: float = 0.0  # seconds, at its latest answer
 
 
@@ -147,12 +149,20 @@ class InferencePool:
             yield Lost(ready)
             return
         if message.kind == Kind.HEARTBEAT:
+            running.has_joined = True
             yield Joined(ready)
             return
         self._failures[ready] = 0
         self._cpu += message.payload - running.cpu
         running.cpu = message.payload
         yield Answered(ready)
+
+    def replace_silent_starts(self, seconds: float) -> None:
+        """Replace the processes that were started so long ago and are not ready yet."""
+        now = time.monotonic()
+        for process, running in enumerate(self._running):
+            if running is not None and not running.has_joined and now - running.started_at > seconds:
+                self.replace(process)
 
     def replace(self, process: int) -> None:
         """End a process that died, or does not answer, and start another one in its place."""

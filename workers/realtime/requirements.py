@@ -22,7 +22,7 @@ MEASURED_FRAMES, MEASURED_PARTS = 60, 5  # frames in each part; the fastest part
 MEASURED_INFERENCES = 30
 DRAWN_TIMES = 1000  # to find the longest time of a model without a bound
 PROCESS_BYTES = 48 << 20  # of an inference process, without what it shares with its siblings
-MOST_OF_A_CORE = 0.9  # what frames may take of it
+MOST_OF_CORES = 0.9  # what games and inferences may take of them
 
 
 def latency_model(options: RealtimeOptions) -> LatencyModel | None:
@@ -45,27 +45,42 @@ def check_realtime(
     if not config.environment.in_real_time:
         return 0
     latency = latency_model(config.realtime)
-    check_frame_rate(config.realtime.fps, seconds_per_frame(config, make_environment), workers, games)
+    times = inference_times(config, layout, games, compute_dtype)
+    skipped_frames = config.environment.skipped_frames
+    check_frame_rate(
+        config.realtime.fps,
+        seconds_per_frame(config, make_environment),
+        sum(times) / len(times) / skipped_frames,
+        workers,
+        games,
+        in_test=config.run.op_mode == "test",
+    )
     processes = config.realtime.inference_processes
     if not processes:
-        interval = config.environment.skipped_frames / config.realtime.fps
-        processes = needed_processes(longest_inference(config, layout, games, compute_dtype, latency), interval)
+        longest = max(times) if latency is None else longest_latency(latency)
+        processes = needed_processes(longest, skipped_frames / config.realtime.fps)
     check_memory(processes, workers)
     return processes
 
 
-def check_frame_rate(fps: float, seconds: float, workers: int, games: int) -> None:
-    """UsageError if frames that take so many seconds of a core cannot be played at this rate."""
-    share = min(1.0, usable_cores() / workers)  # of a core, for each worker
-    most = MOST_OF_A_CORE * share / seconds  # frames a second, of all games of a worker
-    if fps * games > most:
-        fitting = int(most / fps)
-        remedy = f"--envs_per_worker={fitting} or fewer, or --fps={_rounded_down(most / games)}"
-        if not fitting:
-            remedy = f"--fps={_rounded_down(most / games)} or less"
+def check_frame_rate(
+    fps: float, game_seconds: float, inference_seconds: float, workers: int, games: int, *, in_test: bool = False
+) -> None:
+    """UsageError if games and inferences cannot keep to this rate.
+
+    `game_seconds` are those that a frame of one game takes of a core, `inference_seconds` those that inferences take in
+    the time of a frame. A worker plays its games in one core; its inference processes may use others.
+    """
+    cores, games_together = usable_cores() / workers, games * game_seconds
+    most = min(MOST_OF_CORES / games_together, MOST_OF_CORES * cores / (games_together + inference_seconds))
+    if fps > most:
+        fitting = int(games * most / fps)  # an inference for fewer games takes about as much less
+        remedy = f"--fps={_rounded_down(most)} or less"
+        if fitting and not in_test:
+            remedy = f"--envs_per_worker={fitting} or fewer, or --fps={_rounded_down(most)},"
         raise UsageError(
             f"--fps={fps:g} is more than this machine can hold: {workers} × {games} games in {usable_cores()} cores "
-            f"reach {_rounded_down(most / games)} frames a second; {remedy} would be right."
+            f"reach {_rounded_down(most)} frames a second; {remedy} would be right."
         )
 
 
@@ -105,15 +120,16 @@ def seconds_per_frame(config: Config, make_environment: MakeEnvironment) -> floa
     return max(fastest, 1e-6) / MEASURED_FRAMES
 
 
-def longest_inference(
-    config: Config, layout: UnrollLayout, games: int, compute_dtype: torch.dtype, latency: LatencyModel | None
-) -> float:
-    """The longest of some inferences for so many games, in seconds: measured, or drawn from the model."""
-    if latency is not None:
-        longest = latency.longest
-        if math.isinf(longest):
-            longest = float(latency.sample(np.random.default_rng(0), DRAWN_TIMES).max())
-        return longest / 1000
+def longest_latency(latency: LatencyModel) -> float:
+    """The longest time of the model, or of many draws if it has no bound, in seconds."""
+    longest = latency.longest
+    if math.isinf(longest):
+        longest = float(latency.sample(np.random.default_rng(0), DRAWN_TIMES).max())
+    return longest / 1000
+
+
+def inference_times(config: Config, layout: UnrollLayout, games: int, compute_dtype: torch.dtype) -> list[float]:
+    """The CPU seconds of some inferences of the network for so many games."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in an inference process
     actor = Actor(make_network(config.network, layout, compute_dtype))
@@ -125,7 +141,7 @@ def longest_inference(
         actor.act(observations, state, uniforms)
         times.append(time.thread_time() - begun)
     torch.set_num_threads(threads)
-    return max(times[3:])  # the first ones take longer
+    return times[3:]  # the first ones take longer
 
 
 def _rounded_down(rate: float) -> float | int:

@@ -155,7 +155,8 @@ class RealtimeSession:
             self._player.joined(process, now)
 
     def _replace_silent(self, now: float) -> None:
-        """Replace the processes that do not answer."""
+        """Replace the processes that do not answer, and those that do not get ready."""
+        self.inference.replace_silent_starts(self._timeout)
         player = self._player
         if player is None:
             return
