@@ -106,15 +106,15 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
 
 
 def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Config, list[str]]:
-    """The configuration of a test in real time, and a line about it: inferences take as long as in training.
+    """The configuration of a test in real time, and a line about it: actions take as long as in training.
 
     A policy learns the delay that it is trained with. --inference_latency sets another one.
     """
-    milliseconds = checkpoint.inference_ms
+    milliseconds = checkpoint.action_ms
     if not config.environment.in_real_time or config.realtime.inference_latency is not None or not milliseconds:
         return config, []
     latency = f"fixed:{milliseconds:.4g}"
-    said = f"inferences take as long as in training: --inference_latency={latency}; another one beats it"
+    said = f"actions take as long as in training: --inference_latency={latency}; another one beats it"
     return replace(config, realtime=replace(config.realtime, inference_latency=latency)), [said]
 
 

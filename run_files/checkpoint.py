@@ -96,9 +96,10 @@ class Checkpoint:
         return list(self.content["progress"].get("recent_returns", ()))
 
     @property
-    def inference_ms(self) -> float | None:
-        """The mean inference time that a run in real time measured last; None for other runs and older versions."""
-        milliseconds = self.content["progress"].get("inference_ms")
+    def action_ms(self) -> float | None:
+        """How long a run in real time takes from a screen to an action; None for other runs and older versions."""
+        progress = self.content["progress"]
+        milliseconds = progress.get("action_ms", progress.get("inference_ms"))  # older versions saved the latter
         return None if milliseconds is None else float(milliseconds)
 
     def has_reached(self, goal: float | None, window: int) -> bool:

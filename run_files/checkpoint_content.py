@@ -111,6 +111,7 @@ _PROGRESS = table(
         "best_eval_mean": nothing_or(number()),
         "return_min": nothing_or(number()),
         "watt_hours": table_of(str, number(0)),
+        "action_ms": nothing_or(number(0)),
         "inference_ms": nothing_or(number(0)),
         "action_timing": table(
             {

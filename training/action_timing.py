@@ -21,6 +21,7 @@ class ActionTiming:
     def __init__(self, layout: UnrollLayout, skipped_frames: int) -> None:
         self._layout = layout
         self._skipped_frames = skipped_frames
+        self.action_ms_before: float | None = None  # in the interval before, or in the parent of a resumed run
         self.begin()
 
     def begin(self) -> None:
@@ -55,9 +56,13 @@ class ActionTiming:
         }
 
     @property
-    def inference_ms(self) -> float | None:
-        """The latest mean inference time; None without a clock, or before the first inference."""
+    def action_ms(self) -> float | None:
+        """An inference time with which actions are as old as in the latest report; None without a clock."""
         return None
+
+    def _mean_age(self) -> float | None:
+        count = self._ages.total()
+        return sum(age * times for age, times in self._ages.items()) / count if count else None
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -12,13 +12,14 @@ class ClockTiming(ActionTiming):
 
     def __init__(self, layout: UnrollLayout, skipped_frames: int, fps: float) -> None:
         self._interval = skipped_frames / fps  # seconds
-        self._mean_before: float | None = None  # inference time in the interval before, ms
+        self._frame_ms = 1000 / fps
         self._inferences, self._seconds = 0, 0.0
         super().__init__(layout, skipped_frames)
 
     def begin(self) -> None:
+        if self._inferences:
+            self.action_ms_before = self.action_ms
         super().begin()
-        self._mean_before = self.inference_ms
         self._inferences = self._lost = self._missed = self._dropped = 0
         self._seconds = self._longest = 0.0  # of inferences: their sum, and the longest one
 
@@ -34,8 +35,15 @@ class ClockTiming(ActionTiming):
         self._dropped += int(self._layout.array(row, "dropped_unrolls"))
 
     @property
-    def inference_ms(self) -> float | None:
-        return 1000 * self._seconds / self._inferences if self._inferences else self._mean_before
+    def action_ms(self) -> float | None:
+        """The mean age of actions, but for the frame in which they wait for the next one; at least an inference.
+
+        By the rules for staggering, an action may wait for longer than its inference takes.
+        """
+        age = self._mean_age()
+        if not self._inferences or age is None:
+            return self.action_ms_before
+        return max(1000 * self._seconds / self._inferences, (age - 1) * self._frame_ms)
 
     def figures(self) -> dict[str, float | None]:
         mean = self._seconds / self._inferences if self._inferences else None

@@ -82,7 +82,7 @@ class Progress:
 
     def _timing_state(self) -> dict[str, Any]:
         timing = self.action_timing
-        return {} if timing is None else {"action_timing": timing.state_dict(), "inference_ms": timing.inference_ms}
+        return {} if timing is None else {"action_timing": timing.state_dict(), "action_ms": timing.action_ms}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.agent_steps, self.episodes = state["agent_steps"], state["episodes"]
@@ -96,6 +96,7 @@ class Progress:
         self.interval.load_state_dict(state)
         if self.action_timing is not None and "action_timing" in state:
             self.action_timing.load_state_dict(state["action_timing"])
+            self.action_timing.action_ms_before = state.get("action_ms")  # older versions did not save it
 
     @property
     def seconds(self) -> float:

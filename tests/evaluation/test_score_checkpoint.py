@@ -268,14 +268,14 @@ def test_results_that_cannot_be_written_are_still_printed(
 def test_a_test_by_the_clock_has_the_latency_of_the_training(
     flags: dict[str, Any], milliseconds: float | None, latency: str | None
 ) -> None:
-    progress = {**some_progress(300, 3), "inference_ms": milliseconds}
+    progress = {**some_progress(300, 3), "action_ms": milliseconds}
     config, lines = with_latency_of_training(
         Config.from_flags(flags), Checkpoint(Path("c.pt"), some_content(progress=progress))
     )
     assert config == Config.from_flags({**flags, "inference_latency": latency})
     taken = latency is not None and "inference_latency" not in flags
     assert [line.split(";")[0] for line in lines] == (
-        [f"inferences take as long as in training: --inference_latency={latency}"] if taken else []
+        [f"actions take as long as in training: --inference_latency={latency}"] if taken else []
     )
     older = Checkpoint(Path("c.pt"), some_content())
     assert with_latency_of_training(Config.from_flags(flags), older) == (Config.from_flags(flags), [])

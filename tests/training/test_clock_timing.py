@@ -1,5 +1,7 @@
 """What a run in real time reports of its clock, from hand-made unrolls."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,10 @@ from training.progress import Progress
 LAYOUT = UnrollLayout(3, 1, (1, 2, 2), 2, delayed_actions=True, real_time=True)
 
 
-def unroll(times: list[float], played: int, missed: int, dropped: int) -> Rows:
+def unroll(times: list[float], played: int, missed: int, dropped: int, ages: Sequence[int] = (0, 0, 0)) -> Rows:
     row = np.zeros(LAYOUT.nbytes, np.uint8)
+    LAYOUT.array(row, "valid")[:] = 1
+    LAYOUT.array(row, "ages")[:] = ages
     LAYOUT.array(row, "inference_times")[:] = times
     for name, value in (("played_frames", played), ("missed_frames", missed), ("dropped_unrolls", dropped)):
         LAYOUT.array(row, name)[...] = value
@@ -41,21 +45,24 @@ def test_the_figures_of_the_clock() -> None:
     assert [empty[name] for name in expected] == [None] * 5 + [0, 0]
 
 
-def test_a_checkpoint_has_the_latest_mean_inference_time() -> None:
-    """Of this interval, or of the one before, also if no inference ended since the report."""
-    timing = ClockTiming(LAYOUT, skipped_frames=4, fps=60.0)
+def test_a_checkpoint_has_the_latest_time_from_screen_to_action() -> None:
+    """Of this interval, or of the one before, also if no inference ended since the report or the resume."""
+    timing = ClockTiming(LAYOUT, skipped_frames=4, fps=50.0)
     progress = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing)
-    assert progress.state_dict(updates=0)["inference_ms"] is None
+    assert progress.state_dict(updates=0)["action_ms"] is None
     progress.count_unroll(unroll([100, 0, 130], 10, 0, 0))
-    assert progress.state_dict(updates=0)["inference_ms"] == pytest.approx(115)
+    assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(115), "at least the inference time"
     for _ in range(2):
         progress.close_interval(updates=0)
-        assert progress.state_dict(updates=0)["inference_ms"] == pytest.approx(115)
-    progress.count_unroll(unroll([20, 30, 40], 10, 0, 0))
-    assert progress.state_dict(updates=0)["inference_ms"] == pytest.approx(30)
+        assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(115)
+    resumed = Progress(LAYOUT, 1, 4, 100, 1, action_timing=ClockTiming(LAYOUT, skipped_frames=4, fps=50.0))
+    resumed.load_state_dict(progress.state_dict(updates=0))
+    assert resumed.state_dict(updates=0)["action_ms"] == pytest.approx(115)
+    progress.count_unroll(unroll([20, 30, 40], 10, 0, 0, ages=[4, 3, 5]))
+    assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(60), "three frames of 20 ms"
     in_frames = Progress(LAYOUT, 1, 4, 100, 1, action_timing=ActionTiming(LAYOUT, 4))
-    assert in_frames.state_dict(updates=0)["inference_ms"] is None
-    assert "inference_ms" not in Progress(LAYOUT, 1, 4, 100, 1).state_dict(updates=0)
+    assert in_frames.state_dict(updates=0)["action_ms"] is None
+    assert "action_ms" not in Progress(LAYOUT, 1, 4, 100, 1).state_dict(updates=0)
 
 
 def test_frames_are_those_that_were_played() -> None:
