@@ -26,6 +26,7 @@ from training.check_parent import check_saved_games, check_saved_learner
 from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
 from training.resume import Resume
+from workers.open_unrolls import rounds_behind
 from workers.realtime.requirements import check_realtime, open_unrolls
 from wrappers.environment_spec import EnvironmentSpec
 from wrappers.environment_types import MakeEnvironment
@@ -88,6 +89,9 @@ def set_up_run(
     machine = replace(machine, inference_processes=processes)
     unrolls_in_slots = machine.worker_count * machine.slots_per_worker * environments
     unrolls_in_slots += open_unrolls(processes, layout.unroll_length, machine.worker_count, environments)
+    if not layout.real_time and layout.delayed_actions:
+        unrolls_open = 1 + rounds_behind(config.environment, layout.unroll_length)
+        unrolls_in_slots += unrolls_open * machine.worker_count * environments
     memory = plan_memory(part, layout, make_environment, unrolls_in_slots).check(
         machine.worker_count, environments, learners.place.local_size
     )

@@ -18,6 +18,11 @@ from replay.unroll_layout import UnrollLayout
 from wrappers.clip_reward import reward_clipping
 
 
+def rounds_behind(options: EnvironmentOptions, unroll_length: int) -> int:
+    """How many further unrolls are begun before all actions of one have taken effect."""
+    return -(-options.steps_until_effect // unroll_length)
+
+
 class OpenUnrolls:
     """The open unrolls of E environments, oldest first. Agent steps are counted from the start of the process.
 
@@ -31,7 +36,7 @@ class OpenUnrolls:
         self._clip = reward_clipping(options.reward_clipping_method)
         self._duration = options.frames_per_step / options.skipped_frames
         self._age = options.action_delay
-        self._rounds_behind = -(-options.steps_until_effect // layout.unroll_length)
+        self._rounds_behind = rounds_behind(options, layout.unroll_length)
         self._decision_count = [env.get_wrapper_attr("decision_count") for env in environments]
         self._take_effects = [env.get_wrapper_attr("take_effects") for env in environments]
         self._take_frames = [env.get_wrapper_attr("take_frames") for env in environments]
