@@ -39,15 +39,18 @@ class BatchLoss:
         options: LossOptions,
         distribution: PolicyDistribution,
         in_units: Callable[[torch.Tensor], torch.Tensor],
+        entropy_weight: Callable[[], float],
         learners: int = 1,
     ) -> None:
         """`in_units` gives values, or differences of them, in the units of the value head.
 
-        `learners` make each update together, each from as many unrolls.
+        `entropy_weight` gives the present weight of the entropy bonus. `learners` make each update together, each from
+        as many unrolls.
         """
         self._options = options
         self._distribution = distribution
         self._in_units = in_units
+        self._entropy_weight = entropy_weight
         self._learners = learners
         self._impact = options.loss == "impact"
 
@@ -129,7 +132,7 @@ class BatchLoss:
         terms = {
             "policy_loss": options.policy_gradient_loss_weight * policy,
             "value_loss": options.value_loss_weight * losses.value_loss(values, in_units(trace.targets), trusted),
-            "entropy_loss": options.entropy_loss_weight * losses.entropy_loss(distribution, logits, entropy_on),
+            "entropy_loss": self._entropy_weight() * losses.entropy_loss(distribution, logits, entropy_on),
             "proximal_loss": zero,
             "policy_cloning_loss": zero,
             "value_cloning_loss": zero,

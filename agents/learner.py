@@ -55,7 +55,13 @@ class Learner:
             self.network,
             self._target,
             averaged,
-            BatchLoss(loss, network.distribution, network.value_head.in_units, self._peers.size),
+            BatchLoss(
+                loss,
+                network.distribution,
+                network.value_head.in_units,
+                lambda: self.entropy_weight,
+                self._peers.size,
+            ),
             lambda part, whole: make_training_batch(part, layout, loss.gamma, device, whole),
             announce,
         )
@@ -121,11 +127,22 @@ class Learner:
         The warm-up is for games with rewards from the first step on: there the first updates all point in the same
         direction, so that values and policy overshoot at the full rate.
         """
-        left = max(0.0, 1.0 - self.updates / self._schedule_updates)
+        left = self._schedule_left
         start, end = self._options.lr, self._options.lr_end_value
         warmup = min(self._options.lr_warmup_updates, self._schedule_updates // 10)
         warm = min(1.0, (self.updates + 1) / max(1, warmup))
         return float(warm * (end + (start - end) * left**self._options.lr_power))
+
+    @property
+    def entropy_weight(self) -> float:
+        """Linear from `--entropy_loss_weight` to `--entropy_loss_end_weight` over the schedule, then constant."""
+        start, end = self._loss.entropy_loss_weight, self._loss.entropy_loss_end_weight
+        return start if end is None else end + (start - end) * self._schedule_left
+
+    @property
+    def _schedule_left(self) -> float:
+        """The fraction of the schedule that is left."""
+        return max(0.0, 1.0 - self.updates / self._schedule_updates)
 
     def _set_step_size(self) -> None:
         """Set the learning rate of the next step; for RMSProp, with the bias correction of its mean square.

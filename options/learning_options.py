@@ -61,6 +61,12 @@ class LossOptions(Options):
     policy_gradient_loss_weight: float = option(1.0, at_least(0), "Weight of the policy gradient loss.")
     value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
     entropy_loss_weight: float = option(0.003, at_least(0), "Weight of the entropy bonus.")
+    entropy_loss_end_weight: float | None = option(
+        None,
+        at_least(0, optional=True),
+        "Weight of the entropy bonus at the end of the learning rate's schedule, to which it changes linearly. Unset: "
+        "it stays the same.",
+    )
     proximal_loss_weight: float = option(
         0.05,
         at_least(0),

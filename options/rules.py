@@ -69,8 +69,8 @@ def between(low: float, high: float) -> Rule:
     return Rule(float, f"be a number between {low:g} and {high:g}", lambda v: low <= v <= high)
 
 
-def at_least(low: float) -> Rule:
-    return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf)
+def at_least(low: float, optional: bool = False) -> Rule:
+    return Rule(float, f"be a number of at least {low:g}", lambda v: low <= v < math.inf, optional=optional)
 
 
 def above(low: float, high: float = math.inf) -> Rule:

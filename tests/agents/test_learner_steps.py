@@ -1,5 +1,6 @@
 """Steps of the optimizers, gradient clipping and the learning rate."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from agents.flat_weights import flat_weights
 from option_flags import OptimizerOptions
 from tests.agents.learners import (
+    ALL_TERMS,
     gradients,
     gradients_of,
     inputs_of,
@@ -85,6 +87,22 @@ def test_the_learning_rate_decays_polynomially_and_then_stays(power: float, rate
         assert learner.learning_rate == pytest.approx(rate)
         assert reported(learner, make_batch([True]))["learning_rate"] == pytest.approx(rate)
         assert learner.updates == updates + 1
+
+
+@pytest.mark.parametrize(
+    ("end", "weights"), [(0.1, {0: 0.5, 1: 0.4, 2: 0.3, 4: 0.1, 9: 0.1}), (None, {0: 0.5, 3: 0.5, 9: 0.5})]
+)
+def test_the_weight_of_the_entropy_bonus_changes_linearly_and_then_stays(
+    end: float | None, weights: dict[int, float]
+) -> None:
+    """The losses are those of learners that have this weight throughout."""
+    changing = replace(ALL_TERMS, entropy_loss_weight=0.5, entropy_loss_end_weight=end)
+    for updates, weight in weights.items():
+        learner = make_learner(changing, schedule_updates=4)
+        learner.updates = updates
+        same = make_learner(replace(ALL_TERMS, entropy_loss_weight=weight), schedule_updates=4)
+        loss, expected = (reported(each, make_batch([True]))["entropy_loss"] for each in (learner, same))
+        assert loss == pytest.approx(expected) != 0
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ OTHER_VALUES: dict[str, Any] = {
     "policy_gradient_loss_weight": 0.5,
     "value_loss_weight": 0.75,
     "entropy_loss_weight": 0.0,
+    "entropy_loss_end_weight": 0.001,
     "proximal_loss_weight": 0.5,
     "loss_reduction": "sum",
     "use_policy_cloning_loss": False,
