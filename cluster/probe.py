@@ -10,7 +10,8 @@ from typing import Any
 
 import psutil
 import ray
-from ray._common.usage.usage_lib import get_cluster_metadata
+from ray._common.usage.usage_constants import CLUSTER_METADATA_KEY
+from ray._private.ray_constants import KV_NAMESPACE_CLUSTER
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray._private.utils import check_version_info
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
@@ -30,12 +31,15 @@ def probe(address: str) -> dict[str, str]:
         found = canonicalize_bootstrap_address_or_die(address)
     except (ConnectionError, ValueError):
         return {"problem": NOT_HERE}
-    client = GcsClient(address=found)
     try:
+        client = GcsClient(address=found)
         nodes = client.get_all_node_info(timeout=CALL_SECONDS)
-        versions = get_cluster_metadata(client)
+        metadata = client.internal_kv_get(CLUSTER_METADATA_KEY, namespace=KV_NAMESPACE_CLUSTER, timeout=CALL_SECONDS)
     except Exception as error:  # of several kinds, some of them private to Ray
         return {"problem": _why(error)}
+    if metadata is None:
+        return {"problem": "its head is still starting; a few seconds later would be right."}
+    versions = json.loads(metadata)
     try:
         check_version_info(versions, found)  # ray.init does so too
     except RuntimeError:

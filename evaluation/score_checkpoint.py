@@ -108,14 +108,15 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
 def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Config, list[str]]:
     """The configuration of a test in real time, and a line about it: actions take as long as in training.
 
-    A policy learns the delay that it is trained with. --inference_latency sets another one.
+    A policy learns the delay that it is trained with. --inference_latency and --inference_processes set another one.
     """
-    milliseconds = checkpoint.action_ms
-    if not config.environment.in_real_time or config.realtime.inference_latency is not None or not milliseconds:
+    milliseconds, given = checkpoint.action_ms, config.realtime
+    if not config.environment.in_real_time or given.inference_latency is not None or not milliseconds:
         return config, []
-    latency = f"fixed:{milliseconds:.4g}"
+    latency, processes = f"fixed:{milliseconds:.4g}", given.inference_processes or checkpoint.inference_processes
     said = f"actions take as long as in training: --inference_latency={latency}; another one beats it"
-    return replace(config, realtime=replace(config.realtime, inference_latency=latency)), [said]
+    realtime = replace(given, inference_latency=latency, inference_processes=processes)
+    return replace(config, realtime=realtime), [said]
 
 
 @dataclass

@@ -2,8 +2,11 @@
 
 A learner that has a batch, or wants the run to end, sends a message to all. When all messages have arrived, all
 learners have the same ones, so they all decide the same: they update, or the run ends after the same update. Until
-then, each goes on to look after its workers. A learner that has had no batch for long says so, because a silent one
-counts as lost; then nobody updates.
+then, each goes on to look after its workers.
+
+A silent learner counts as lost. So one that has had no batch for long sends a sign of life, with no news in it: then
+nobody updates, and what the others have told counts from the next update on. So signs of life, whose times are random,
+change nothing else of a run.
 """
 
 import time
@@ -77,6 +80,7 @@ class GroupAgreement:
         self._parts = [1] * group.size  # of a batch, for each learner
         self._exchange: Exchange | None = None
         self._has_ended = self._update_granted = False
+        self._heard: list[list[News]] = []  # of all learners, since the latest update
         self._report = False
         self._save = 0
         self._exchanged_at = time.monotonic()
@@ -149,7 +153,8 @@ class GroupAgreement:
 
     def _begin(self, ends: bool, ready: bool) -> None:
         if self._exchange is None:
-            self._exchange = self._group.send(self._own_news()._replace(ends=ends, ready=ready).encoded())
+            news = self._own_news()._replace(ends=ends, ready=ready) if ends or ready else News()
+            self._exchange = self._group.send(news.encoded())
 
     def _finish(self, patience: float) -> bool:
         """Wait up to `patience` seconds for the messages of all. Returns whether the exchange is over."""
@@ -167,12 +172,16 @@ class GroupAgreement:
         self._decide([News.decoded(message) for message in messages])
         return True
 
-    def _decide(self, news: Sequence[News]) -> None:
-        rank, first = self._group.place.rank, news[0]
-        if len({each.updates for each in news}) > 1:
-            raise LearnerLostError(f"the learners have made {', '.join(str(each.updates) for each in news)} updates")
-        self._receive([each for other, each in enumerate(news) if other != rank])
+    def _decide(self, news: list[News]) -> None:
+        updates = {each.updates for each in news if each.ends or each.ready}
+        if len(updates) > 1:
+            raise LearnerLostError(f"the learners have made {', '.join(map(str, sorted(updates)))} updates")
+        self._heard.append(news)
         self._has_ended = any(each.ends for each in news)
-        self._update_granted = not self._has_ended and all(each.ready for each in news)
-        # Both are done after the next update.
-        self._report, self._save = self._report or first.report, max(self._save, first.save)
+        if not self._has_ended and not all(each.ready for each in news):
+            return
+        self._update_granted = not self._has_ended
+        heard, self._heard = self._heard, []
+        others = [rank for rank in range(self._group.size) if rank != self._group.place.rank]
+        self._receive([each[rank] for rank in others for each in heard])
+        self._report, self._save = any(each[0].report for each in heard), max(each[0].save for each in heard)

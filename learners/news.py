@@ -18,7 +18,7 @@ class Game(NamedTuple):
 
 
 class News(NamedTuple):
-    """Counts are those since the learner's last message."""
+    """Counts are those since the learner's last message. All defaults: a sign of life."""
 
     ends: bool = False  # it wants the run to end
     ready: bool = False  # it has a batch

@@ -26,8 +26,9 @@ class NetworkOptions(Options):
         "auto",
         NETWORK,
         "Network architecture. auto is mlp for observations without a picture, small_conv for pictures with fewer than "
-        "10 pixels on a side, tiny_conv for those with fewer than 36, else nature. separate_mlp shares no layers "
-        "between policy and value. module:function imports a network of your own.",
+        "10 pixels on a side, tiny_conv for those with fewer than 36, else nature. separate_mlp, too, is for "
+        "observations without a picture; policy and value have layers of their own. module:function imports a network "
+        "of your own.",
     )
     use_lstm: bool = option(False, ON_OFF, "Add an LSTM between the convolutions and the policy and value heads.")
     lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.")

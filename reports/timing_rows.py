@@ -51,7 +51,10 @@ def timing_rows(timing: Timing, width: int) -> list[RenderableType]:
         f"{shown('core_seconds_per_1000_frames', 2)} core-seconds for 1,000 frames, "
         f"{shown('updates_per_second')} updates a second"
     )
-    lines = [Text.assemble((label.ljust(LABEL_WIDTH), DIM), text) for label, text in rows.items()]
+    lines = [
+        Text.assemble((label.ljust(LABEL_WIDTH), DIM), text, no_wrap=True, overflow="ellipsis")
+        for label, text in rows.items()
+    ]
     return [heading("actions", width), *lines]
 
 

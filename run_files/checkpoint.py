@@ -98,12 +98,19 @@ class Checkpoint:
     @property
     def action_ms(self) -> float | None:
         """How long a run in real time takes from a screen to an action; None for other runs and older versions."""
-        progress = self.content["progress"]
-        milliseconds = progress.get("action_ms", progress.get("inference_ms"))  # older versions saved the latter
+        milliseconds = self.content["progress"].get("action_ms")
         return None if milliseconds is None else float(milliseconds)
 
+    @property
+    def inference_processes(self) -> int:
+        """The inference processes of each worker of a run in real time; 0 for other runs and older versions."""
+        return int(self.content["progress"].get("inference_processes", 0))
+
     def has_reached(self, goal: float | None, window: int) -> bool:
-        """Whether the mean return of the latest `window` games is at least `goal`."""
+        """Whether the run ended at this goal, or the mean return of the latest `window` games is at least `goal`."""
+        reached = self.content["progress"].get("reached_goal")  # games that ended after that may lower the mean again
+        if goal is not None and reached is not None and reached >= goal:
+            return True
         return reaches_return(self.latest_returns[-window:], window, goal)
 
     @property

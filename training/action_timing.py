@@ -18,16 +18,20 @@ class ActionTiming:
     effect. The interval is from there to the frame in which the next action took effect.
     """
 
+    processes = 0  # inference processes of each worker
+
     def __init__(self, layout: UnrollLayout, skipped_frames: int) -> None:
         self._layout = layout
         self._skipped_frames = skipped_frames
         self.action_ms_before: float | None = None  # in the interval before, or in the parent of a resumed run
+        self._ages: Counter[int] = Counter()
         self.begin()
 
     def begin(self) -> None:
         """Start a new interval between reports."""
+        self.action_ms_before = self.action_ms
         self.frames = self._idle_frames = 0
-        self._ages: Counter[int] = Counter()
+        self._ages = Counter()
         self._intervals: Counter[int] = Counter()
 
     def add(self, row: Rows) -> None:
@@ -57,12 +61,12 @@ class ActionTiming:
 
     @property
     def action_ms(self) -> float | None:
-        """An inference time with which actions are as old as in the latest report; None without a clock."""
+        """The latest median time from a screen to its action; None without a clock."""
         return None
 
-    def _mean_age(self) -> float | None:
-        count = self._ages.total()
-        return sum(age * times for age, times in self._ages.items()) / count if count else None
+    def _median_age(self) -> float | None:
+        ages = _values(self._ages)
+        return float(np.median(ages)) if ages.size else None
 
     def state_dict(self) -> dict[str, Any]:
         return {

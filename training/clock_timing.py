@@ -10,15 +10,14 @@ from training.action_timing import ActionTiming
 class ClockTiming(ActionTiming):
     """Also counts inference times, frames that missed their deadline, and what was lost."""
 
-    def __init__(self, layout: UnrollLayout, skipped_frames: int, fps: float) -> None:
+    def __init__(self, layout: UnrollLayout, skipped_frames: int, fps: float, processes: int = 0) -> None:
+        """`processes` are the inference processes of each worker."""
+        self.processes = processes
         self._interval = skipped_frames / fps  # seconds
         self._frame_ms = 1000 / fps
-        self._inferences, self._seconds = 0, 0.0
         super().__init__(layout, skipped_frames)
 
     def begin(self) -> None:
-        if self._inferences:
-            self.action_ms_before = self.action_ms
         super().begin()
         self._inferences = self._lost = self._missed = self._dropped = 0
         self._seconds = self._longest = 0.0  # of inferences: their sum, and the longest one
@@ -36,14 +35,12 @@ class ClockTiming(ActionTiming):
 
     @property
     def action_ms(self) -> float | None:
-        """The mean age of actions, but for the frame in which they wait for the next one; at least an inference.
+        """The age of actions without the frame in which they wait for the next one.
 
-        By the rules for staggering, an action may wait for longer than its inference takes.
+        It is a median: where the run pauses, some actions are as old as the pause is long.
         """
-        age = self._mean_age()
-        if not self._inferences or age is None:
-            return self.action_ms_before
-        return max(1000 * self._seconds / self._inferences, (age - 1) * self._frame_ms)
+        age = self._median_age()
+        return self.action_ms_before if age is None else max(0.0, age - 1) * self._frame_ms
 
     def figures(self) -> dict[str, float | None]:
         mean = self._seconds / self._inferences if self._inferences else None
@@ -59,11 +56,11 @@ class ClockTiming(ActionTiming):
         }
 
 
-def make_timing(config: Config, layout: UnrollLayout) -> ActionTiming | None:
+def make_timing(config: Config, layout: UnrollLayout, inference_processes: int) -> ActionTiming | None:
     """The counters of a run whose games do not wait; None for one that plays in turns."""
     if not layout.delayed_actions:
         return None
     skipped_frames = config.environment.skipped_frames
     if layout.real_time:
-        return ClockTiming(layout, skipped_frames, config.realtime.fps)
+        return ClockTiming(layout, skipped_frames, config.realtime.fps, inference_processes)
     return ActionTiming(layout, skipped_frames)

@@ -76,13 +76,17 @@ class Progress:
             "return_max": self.return_max,
             "watt_hours": dict(self.watt_hours),
             "return_min": self.return_min,
+            "reached_goal": self._stop_at_return if self.goal_reached else None,
             **self.interval.state_dict(self.seconds),
             **self._timing_state(),
         }
 
     def _timing_state(self) -> dict[str, Any]:
         timing = self.action_timing
-        return {} if timing is None else {"action_timing": timing.state_dict(), "action_ms": timing.action_ms}
+        if timing is None:
+            return {}
+        ages = {"action_ms": timing.action_ms, "inference_processes": timing.processes}
+        return {"action_timing": timing.state_dict(), **ages}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.agent_steps, self.episodes = state["agent_steps"], state["episodes"]
@@ -96,6 +100,7 @@ class Progress:
         self.interval.load_state_dict(state)
         if self.action_timing is not None and "action_timing" in state:
             self.action_timing.load_state_dict(state["action_timing"])
+        if self.action_timing is not None:
             self.action_timing.action_ms_before = state.get("action_ms")  # older versions did not save it
 
     @property

@@ -87,7 +87,7 @@ def train(
             config.run.environment_max_steps,
             config.report.avg_buff_size,
             config.run.stop_at_return if place.is_first else None,
-            make_timing(config, layout),
+            make_timing(config, layout, machine.inference_processes),
             learners=place.size,
             first_worker=first_worker(config, place, machine.worker_count),
         )

@@ -114,12 +114,42 @@ def test_a_machine_that_belongs_to_no_cluster(monkeypatch: pytest.MonkeyPatch) -
     assert found.probe("auto") == {"problem": found.NOT_HERE}
 
 
-def test_a_cluster_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def head(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A head without nodes that has not written what it is."""
     found = pytest.importorskip("cluster.probe")
+    head = SimpleNamespace(
+        get_all_node_info=lambda timeout: {}, internal_kv_get=lambda key, *, namespace, timeout: None
+    )
     monkeypatch.setattr(found, "canonicalize_bootstrap_address_or_die", lambda address: "10.0.0.1:6379")
-    head = SimpleNamespace(get_all_node_info=lambda timeout: {})
     monkeypatch.setattr(found, "GcsClient", lambda address: head)
-    monkeypatch.setattr(found, "get_cluster_metadata", lambda client: {"ray_version": "2.1", "python_version": "3.9.1"})
+    return head
+
+
+def test_a_head_that_is_still_starting(head: SimpleNamespace) -> None:
+    found = pytest.importorskip("cluster.probe")
+    assert found.probe("auto") == {"problem": "its head is still starting; a few seconds later would be right."}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("RPC error: Unauthenticated", "refuses the authentication token"), ("no route", "does not answer (no route)")],
+)
+def test_a_head_that_refuses(head: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:
+    """Ray's client asks for the number of the cluster when it is made."""
+    found = pytest.importorskip("cluster.probe")
+
+    def refuse(address: str) -> None:
+        raise OSError(text)
+
+    monkeypatch.setattr(found, "GcsClient", refuse)
+    assert words in found.probe("auto")["problem"]
+
+
+def test_a_cluster_of_another_version(head: SimpleNamespace) -> None:
+    found = pytest.importorskip("cluster.probe")
+    versions = json.dumps({"ray_version": "2.1", "python_version": "3.9.1"}).encode()
+    head.internal_kv_get = lambda key, *, namespace, timeout: versions
     assert re.fullmatch(
         r"it runs Ray 2\.1 with Python 3\.9\.1, not Ray \S+ with Python \S+ as this process; the same versions on all "
         r"machines would be right\.",

@@ -265,15 +265,18 @@ def test_results_that_cannot_be_written_are_still_printed(
         ({}, 20.1, None),
     ],
 )
+@pytest.mark.parametrize("processes", [0, 3])
 def test_a_test_by_the_clock_has_the_latency_of_the_training(
-    flags: dict[str, Any], milliseconds: float | None, latency: str | None
+    flags: dict[str, Any], milliseconds: float | None, latency: str | None, processes: int
 ) -> None:
-    progress = {**some_progress(300, 3), "action_ms": milliseconds}
+    progress = {**some_progress(300, 3), "action_ms": milliseconds, "inference_processes": 2}
+    flags = {**flags, "inference_processes": processes}
     config, lines = with_latency_of_training(
         Config.from_flags(flags), Checkpoint(Path("c.pt"), some_content(progress=progress))
     )
-    assert config == Config.from_flags({**flags, "inference_latency": latency})
     taken = latency is not None and "inference_latency" not in flags
+    used = 2 if taken and not processes else processes
+    assert config == Config.from_flags({**flags, "inference_latency": latency, "inference_processes": used})
     assert [line.split(";")[0] for line in lines] == (
         [f"actions take as long as in training: --inference_latency={latency}"] if taken else []
     )

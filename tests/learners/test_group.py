@@ -175,17 +175,22 @@ def test_all_update_at_once_and_end_after_the_same_update() -> None:
 def has_no_batch_for_long(group: LearnerGroup) -> Any:
     """Learner 1 has its first batch long after a silent one would be lost; what is to be saved then."""
     agreement, begun = GroupAgreement(group), time.monotonic()
-    due = iter([2])  # asked for once, before there is a batch
-    agreement.connect(lambda: News(save=next(due, 0)), lambda news: None, lambda: 4, print)
+    due, steps = iter([2]), itertools.count(20, 20)  # a save is asked for once, before there is a batch
+    heard: list[News] = []
+    agreement.connect(lambda: News(steps=next(steps), save=next(due, 0)), heard.extend, lambda: 4, print)
     while not agreement.may_update(ready=group.place.is_first or time.monotonic() - begun > 3 * SILENCE):
         assert agreement.goes_on(over=False)
+        assert not heard and agreement.save_due(lambda: 0) == 0, "nothing comes of a sign of life"
     assert time.monotonic() - begun > 3 * SILENCE
-    return agreement.save_due(lambda: 0)
+    return agreement.save_due(lambda: 0), [each.steps for each in heard]
 
 
 @pytest.mark.slow
 def test_a_learner_without_a_batch_is_not_lost() -> None:
-    assert run_group(has_no_batch_for_long, timeout=SILENCE) == [2, 2]
+    (first_save, of_second), (second_save, of_first) = run_group(has_no_batch_for_long, timeout=SILENCE)
+    assert first_save == second_save == 2
+    assert [steps for steps in of_second if steps] == [20], "the second learner told its steps with its batch"
+    assert of_first == [20 * number for number in range(1, len(of_first) + 1)] and len(of_first) > 3
 
 
 def judges_the_goal(group: LearnerGroup) -> tuple[bool, list[float]]:

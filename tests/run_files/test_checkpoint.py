@@ -288,9 +288,16 @@ def test_a_run_that_is_complete_cannot_go_on(tmp_path: Path, flags: dict[str, An
             check_resumable(Config.from_flags(flags), saved)
 
 
-@pytest.mark.parametrize(("goal", "inherited"), [(2.9, None), (3.0, None), (3.1, 3.1), (None, None)])
-def test_a_reached_goal_is_not_inherited(tmp_path: Path, goal: float | None, inherited: float | None) -> None:
+@pytest.mark.parametrize(
+    ("goal", "reached", "inherited"),
+    [(2.9, None, None), (3.0, None, None), (3.1, None, 3.1), (None, None, None), (3.5, 3.5, None), (4.5, 3.5, 4.5)],
+)
+def test_a_reached_goal_is_not_inherited(
+    tmp_path: Path, goal: float | None, reached: float | None, inherited: float | None
+) -> None:
+    """Also if games that ended after it have lowered the mean again."""
     saved = read_checkpoint(write(tmp_path))
+    saved.content["progress"]["reached_goal"] = reached
     saved.content["options"] = {**OPTIONS, "avg_buff_size": 3, "stop_at_return": goal}
     saved.content["progress"]["recent_returns"] = [1.0, 3.0, 5.0]
     assert saved.options["stop_at_return"] == inherited

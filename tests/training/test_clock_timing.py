@@ -46,20 +46,21 @@ def test_the_figures_of_the_clock() -> None:
 
 
 def test_a_checkpoint_has_the_latest_time_from_screen_to_action() -> None:
-    """Of this interval, or of the one before, also if no inference ended since the report or the resume."""
-    timing = ClockTiming(LAYOUT, skipped_frames=4, fps=50.0)
+    """Of this interval, or of the one before, also if no action took effect since the report or the resume."""
+    timing = ClockTiming(LAYOUT, skipped_frames=4, fps=50.0, processes=2)
     progress = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing)
     assert progress.state_dict(updates=0)["action_ms"] is None
-    progress.count_unroll(unroll([100, 0, 130], 10, 0, 0))
-    assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(115), "at least the inference time"
+    progress.count_unroll(unroll([100, 0, 130], 10, 0, 0, ages=[7, 8, 900]))
+    assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140), "seven frames of 20 ms; one was a pause"
     for _ in range(2):
         progress.close_interval(updates=0)
-        assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(115)
+        assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140)
     resumed = Progress(LAYOUT, 1, 4, 100, 1, action_timing=ClockTiming(LAYOUT, skipped_frames=4, fps=50.0))
     resumed.load_state_dict(progress.state_dict(updates=0))
-    assert resumed.state_dict(updates=0)["action_ms"] == pytest.approx(115)
+    assert resumed.state_dict(updates=0)["action_ms"] == pytest.approx(140)
     progress.count_unroll(unroll([20, 30, 40], 10, 0, 0, ages=[4, 3, 5]))
-    assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(60), "three frames of 20 ms"
+    assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(60), "three frames"
+    assert progress.state_dict(updates=0)["inference_processes"] == 2
     in_frames = Progress(LAYOUT, 1, 4, 100, 1, action_timing=ActionTiming(LAYOUT, 4))
     assert in_frames.state_dict(updates=0)["action_ms"] is None
     assert "action_ms" not in Progress(LAYOUT, 1, 4, 100, 1).state_dict(updates=0)
@@ -86,5 +87,5 @@ def test_each_interaction_has_its_figures(interaction: str, kind: type | None) -
     layout = UnrollLayout(
         3, 1, (1, 2, 2), 2, delayed_actions=interaction != "turns", real_time=interaction == "realtime"
     )
-    timing = make_timing(Config.from_flags({"interaction": interaction}), layout)
+    timing = make_timing(Config.from_flags({"interaction": interaction}), layout, 1)
     assert kind is type(timing) if kind else timing is None

@@ -60,6 +60,10 @@ def test_the_goal_is_the_mean_of_a_full_window() -> None:
         reached.append(progress.goal_reached)
     assert reached == [False, False, False, False, True, True], "the means of three games are 0.67, 1.67, 2, 7.33"
     assert progress.is_complete and progress.unrolls_left
+    play_games(progress, -99.0)
+    assert progress.goal_reached, "what ends after that changes nothing"
+    assert progress.state_dict(updates=0)["reached_goal"] == 2.0
+    assert make_progress().state_dict(updates=0)["reached_goal"] is None
 
 
 def test_without_a_goal_only_the_steps_end_a_run() -> None:

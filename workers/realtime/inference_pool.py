@@ -1,5 +1,6 @@
 """The inference processes of one worker: starts them, and replaces those that die."""
 
+import math
 import os
 import queue
 import selectors
@@ -86,6 +87,7 @@ class InferencePool:
         self._running: list[_Running | None] = [None] * len(results)
         self._failures = [0] * len(results)
         self._cpu = 0.0  # seconds that were not taken yet
+        self._joined_at = -math.inf  # when a process got ready last
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._started: queue.SimpleQueue[_Started] = queue.SimpleQueue()
         self._wake_read, self._wake_write = os.pipe()
@@ -150,6 +152,7 @@ class InferencePool:
             return
         if message.kind == Kind.HEARTBEAT:
             running.has_joined = True
+            self._joined_at = time.monotonic()
             yield Joined(ready)
             return
         self._failures[ready] = 0
@@ -158,10 +161,15 @@ class InferencePool:
         yield Answered(ready)
 
     def replace_silent_starts(self, seconds: float) -> None:
-        """Replace the processes that were started so long ago and are not ready yet."""
+        """Replace the processes that have not got ready for so long, while no other one has either.
+
+        Where many start at once, the last ones take long.
+        """
         now = time.monotonic()
         for process, running in enumerate(self._running):
-            if running is not None and not running.has_joined and now - running.started_at > seconds:
+            if running is None or running.has_joined:
+                continue
+            if now - max(running.started_at, self._joined_at) > seconds:
                 self.replace(process)
 
     def replace(self, process: int) -> None:

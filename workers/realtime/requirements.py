@@ -47,32 +47,44 @@ def check_realtime(
     latency = latency_model(config.realtime)
     times = inference_times(config, layout, games, compute_dtype)
     skipped_frames = config.environment.skipped_frames
-    check_frame_rate(
-        config.realtime.fps,
-        seconds_per_frame(config, make_environment),
-        sum(times) / len(times) / skipped_frames,
-        workers,
-        games,
-        in_test=config.run.op_mode == "test",
-    )
     processes = config.realtime.inference_processes
     if not processes:
         longest = max(times) if latency is None else longest_latency(latency)
         processes = needed_processes(longest, skipped_frames / config.realtime.fps)
+    mean = sum(times) / len(times)
+    check_frame_rate(
+        config.realtime.fps,
+        seconds_per_frame(config, make_environment),
+        mean / skipped_frames,
+        processes * (1.0 if latency is None else mean / max(mean, latency.mean / 1000)),
+        workers,
+        games,
+        in_test=config.run.op_mode == "test",
+    )
     check_memory(processes, workers)
     return processes
 
 
 def check_frame_rate(
-    fps: float, game_seconds: float, inference_seconds: float, workers: int, games: int, *, in_test: bool = False
+    fps: float,
+    game_seconds: float,
+    inference_seconds: float,
+    inference_cores: float,
+    workers: int,
+    games: int,
+    *,
+    in_test: bool = False,
 ) -> None:
     """UsageError if games and inferences cannot keep to this rate.
 
-    `game_seconds` are those that a frame of one game takes of a core, `inference_seconds` those that inferences take in
-    the time of a frame. A worker plays its games in one core; its inference processes may use others.
+    `game_seconds` are those that a frame of one game takes of a core, `inference_seconds` those that all inferences
+    take in the time of a frame, and `inference_cores` the most that the inference processes of a worker can use. A
+    worker plays its games in one core.
     """
-    cores, games_together = usable_cores() / workers, games * game_seconds
-    most = min(MOST_OF_CORES / games_together, MOST_OF_CORES * cores / (games_together + inference_seconds))
+    cores, games_together = MOST_OF_CORES * usable_cores() / workers, games * game_seconds
+    # Inferences take a share of every frame, or all that their processes can use, whichever is less.
+    most = max(cores / (games_together + inference_seconds), (cores - inference_cores) / games_together)
+    most = min(MOST_OF_CORES / games_together, most)
     if fps > most:
         fitting = int(games * most / fps)  # an inference for fewer games takes about as much less
         remedy = f"--fps={_rounded_down(most)} or less"

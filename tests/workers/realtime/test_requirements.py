@@ -89,35 +89,43 @@ def test_a_frame_rate_that_the_machine_cannot_hold_is_refused_with_one_that_it_c
 
 
 @pytest.mark.parametrize(
-    ("fps", "inference", "workers", "games", "remedy"),
+    ("fps", "inference", "most", "workers", "games", "remedy"),
     [
-        (60, 0, 2, 150, None),  # 60 × 150 frames of 0.1 ms are nine tenths of a core
-        (60, 0, 2, 151, "--envs_per_worker=150 or fewer, or --fps=59, "),
-        (60, 0, 4, 76, "--envs_per_worker=75 or fewer, or --fps=59, "),  # two workers share a core
-        (60, 0, 1, 151, "--envs_per_worker=150 or fewer, or --fps=59, "),  # a worker uses one core
-        (60, 0.015, 1, 150, None),  # 15 ms for the games, and as much in the other core for the inferences
-        (60, 0.016, 1, 150, "--envs_per_worker=145 or fewer, or --fps=58, "),
-        (60, 0.005, 2, 100, None),
-        (60, 0.005, 2, 101, "--envs_per_worker=100 or fewer, or --fps=59, "),
-        (9001, 0, 1, 1, "; --fps=9000 or less "),
-        (60, 0, 2, 2000, "--fps=4.5, "),
+        (60, 0, 1, 2, 150, None),  # 60 × 150 frames of 0.1 ms are nine tenths of a core
+        (60, 0, 1, 2, 151, "--envs_per_worker=150 or fewer, or --fps=59, "),
+        (60, 0, 1, 4, 76, "--envs_per_worker=75 or fewer, or --fps=59, "),  # two workers share a core
+        (60, 0, 1, 1, 151, "--envs_per_worker=150 or fewer, or --fps=59, "),  # a worker uses one core
+        (60, 0.015, 1, 1, 150, None),  # 15 ms for the games, and as much in the other core for the inferences
+        (60, 0.016, 1, 1, 150, "--envs_per_worker=145 or fewer, or --fps=58, "),
+        (60, 0.016, 0.9, 1, 150, None),  # its process cannot use more
+        (60, 0.03, 0.9, 1, 100, None),
+        (60, 0.005, 1, 2, 100, None),
+        (60, 0.005, 1, 2, 101, "--envs_per_worker=100 or fewer, or --fps=59, "),
+        (9001, 0, 1, 1, 1, "; --fps=9000 or less "),
+        (60, 0, 1, 2, 2000, "--fps=4.5, "),
     ],
 )
 def test_what_the_machine_can_hold(
-    monkeypatch: pytest.MonkeyPatch, fps: float, inference: float, workers: int, games: int, remedy: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    fps: float,
+    inference: float,
+    most: float,
+    workers: int,
+    games: int,
+    remedy: str | None,
 ) -> None:
     monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
     if remedy is None:
-        check_frame_rate(fps, 0.0001, inference, workers, games)
+        check_frame_rate(fps, 0.0001, inference, most, workers, games)
         return
     with pytest.raises(UsageError, match=remedy):
-        check_frame_rate(fps, 0.0001, inference, workers, games)
+        check_frame_rate(fps, 0.0001, inference, most, workers, games)
 
 
 def test_a_test_has_no_number_of_environments_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
     with pytest.raises(UsageError, match=r"frames a second; --fps=59 or less would be right"):
-        check_frame_rate(60, 0.0001, 0, workers=2, games=151, in_test=True)
+        check_frame_rate(60, 0.0001, 0, 1, workers=2, games=151, in_test=True)
 
 
 def test_more_processes_than_fit_into_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
