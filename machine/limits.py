@@ -58,6 +58,14 @@ def limit_reached(error: BaseException) -> str | None:
     return None
 
 
+def allow_open_files(number: int) -> None:
+    """Let this process and its children open so many files, or as many as the hard limit allows."""
+    now, most = resource.getrlimit(OPEN_FILES.number)
+    wanted = number if most == resource.RLIM_INFINITY else min(number, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(OPEN_FILES.number, (wanted, most))
+
+
 def explain_limits() -> None:
     """From now on, an error that a limit causes ends the program with one sentence instead of a traceback."""
     sys.excepthook = _show

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.limits import LEAST_MEMORY, check_memory_limits, limit_reached
+from machine.limits import LEAST_MEMORY, allow_open_files, check_memory_limits, limit_reached
 from options.rules import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,3 +87,23 @@ def test_a_command_that_cannot_load_its_libraries_says_which_limit(module: str) 
     ended = limited("-v 120000", "-m", module, "results/none")
     assert ended.returncode == 2, ended.stderr
     assert ended.stderr.count("\n") == 1 and "ulimit -v of 120,000 KiB" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "asked", "expected"),
+    [
+        (1024, 4096, 2000, [2000]),
+        (1024, 4096, 9000, [4096]),
+        (256, resource.RLIM_INFINITY, 9000, [9000]),  # as on macOS
+        (1024, 4096, 1024, []),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 9000, []),
+    ],
+)
+def test_more_open_files_are_allowed_where_that_is_possible(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, asked: int, expected: list[int]
+) -> None:
+    allowed: list[tuple[int, int]] = []
+    monkeypatch.setattr("resource.getrlimit", lambda number: (soft, hard))
+    monkeypatch.setattr("resource.setrlimit", lambda number, limits: allowed.append(limits))
+    allow_open_files(asked)
+    assert allowed == [(each, hard) for each in expected]
