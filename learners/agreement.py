@@ -77,6 +77,7 @@ class GroupAgreement:
         self._checksum: Callable[[], int] = int
         self._announce: Callable[[str], None] = lambda message: None
         self._slowest: int | None = None
+        self._without_batch: list[int] = []  # those of the latest sign of life
         self._parts = [1] * group.size  # of a batch, for each learner
         self._exchange: Exchange | None = None
         self._has_ended = self._update_granted = False
@@ -151,6 +152,13 @@ class GroupAgreement:
                 self._announce(f"the GPU's memory of learner {rank} is too small: its batches have {now} parts")
         self._parts = list(parts)
 
+    def _name_without_batch(self, ranks: list[int]) -> None:
+        if ranks != self._without_batch:
+            seconds = SIGN_OF_LIFE * self._group.timeout
+            named = " and ".join(map(str, ranks))
+            self._announce(f"no batch has come for learner {named} in {seconds:.0f} seconds, so nobody updates")
+        self._without_batch = ranks
+
     def _begin(self, ends: bool, ready: bool) -> None:
         if self._exchange is None:
             news = self._own_news()._replace(ends=ends, ready=ready) if ends or ready else News()
@@ -178,8 +186,11 @@ class GroupAgreement:
             raise LearnerLostError(f"the learners have made {', '.join(map(str, sorted(updates)))} updates")
         self._heard.append(news)
         self._has_ended = any(each.ends for each in news)
-        if not self._has_ended and not all(each.ready for each in news):
+        without = [rank for rank, each in enumerate(news) if not each.ready]
+        if not self._has_ended and without:
+            self._name_without_batch(without)
             return
+        self._without_batch = []
         self._update_granted = not self._has_ended
         heard, self._heard = self._heard, []
         others = [rank for rank in range(self._group.size) if rank != self._group.place.rank]

@@ -177,11 +177,13 @@ def has_no_batch_for_long(group: LearnerGroup) -> Any:
     agreement, begun = GroupAgreement(group), time.monotonic()
     due, steps = iter([2]), itertools.count(20, 20)  # a save is asked for once, before there is a batch
     heard: list[News] = []
-    agreement.connect(lambda: News(steps=next(steps), save=next(due, 0)), heard.extend, lambda: 4, print)
+    said: list[str] = []
+    agreement.connect(lambda: News(steps=next(steps), save=next(due, 0)), heard.extend, lambda: 4, said.append)
     while not agreement.may_update(ready=group.place.is_first or time.monotonic() - begun > 3 * SILENCE):
         assert agreement.goes_on(over=False)
         assert not heard and agreement.save_due(lambda: 0) == 0, "nothing comes of a sign of life"
     assert time.monotonic() - begun > 3 * SILENCE
+    assert said == ["no batch has come for learner 1 in 2 seconds, so nobody updates"]
     return agreement.save_due(lambda: 0), [each.steps for each in heard]
 
 
