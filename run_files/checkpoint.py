@@ -108,10 +108,12 @@ class Checkpoint:
 
     def has_reached(self, goal: float | None, window: int) -> bool:
         """Whether the run ended at this goal, or the mean return of the latest `window` games is at least `goal`."""
-        reached = self.content["progress"].get("reached_goal")  # games that ended after that may lower the mean again
-        if goal is not None and reached is not None and reached >= goal:
-            return True
-        return reaches_return(self.latest_returns[-window:], window, goal)
+        return self.ended_at(goal) or reaches_return(self.latest_returns[-window:], window, goal)
+
+    def ended_at(self, goal: float | None) -> bool:
+        """Whether the run ended at this goal, or a higher one; games that ended since may have lowered the mean."""
+        reached = self.content["progress"].get("reached_goal")
+        return goal is not None and reached is not None and bool(reached >= goal)
 
     @property
     def replay_path(self) -> Path:
@@ -250,10 +252,11 @@ def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
         )
     window = config.report.avg_buff_size
     if checkpoint.has_reached(goal, window):
-        return (
-            f"--stop_at_return={goal} is already reached: the mean return of the checkpoint's latest {window} games "
-            f"is {np.mean(checkpoint.latest_returns[-window:]):.2f}; a larger number would be right."
-        )
+        why = "the run ended at it"
+        if not checkpoint.ended_at(goal):
+            mean = np.mean(checkpoint.latest_returns[-window:])
+            why = f"the mean return of the checkpoint's latest {window} games is {mean:.2f}"
+        return f"--stop_at_return={goal} is already reached: {why}; a larger number would be right."
     return None
 
 
