@@ -119,7 +119,10 @@ def wait_until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("rule", ["none", "max", "mean"])
 def test_processes_take_turns(make_learner: Callable[..., Learner], rule: str) -> None:
     """A single process would act once in the time of an inference."""
-    learner = make_learner(3, stagger=rule)
+    shortest = 1000 * LATENCY_FRAMES / 60
+    # Without a rule, processes of the same speed that begin together stay together: only random times part them.
+    latency = f"uniform:{shortest}:{1.5 * shortest}" if rule == "none" else f"fixed:{shortest}"
+    learner = make_learner(3, stagger=rule, inference_latency=latency)
     learner.free()
     played = [learner.unrolls() for _ in range(6)]
     assert len(learner.inference_ids()) == 3
