@@ -97,9 +97,10 @@ def test_kills_from_outside_do_not_count_as_failures_of_the_worker(make_pool: Ma
         while len(announced) <= kill:
             pool.wait(0.1)
     wait_for_replacements(pool, clock)
-    restart_index = 0
-    while restart_index <= FAILURES_IN_A_ROW:  # on a busy machine, a worker may have delivered before it was killed
-        _, restart_index, _, _ = take(pool, 1)[0]
+    delivered = take(pool, 1)[0]
+    while delivered[1] <= FAILURES_IN_A_ROW:  # on a busy machine, a worker may have delivered before it was killed
+        delivered = take(pool, 1)[0]
+    assert delivered[:2] == (0, FAILURES_IN_A_ROW + 1)
     assert len(announced) == FAILURES_IN_A_ROW + 1
 
 
