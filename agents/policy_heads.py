@@ -7,24 +7,14 @@ from torch import nn
 
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
 from agents.distributions.protocol import PolicyDistribution
+from agents.head import Head
 
 # Of the deviations of real-valued actions, where 1 is half the range of a bounded one. With a smaller one, few of the
 # first actions are beyond the bounds. Andrychowicz et al. (2021, arXiv 2006.05990) found 0.5 to be the best start.
 FIRST_LOG_DEVIATION = math.log(0.5)
 
 
-class PolicyHead(nn.Linear):
-    """`part` are the features that it reads: `[..., F]` → `[..., P]`."""
-
-    def __init__(self, part: slice, parameters: int) -> None:
-        super().__init__(part.stop - part.start, parameters)
-        self._part = part
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return super().forward(features[..., self._part])
-
-
-class GaussianHead(PolicyHead):
+class GaussianHead(Head):
     """The means of `dimensions` real numbers; the logarithms of their deviations do not depend on the state."""
 
     def __init__(self, part: slice, dimensions: int) -> None:
@@ -37,8 +27,8 @@ class GaussianHead(PolicyHead):
         return torch.cat([means, self.log_deviations.expand_as(means)], dim=-1)
 
 
-def make_policy_head(distribution: PolicyDistribution, part: slice) -> PolicyHead:
-    """`part` are the features that are for the policy."""
+def make_policy_head(distribution: PolicyDistribution, part: slice) -> Head:
+    """`[..., F]` → `[..., P]`; `part` are the features that are for the policy."""
     if isinstance(distribution, DiagonalGaussian):
         return GaussianHead(part, distribution.dimensions)
-    return PolicyHead(part, distribution.parameter_count)
+    return Head(part, distribution.parameter_count)

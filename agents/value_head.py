@@ -3,22 +3,19 @@ arXiv 1809.04474) lets it work in units of the returns' own size.
 """
 
 import torch
-from torch import nn
+
+from agents.head import Head
 
 SMALLEST_UNIT, LARGEST_UNIT = 1e-4, 1e6
 
 
-class ValueHead(nn.Linear):
-    """Features → values: `[..., F]` → `[..., 1]`. `part` are the features that it reads."""
+class ValueHead(Head):
+    """Features → values: `[..., F]` → `[..., 1]`."""
 
     def __init__(self, part: slice) -> None:
-        super().__init__(part.stop - part.start, 1)
-        self._part = part
+        super().__init__(part, 1)
         self.unit: torch.Tensor | None
         self.register_buffer("unit", None)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return super().forward(features[..., self._part])
 
     def in_units(self, values: torch.Tensor) -> torch.Tensor:
         """Values, or differences of values, as the losses see them."""

@@ -78,7 +78,7 @@ def _connect(address: str) -> None:
 
     try:
         connect(address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
-    except (ConnectionError, RuntimeError) as error:  # such as another version of Ray or Python than the cluster's
+    except (ConnectionError, RuntimeError) as error:  # the cluster has changed since the check
         raise UsageError(f"--address={address} cannot be used: {' '.join(str(error).split())}") from None
 
 

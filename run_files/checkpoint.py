@@ -252,10 +252,10 @@ def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
         )
     window = config.report.avg_buff_size
     if checkpoint.has_reached(goal, window):
-        why = "the run ended at it"
-        if not checkpoint.ended_at(goal):
-            mean = np.mean(checkpoint.latest_returns[-window:])
-            why = f"the mean return of the checkpoint's latest {window} games is {mean:.2f}"
+        mean = np.mean(checkpoint.latest_returns[-window:])
+        why = f"the mean return of the checkpoint's latest {window} games is {mean:.2f}"
+        if checkpoint.ended_at(goal):
+            why = "the run ended at it"
         return f"--stop_at_return={goal} is already reached: {why}; a larger number would be right."
     return None
 

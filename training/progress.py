@@ -159,6 +159,10 @@ class Progress:
             return self.action_timing.frames / self.interval_seconds
         return self.steps_since_report * self.frames_per_step / self.interval_seconds
 
+    @property
+    def interval_updates_per_second(self) -> float:
+        return self.interval.updates / self.interval_seconds
+
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Add the time of the block to a stage of the learner's time."""
         return self._timer.stage(name)
@@ -255,7 +259,7 @@ class Progress:
             "return_max": self.return_max,
             "policy_lag_mean": lag_mean,
             "policy_lag_max": lag_max,
-            "updates_per_second": self.interval.updates / interval_seconds,
+            "updates_per_second": self.interval_updates_per_second,
             "learner_wait_fraction": self.wait_fraction(),
             "update_ms": self._milliseconds("update"),
             "publish_ms": self._milliseconds("publish"),

@@ -151,16 +151,17 @@ class Reporter:
         interval, before = self._progress.interval, self._before
         learner = interval.figures() or (before.learner if before else {})
         timing, load = self._progress.action_timing, self._load.load()
-        pace = {
-            COST: _core_seconds(load, self._progress.interval_frames_per_second),
-            "updates_per_second": interval.updates / self._progress.interval_seconds,
-        }
+        figures: dict[str, float | None] = {}
+        if timing is not None:
+            figures = timing.figures()
+            figures[COST] = _core_seconds(load, self._progress.interval_frames_per_second)
+            figures["updates_per_second"] = self._progress.interval_updates_per_second
         return _IntervalFigures(
             learner,
             interval.lag()[0],
             self._progress.wait_fraction(),
             load,
-            {} if timing is None else timing.figures() | pace,
+            figures,
         )
 
     def _status(self) -> Status:

@@ -23,6 +23,7 @@ class Starts:
     """Starts processes that are none; a test says what they send."""
 
     def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
         self.others: list[Connection] = []  # the processes' ends of their pipes
         self.killed = 0
 
@@ -37,43 +38,45 @@ class Starts:
 
 
 @pytest.fixture
-def starts() -> Starts:
-    return Starts()
+def starts() -> Iterator[Starts]:
+    starts = Starts()
+    with starts.selector:
+        yield starts
 
 
 @pytest.fixture
 def pool(starts: Starts) -> Iterator[InferencePool]:
     make: Any = lambda index: index  # noqa: E731
-    with selectors.DefaultSelector() as selector, closing(InferenceRows(LAYOUT, 1, 1)) as rows:
-        made = InferencePool(make, rows, selector, starts)
-        made.selector = selector  # type: ignore[attr-defined]
-        with closing(made):
-            yield made
+    with (
+        closing(InferenceRows(LAYOUT, 1, 1)) as rows,
+        closing(InferencePool(make, rows, starts.selector, starts)) as pool,
+    ):
+        yield pool
 
 
-def events_of(pool: Any) -> list[Any]:
+def events_of(pool: InferencePool, starts: Starts) -> list[Any]:
     """What comes of the next pipe that is ready."""
-    (key, _), *_ = pool.selector.select(PATIENCE)
+    (key, _), *_ = starts.selector.select(PATIENCE)
     return list(pool.receive(None if key.data is pool else key.data))
 
 
 def test_a_process_that_does_not_get_ready_is_replaced(pool: InferencePool, starts: Starts) -> None:
-    assert events_of(pool) == [] and len(starts.others) == 1, "it is started"
+    assert events_of(pool, starts) == [] and len(starts.others) == 1, "it is started"
     pool.replace_silent_starts(60.0)
     assert starts.killed == 0
     pool.replace_silent_starts(0.0)
     assert starts.killed == 1
-    assert events_of(pool) == [] and len(starts.others) == 2
+    assert events_of(pool, starts) == [] and len(starts.others) == 2
     send(starts.others[1], Kind.HEARTBEAT)
-    assert events_of(pool) == [Joined(0)]
+    assert events_of(pool, starts) == [Joined(0)]
     pool.replace_silent_starts(0.0)
     assert starts.killed == 1, "it is ready"
 
 
-def test_processes_that_never_get_ready_end_the_worker(pool: InferencePool) -> None:
+def test_processes_that_never_get_ready_end_the_worker(pool: InferencePool, starts: Starts) -> None:
     for _ in range(FAILURES_IN_A_ROW - 1):
-        events_of(pool)
+        events_of(pool, starts)
         pool.replace_silent_starts(0.0)
-    events_of(pool)
+    events_of(pool, starts)
     with pytest.raises(RuntimeError, match="inference process 0 failed 5 times before it made a decision"):
         pool.replace_silent_starts(0.0)
