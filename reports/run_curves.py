@@ -81,7 +81,7 @@ TIMING_PANELS = (
         ),
         from_zero=True,
     ),
-    Panel("Share of frames", (("idle_share", "idle action"), ("missed_share", "late")), from_zero=True),
+    Panel("Share of frames, idle or late", (("idle_share", "idle action"), ("missed_share", "late")), from_zero=True),
     Panel("Inference time, ms", (("inference_ms_max", "maximum"), ("inference_ms_mean", "mean")), from_zero=True),
     Panel(
         "Inference processes that are needed",
