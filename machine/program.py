@@ -8,7 +8,10 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
+
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def exit_on_signals() -> None:
@@ -41,3 +44,8 @@ def open_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # open until the process ends
+
+
+def command_of(program: str) -> list[str]:
+    """The words that start a program of the top folder, such as main.py, from the current folder."""
+    return ["python", program if Path.cwd() == CHECKOUT else str(CHECKOUT / program)]

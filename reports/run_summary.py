@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from machine.machine_setup import Machine
+from machine.program import command_of
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from reports.protocol_words import protocol_in_words
@@ -169,7 +170,8 @@ def go_on_command(folder: Path, agent_steps: int, steps_to_learn: int, steps_lef
     """The command that resumes a run; for twice as many steps if it has made all of them."""
     more_steps = agent_steps + max(agent_steps, steps_to_learn)
     more = "" if steps_left else f" --environment_max_steps={more_steps}"
-    return f"python main.py --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}"
+    program = shlex.join(command_of("main.py"))
+    return f"{program} --op_mode=train_w_load --load_model_url={shlex.quote(str(folder))}{more}"
 
 
 def _games(count: int) -> str:

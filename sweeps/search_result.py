@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from machine.program import command_of
 from options.command_line import flag_words
 from reports.number_format import score
 from sweeps.run_source import RunSource
@@ -31,7 +32,7 @@ def search_result(
     if best is None:
         return [*lines, "no trial has reached its end with a mean return yet"]
     run = next(run for run in source.runs if run.name == best["name"])
-    words = ["python", "main.py", "--op_mode=train", *flag_words(run.flags)]
+    words = [*command_of("main.py"), "--op_mode=train", *flag_words(run.flags)]
     return [
         *lines,
         f"best of the trials that reached their end: {run.name} with a mean return of {score(best['return_mean'])}: "

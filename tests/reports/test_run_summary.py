@@ -1,5 +1,6 @@
 """The last lines of a run."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,16 @@ def test_the_last_line_goes_on() -> None:
     assert ending()[-1] == f"{command} --environment_max_steps=10000"
     assert ending(steps_left=True)[-1] == command
     assert ending(has_saved=False)[-1] == "nothing could be saved, so the run cannot be resumed"
+
+
+def test_a_run_that_was_started_from_another_folder_is_resumed_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ending(steps_left=True)[-1].removeprefix("go on with: ")
+    python, program, *flags = shlex.split(command)
+    assert (python, flags) == ("python", ["--op_mode=train_w_load", "--load_model_url=results/run"])
+    assert Path(program).is_file()
 
 
 def test_a_run_that_reached_its_return_says_so() -> None:
