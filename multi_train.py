@@ -7,17 +7,15 @@ interrupted.
 """
 
 import importlib.util
-import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from machine.limits import explain_limits
-from machine.program import exit_on_signals, run_program
+from machine.program import command_of, exit_on_signals, run_program
 
 if __name__ == "__main__":
     exit_on_signals()
@@ -28,7 +26,8 @@ from machine.stop_signals import StopSignals
 from option_flags import OPTIONS, TOPICS, ClusterOptions, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
 from options.help_text import show_help
-from options.rules import CLUSTER, PATH, Options, Rule, UsageError, at_least, declared, option, whole
+from options.rules import UsageError, declared
+from options.sweep_options import SweepOptions
 from reports.console import make_console
 from sweeps.files import try_lock
 from sweeps.places import Places, ThisMachine
@@ -78,37 +77,6 @@ USAGE = "usage: python multi_train.py [--jobs=n] [--cluster=auto] [--sweep=path]
 PROGRAM = Path(__file__).resolve().with_name("main.py")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepOptions(Options):
-    topic = "Sweep"
-
-    sweep: str | None = option(None, PATH, "JSON file with the sweep, instead of the one in multi_train.py.")
-    sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
-    jobs: int | None = option(
-        None,
-        whole(1, optional=True),
-        "Runs at a time. Set --worker_count and --learner_threads too: each run uses that many cores. Unset: 1; with "
-        "--cluster, as many as its nodes have room for.",
-    )
-    cluster: str | None = option(
-        None,
-        CLUSTER,
-        "Ray cluster whose nodes run the configurations: auto (the one that this machine belongs to) or the host:port "
-        "of its head. Unset: this machine runs them.",
-    )
-    job_cpus: float | None = option(
-        None,
-        Rule(float, "be a number above 0", lambda v: 0 < v < math.inf, optional=True),
-        "With --cluster: CPUs of a node for each run. Unset: --worker_count and --learner_threads together.",
-    )
-    job_gpus: float = option(0.0, at_least(0), "With --cluster: GPUs of a node for each run, or the part of one.")
-
-    def _check_together(self) -> None:
-        for name in ("job_cpus", "job_gpus"):
-            if getattr(self, name) and not self.cluster:
-                raise UsageError(f"--{name} has no effect without --cluster; --cluster=auto with it would be right.")
-
-
 def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float = POLL_SECONDS) -> int:
     """Flags → all configurations → runs → a table and a picture; returns the exit code.
 
@@ -137,7 +105,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         places.close()
         unfinished = show_results(plan, source, folder, state, print_line, draw=not stop.requested)
         if unfinished:
-            print_line(f"go on with: {shlex.join(['python', 'multi_train.py', *arguments])}")
+            print_line(f"go on with: {shlex.join([*command_of('multi_train.py'), *arguments])}")
         return 1 if unfinished and not stop.requested else 0
 
 

@@ -107,12 +107,16 @@ class EnvironmentOptions(Options):
         "only after the action before took effect (sequential), or on a real clock (realtime).",
     )
     action_delay: int = option(
-        0, whole(0), "Game frames from the screen that an action is chosen from to the frame in which it takes effect."
+        0,
+        whole(0),
+        "With --interaction=asynchronous or sequential: game frames from the screen that an action is chosen from to "
+        "the frame in which it takes effect.",
     )
     idle_action: str = option(
         "noop",
         one_of("noop", "repeat", "random"),
-        "Action of the frames for which none was chosen: no-op, the latest one again, or a random one.",
+        "With --interaction other than turns: action of the frames for which none was chosen: no-op, the latest one "
+        "again, or a random one.",
     )
 
     @property

@@ -9,16 +9,20 @@ from options.command_line import FlagFile
 from options.help_text import default_in_words
 from options.replay_options import REPLAY_KEYS, ReplaySpec
 from options.rules import Options
+from options.sweep_options import SweepOptions
 
 INTRODUCTION = """\
 # Options
 
-All flags of `main.py` by topic. `--help` lists them too, and `multi_train.py` accepts the same flags.
+All flags of `main.py` by topic. `--help` lists them too. `multi_train.py` accepts them and [its own](#sweep).
+The defaults are those of Atari games with a NoFrameskip id; some [are different](environments.md#defaults) elsewhere.
 A flag is written `--lr=0.001` or `--lr 0.001`; a switch (true or false) is written `--use_lstm` or `--nouse_lstm`.
 Where the default is `unset`, this word takes a value back that a resumed run would inherit: `--cluster=unset`.
 A wrong flag or value ends the command with one sentence and exit code 2, before anything starts.
 
 This page is generated from `option_flags.py`: `python -m reports.options_page > docs/options.md`."""
+
+SWEEP_INTRODUCTION = "Of `multi_train.py` only:"
 
 REPLAY_KEYS_INTRODUCTION = """\
 ## Keys of --replay_parameters
@@ -37,10 +41,15 @@ def options_page() -> str:
     sections = [INTRODUCTION]
     topics: list[type[Options]] = [*TOPICS.values(), FlagFile]
     for topic in topics:
-        sections += [f"## {topic.topic}", _table(["option", "default", "values", "meaning"], map(_row, fields(topic)))]
+        sections += [f"## {topic.topic}", _option_table(topic)]
+    sections += [f"## {SweepOptions.topic}", SWEEP_INTRODUCTION, _option_table(SweepOptions)]
     headings = ["key", "of", "default", "values", "meaning"]
     sections += [REPLAY_KEYS_INTRODUCTION, _table(headings, map(_replay_key_row, fields(ReplaySpec)))]
     return "\n\n".join(sections) + "\n"
+
+
+def _option_table(topic: type[Options]) -> str:
+    return _table(["option", "default", "values", "meaning"], map(_row, fields(topic)))
 
 
 def _row(item: Field[Any]) -> list[str]:

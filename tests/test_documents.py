@@ -14,10 +14,11 @@ from agents.distributions.categorical import Categorical
 from agents.impact import clipped_policy_loss
 from cluster.command import CommandOptions
 from dashboard.__main__ import DashboardOptions
-from multi_train import SWEEP, SweepOptions
+from multi_train import SWEEP
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import declared
+from options.sweep_options import SweepOptions
 from replay.unroll_layout import UnrollLayout
 from reports.delay_plot import DelayPlotOptions
 from reports.game_scores import GameScoreOptions
@@ -184,14 +185,16 @@ def fields_of(header: str) -> set[str]:
 
 
 def test_the_sweep_is_understood() -> None:
-    """The JSON and the command of docs/sweeps.md."""
-    definition, search = (json.loads(block.split("```")[0]) for block in SWEEPS.split("```json\n")[1:])
+    """The JSON and the commands of docs/sweeps.md."""
+    first, definition, search = (json.loads(block.split("```")[0]) for block in SWEEPS.split("```json\n")[1:])
     assert set(search) == set(SEARCH_KEYS)
     assert plan_search(search, {}).trials == 20
     assert set(definition) == set(KEYS)
+    assert len(plan_sweep(first, {}).runs) == 6
     assert len(plan_sweep(definition, {}).runs) == 16
+    assert len(plan_sweep(SWEEP, {}).runs) == 8
     words, on_cluster = commands("docs/sweeps.md", r"multi_train\.py")
-    assert len(plan_sweep(SWEEP, given_flags(shlex.split(words), OPTIONS)).runs) == 8
+    assert given_flags(shlex.split(words), {**declared(SweepOptions), **OPTIONS}) == {"sweep": f"{first['name']}.json"}
     assert given_flags(shlex.split(on_cluster), {**declared(SweepOptions), **OPTIONS})["cluster"] == "auto"
 
 
