@@ -1,7 +1,7 @@
 """Test games in real time, as a player process plays them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.distributions.of_layout import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
+from option_flags import RealtimeOptions
 from workers.child_process import allow_children
 from workers.messages import Kind, receive, send
 from workers.realtime.games import PlayedFrame
@@ -76,6 +77,16 @@ class TestBook(Book):
         self._results.append(GameResult(seat.game, game_return, length, seat.cut_off, seat.log()))
         self._seats[game] = None
         return False
+
+
+def as_trained(realtime: RealtimeOptions, action_ms: float | None) -> RealtimeOptions:
+    """The options of games whose actions take as long as in training, `action_ms`, because a policy learns this time.
+
+    --inference_latency sets another time. Without a known time, the options stay as they are.
+    """
+    if realtime.inference_latency is not None or not action_ms:
+        return realtime
+    return replace(realtime, inference_latency=f"fixed:{action_ms:.4g}")
 
 
 def play_in_real_time(

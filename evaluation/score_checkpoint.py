@@ -18,6 +18,7 @@ from agents.torsos.own_torso import note_on_source
 from evaluation.parallel_games import GameResult, evaluation_options, slots_for
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
+from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
 from evaluation.show_games import show_games
 from machine.device import choose_precision, usable_cores
@@ -110,13 +111,15 @@ def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Co
 
     A policy learns the delay that it is trained with. --inference_latency and --inference_processes set another one.
     """
-    milliseconds, given = checkpoint.action_ms, config.realtime
-    if not config.environment.in_real_time or given.inference_latency is not None or not milliseconds:
+    given = config.realtime
+    realtime = as_trained(given, checkpoint.action_ms)
+    if not config.environment.in_real_time or realtime == given:
         return config, []
-    latency, processes = f"fixed:{milliseconds:.4g}", given.inference_processes or checkpoint.inference_processes
-    said = f"actions take as long as in training: --inference_latency={latency}; another one beats it"
-    realtime = replace(given, inference_latency=latency, inference_processes=processes)
-    return replace(config, realtime=realtime), [said]
+    processes = given.inference_processes or checkpoint.inference_processes
+    said = (
+        f"actions take as long as in training: --inference_latency={realtime.inference_latency}; another one beats it"
+    )
+    return replace(config, realtime=replace(realtime, inference_processes=processes)), [said]
 
 
 @dataclass

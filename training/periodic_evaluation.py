@@ -14,6 +14,7 @@ from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameResult, evaluation_options, slots_for
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
+from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
 from machine.stop_signals import StopSignals
 from option_flags import Config
@@ -180,6 +181,7 @@ class PeriodicEvaluation(Evaluation):
     def _start_games(self, weights: SharedWeights, updates: int) -> _GamesUnderWay:
         weights.publish(0, flat_weights(self._learner.network))
         games, agent_steps = self._config.test.eval_episode_count, self._progress.agent_steps
+        timing = self._progress.action_timing
         player = PlayerProcess(
             make_environment=self._make_environment,
             environment=evaluation_options(self._config.environment),
@@ -192,7 +194,7 @@ class PeriodicEvaluation(Evaluation):
             greedy=self._config.test.test_policy == "greedy",
             logged=games if self._config.test.render else 0,
             low_priority=True,
-            realtime=self._config.realtime,
+            realtime=as_trained(self._config.realtime, None if timing is None else timing.action_ms),
             inference_processes=self._inference_processes,
             timeout=self._config.workers.worker_timeout,
         )
