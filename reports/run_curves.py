@@ -190,7 +190,10 @@ def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
         curve = history.curve(name)
         if panel.logarithmic:
             curve = Curve(curve.x[curve.y > 0], curve.y[curve.y > 0])
-        if not curve.y.any():  # a loss term that is switched off
+        is_off = (
+            not curve.y.any() and not panel.from_zero
+        )  # a loss term without weight; a share or a count of 0 is drawn
+        if is_off or not len(curve.x):
             continue
         means = np.exp(_means(Curve(curve.x, np.log(curve.y)))) if panel.logarithmic else _means(curve)
         draw_line(axes, curve, COLOURS[place], label, means)

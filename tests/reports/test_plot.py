@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from option_flags import Config
 from options.rules import UsageError
-from reports import plot
+from reports import plot, run_curves
 from reports.compare_runs import group_runs, seed_band
 from reports.plot_style import as_bytes, short_count, smoothed
 from reports.run_curves import draw_run
@@ -39,6 +39,16 @@ def test_a_run_is_drawn_with_the_figures_that_it_has(tmp_path: Path) -> None:
     for folder in (full, single, bare):
         picture = draw_run(read_history(folder))
         assert picture.startswith(PNG) and len(picture) > 5000
+
+
+def test_a_share_of_zero_is_drawn_and_a_term_of_the_loss_without_weight_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(run_curves, "draw_line", lambda axes, curve, colour, label, means: drawn.append(label))
+    figures = {"policy_loss": 0.5, "entropy_loss": 0.0, "idle_share": 0.0, "missed_share": 0.0}
+    draw_run(read_history(write_run(tmp_path / "run", more=figures)))
+    assert {"policy", "idle action", "late"} <= set(drawn) and "entropy" not in drawn
 
 
 # --- Several runs -----------------------------------------------------------------------------------------------------
