@@ -28,7 +28,7 @@ from options.command_line import FlagFile, HelpRequested, given_flags
 from options.help_text import show_help
 from options.rules import UsageError, declared
 from options.sweep_options import SweepOptions
-from reports.console import make_console
+from reports.terminal.console import make_console
 from sweeps.files import try_lock
 from sweeps.places import Places, ThisMachine
 from sweeps.plan import Sweep, plan_sweep, read_sweep

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from cluster.landing import Landing
-from workers.shared_weights import SharedWeights
+from workers.memory.shared_weights import SharedWeights
 
 NAMESPACE = "rl-platform"
 

@@ -8,10 +8,10 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from cluster.gateway import Gateway
-from workers.child_process import end_process, start_process, why_it_ended
-from workers.early_errors import reason
 from workers.messages import Kind, Message, WorkerError, receive, send
-from workers.restarts import Restarts, WorkerHandle
+from workers.processes.child_process import end_process, start_process, why_it_ended
+from workers.processes.early_errors import reason
+from workers.processes.restarts import Restarts, WorkerHandle
 
 SILENCE_SECONDS = 60.0  # without a heartbeat, after which the gateway is replaced; loading Ray takes some of them
 UNREACHABLE_SECONDS = 5.0  # between two tries to reach a head that does not answer

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.shared_block import SharedBlock
+from workers.memory.shared_block import SharedBlock
 
 _HEADER_BYTES = 16  # the length of what follows, and its sender
 

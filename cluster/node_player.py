@@ -26,7 +26,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.actors import make_pool
 from workers.flow_control import PlayOnRequest
-from workers.shared_weights import SharedWeights
+from workers.memory.shared_weights import SharedWeights
 from workers.worker_clock import WorkerTimes
 from wrappers.environment_types import MakeEnvironment
 

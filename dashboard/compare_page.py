@@ -16,7 +16,7 @@ from dashboard.results_folder import NotThereError, ResultsFolder
 from dashboard.run_data import RunData
 from dashboard.run_list import RunList, RunRow, SweepRow
 from reports.compare_runs import Group, group_runs
-from reports.human_scores import game_name
+from reports.scores.human_scores import game_name
 from run_files.run_history import History
 
 REFRESH_SECONDS = 5.0

@@ -14,7 +14,7 @@ from option_flags import OPTIONS
 from options.replay_options import REPLAY_KEYS, parse_replays
 from options.rules import UsageError
 from reports.compare_runs import IGNORED_OPTIONS, Group, group_runs, seed_band
-from reports.human_scores import game_name
+from reports.scores.human_scores import game_name
 from run_files.run_history import Curve, History
 
 RETURN_AXIS = "mean return"

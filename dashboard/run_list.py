@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dashboard.results_folder import SWEEP, ResultsFolder
-from reports.human_scores import game_name
+from reports.scores.human_scores import game_name
 from run_files.metrics import last_report
 from run_files.run_history import options_of, read_config
 

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from dashboard.curve_tab import CurveTab
 from dashboard.file_tabs import ConsoleTab, FilesTab, configuration_tab
 from dashboard.in_words import age, game_return, number, progress, time_left
-from dashboard.live_tab import LiveTab
+from dashboard.live.tab import LiveTab
 from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
 from dashboard.panels import LEARNING, MACHINE, replay_panels, shown_panels
-from dashboard.replay_tab import ReplayTab
+from dashboard.replays.tab import ReplayTab
 from dashboard.results_folder import NotThereError, ResultsFolder
 from dashboard.run_data import RunData
 from dashboard.run_list import AT_WORK, RunList, RunRow

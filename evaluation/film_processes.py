@@ -16,12 +16,12 @@ from evaluation.logged_game import LoggedGame, WrittenFilm
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import EnvironmentOptions
 from run_files.run_folder import remove_abandoned
-from workers.child_process import end_process, start_process, why_it_ended
-from workers.early_errors import reason
 from workers.failures import WorkersFailedError
-from workers.heartbeat import Heartbeat
 from workers.messages import Kind, WorkerError, receive, send
-from workers.silence import SilenceLimit
+from workers.processes.child_process import end_process, start_process, why_it_ended
+from workers.processes.early_errors import reason
+from workers.processes.heartbeat import Heartbeat
+from workers.processes.silence import SilenceLimit
 from wrappers.environment_types import MakeWatchedEnvironment
 from wrappers.spectator import Watch
 

@@ -13,7 +13,7 @@ import numpy as np
 from evaluation.film import Film, Picture, Scene, film_format, score_text
 from evaluation.parallel_games import IDLE, GameResult, game_streams
 from option_flags import EnvironmentOptions
-from reports.human_scores import game_name
+from reports.scores.human_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import NOOP

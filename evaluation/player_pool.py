@@ -12,11 +12,11 @@ from typing import Any
 
 from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
-from workers.child_process import end_process, start_process, why_it_ended
-from workers.early_errors import reason
 from workers.failures import WorkersFailedError, could_not_start
 from workers.messages import Kind, WorkerError, receive, send
-from workers.silence import SilenceLimit
+from workers.processes.child_process import end_process, start_process, why_it_ended
+from workers.processes.early_errors import reason
+from workers.processes.silence import SilenceLimit
 
 MAX_DEATHS_IN_A_ROW = 5  # without a finished game between them
 

@@ -12,12 +12,12 @@ from evaluation.realtime_games import play_in_real_time
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from replay.unroll_layout import UnrollLayout
-from workers.heartbeat import Heartbeat
+from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.messages import Kind, receive, send
+from workers.processes.heartbeat import Heartbeat
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
 from workers.realtime.session import RealtimeSetup
-from workers.shared_weights import NewestWeights, SharedWeights
 from wrappers.environment_types import MakeEnvironment
 
 

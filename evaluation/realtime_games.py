@@ -10,8 +10,8 @@ import numpy as np
 from agents.distributions.of_layout import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
 from option_flags import RealtimeOptions
-from workers.child_process import allow_children
 from workers.messages import Kind, receive, send
+from workers.processes.child_process import allow_children
 from workers.realtime.games import PlayedFrame
 from workers.realtime.player import Book
 from workers.realtime.session import RealtimeSession, RealtimeSetup

@@ -27,16 +27,16 @@ from machine.process_memory import check_processes
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError
-from reports.console import Console, make_console
 from reports.protocol_words import protocol_in_words
-from reports.scoreboard import TestStatus, result_lines
+from reports.terminal.console import Console, make_console
+from reports.terminal.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test
 from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_json
 from workers.failures import RunFailedError
+from workers.memory.shared_weights import SharedWeights
 from workers.realtime.requirements import check_realtime
-from workers.shared_weights import SharedWeights
 from wrappers.environment_types import MakeWatchedEnvironment
 
 POLL_SECONDS = 0.1  # longest time between two checks for signals, and between two updates of the display

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.parallel_games import GameResult
-from reports.human_scores import human_normalised
+from reports.scores.human_scores import human_normalised
 
 RESAMPLES = 10_000  # of the bootstrap
 INTERVAL = (2.5, 97.5)  # percentiles of the resampled means: 95% of them lie between these two

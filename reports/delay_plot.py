@@ -17,8 +17,8 @@ from option_flags import EnvironmentOptions
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, matching, option
 from reports.colours import COLOURS
-from reports.human_scores import game_name
 from reports.plot_style import FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
+from reports.scores.human_scores import game_name
 from reports.tables import table_lines
 from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically

@@ -16,10 +16,10 @@ from machine.run_command import run_command
 from options.command_line import split_words
 from options.rules import Options, UsageError, declared, one_of, option, whole
 from reports.compare_runs import group_runs
-from reports.dopamine_scores import AGENTS, AT_10M_FRAMES
-from reports.human_scores import game_name, human_normalised
 from reports.number_format import NOTHING_YET, count, percent, score
-from reports.score_aggregates import (
+from reports.scores.dopamine_scores import AGENTS, AT_10M_FRAMES
+from reports.scores.human_scores import game_name, human_normalised
+from reports.scores.score_aggregates import (
     ATARI_5,
     Estimate,
     atari5_median,

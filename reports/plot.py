@@ -21,7 +21,6 @@ from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, declared, matching, one_of, option, whole
 from reports.colours import COLOURS
 from reports.compare_runs import Group, group_runs, seed_band
-from reports.human_scores import game_name
 from reports.plot_style import (
     FAINT_INK,
     INK,
@@ -32,6 +31,7 @@ from reports.plot_style import (
     smoothed,
     style_axes,
 )
+from reports.scores.human_scores import game_name
 from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically
 from run_files.run_history import Curve, History

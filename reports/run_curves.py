@@ -15,7 +15,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from options.replay_options import parse_replays
 from options.rules import UsageError
 from reports.colours import COLOURS
-from reports.human_scores import game_name
 from reports.plot_style import (
     FAINT_INK,
     INK,
@@ -31,6 +30,7 @@ from reports.plot_style import (
     thinned,
 )
 from reports.replay_labels import describe_replays
+from reports.scores.human_scores import game_name
 from run_files.run_history import Curve, History, Series
 
 COLUMNS = 4

@@ -30,8 +30,8 @@ from sweeps.plan import KEYS, plan_sweep, read_sweep
 from sweeps.search_plan import SEARCH_KEYS, plan_search
 from tests.catch import make_catch
 from tests.options.words import parse
-from training.action_timing import ActionTiming
-from training.clock_timing import ClockTiming
+from training.counters.action_timing import ActionTiming
+from training.counters.clock_timing import ClockTiming
 from training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]

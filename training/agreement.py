@@ -8,7 +8,7 @@ from learners.group import LearnerGroup, OneLearner
 from learners.news import News
 from learners.place import Place
 from training.checkpoint_saver import CheckpointSaver
-from training.progress import Progress
+from training.counters.progress import Progress
 from training.reporter import Reporter
 
 

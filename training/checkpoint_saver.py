@@ -16,9 +16,9 @@ from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
 from run_files.replay_file import WriteCancelledError, write_tensor_file
 from training.best_so_far import BestSoFar
+from training.counters.progress import Progress
 from training.divergence import end_if_diverged
 from training.gpu_memory import end_if_half_updated
-from training.progress import Progress
 from workers.failures import WorkersFailedError
 from workers.worker_pool import WorkerPool
 

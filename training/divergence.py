@@ -2,7 +2,7 @@
 
 from agents.learner import Learner
 from option_flags import OPTIONS, Config
-from training.interval import Interval
+from training.counters.interval import Interval
 from workers.failures import RunFailedError
 
 # Options that make it likelier with a value above their default, and those with a value below it.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from learners.agreement import Agreement
 from run_files.metrics import Episode
 from training.checkpoint_saver import CheckpointSaver
+from training.counters.progress import Progress
 from training.periodic_evaluation import Evaluation
-from training.progress import Progress
 from training.reporter import Reporter
 
 

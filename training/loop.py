@@ -4,8 +4,8 @@ from agents.learner import Learner
 from learners.agreement import Agreement
 from machine.stop_signals import StopSignals
 from replay.mix import Mix
+from training.counters.progress import Progress
 from training.housekeeping import Housekeeping
-from training.progress import Progress
 from workers.actors import Actors
 
 POLL_SECONDS = 0.1  # longest wait for unrolls before signals, workers and the display are checked again

@@ -25,7 +25,7 @@ from run_files.metrics import JsonLinesSink
 from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
 from workers.failures import WorkersFailedError
-from workers.shared_weights import SharedWeights
+from workers.memory.shared_weights import SharedWeights
 from wrappers.environment_types import MakeWatchedEnvironment
 
 UNDER_EVALUATION = "under_evaluation.pt"

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from agents.learner import Learner
 from learners.agreement import Agreement, AloneAgreement
 from replay.mix import Mix
-from reports.console import Console
-from reports.run_display import ReplayFill, Status
 from reports.sinks.sink import Sink
+from reports.terminal.console import Console
+from reports.terminal.run_display import ReplayFill, Status
 from run_files.metrics import Episode, JsonValue
-from training.machine_load import Load, MachineLoad
-from training.progress import Progress
+from training.counters.machine_load import Load, MachineLoad
+from training.counters.progress import Progress
 from workers.actors import Actors
 from workers.worker_pool import WorkerPool
 

@@ -27,8 +27,8 @@ from run_files.replay_content import check_replay_file, check_replays
 from run_files.replay_file import DamagedFileError, read_tensor_file
 from run_files.run_folder import remove_abandoned
 from training.best_so_far import BestSoFar
-from training.interval import without_draws, without_interval
-from training.progress import Progress
+from training.counters.interval import without_draws, without_interval
+from training.counters.progress import Progress
 from workers.worker_pool import WorkerPool
 
 

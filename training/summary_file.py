@@ -14,7 +14,7 @@ from run_files.checkpoint import checkpoint_to_use
 from run_files.metrics import Episode, Report, json_safe
 from run_files.run_folder import CHECKPOINTS, write_json
 from training.best_so_far import BestSoFar
-from training.progress import Progress
+from training.counters.progress import Progress
 
 LEAST_SECONDS = 1.0  # between two reports that rewrite the file
 ENERGY = {"cpu": "cpu_watt_hours", "gpu": "gpu_watt_hours"}  # in reports, where the system tells them

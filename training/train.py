@@ -15,22 +15,22 @@ from machine.gpu_gauge import GpuGauge
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.bottleneck import name_bottleneck
-from reports.console import RecordedConsole, make_console
 from reports.run_summary import NetworkInUse, RunEnd, run_ending, run_header
 from reports.sinks.make_sinks import make_sinks
 from reports.sinks.sink import SinkList
+from reports.terminal.console import RecordedConsole, make_console
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS, MESSAGES
 from training.agreement import connect, make_agreement
 from training.checkpoint_saver import CheckpointSaver
-from training.clock_timing import make_timing
+from training.counters.clock_timing import make_timing
+from training.counters.machine_load import MachineLoad
+from training.counters.progress import Progress
 from training.gpu_memory import explained
 from training.housekeeping import Housekeeping
 from training.loop import training_loop
-from training.machine_load import MachineLoad
 from training.make_mix import make_mix
 from training.periodic_evaluation import Evaluation, PeriodicEvaluation
-from training.progress import Progress
 from training.reporter import Reporter
 from training.run_setup import make_folder_of_learner, set_up_run
 from training.summary_file import NoSummary, SummaryFile

@@ -14,10 +14,10 @@ from run_files.metrics import JsonValue
 from workers.flow_control import FlowControl
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer
+from workers.memory.shared_weights import SharedWeights
+from workers.memory.slots import Slots
+from workers.memory.weight_publisher import WeightPublisher, make_publisher
 from workers.realtime.worker import RealtimeWorker
-from workers.shared_weights import SharedWeights
-from workers.slots import Slots
-from workers.weight_publisher import WeightPublisher, make_publisher
 from workers.worker import Worker
 from workers.worker_clock import WorkerTimes
 from workers.worker_pool import WorkerPool

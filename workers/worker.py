@@ -12,16 +12,16 @@ from agents.network import make_network
 from machine.system_settings import use_one_thread
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
-from workers.heartbeat import Heartbeat
 from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
 from workers.local_policy import ActingPolicy, LocalPolicy
+from workers.memory.shared_weights import NewestWeights, SharedWeights
+from workers.memory.slots import Slots
 from workers.messages import Kind, receive, send
 from workers.open_unrolls import OpenUnrolls
+from workers.processes.heartbeat import Heartbeat
 from workers.random_streams import stream_of
 from workers.rollout import Rollout, SeededEnvironment
-from workers.shared_weights import NewestWeights, SharedWeights
-from workers.slots import Slots
 from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
 from wrappers.environment_types import MakeEnvironment
 from wrappers.first_episode_cut import FirstEpisodeCut

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.shared_block import SharedBlock
+from workers.memory.shared_block import SharedBlock
 
 STAGES = ("environment", "inference", "waiting", "weights", "rest")
 ENVIRONMENT, INFERENCE, WAITING, WEIGHTS, REST = range(len(STAGES))

@@ -7,14 +7,14 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from replay.row_layout import Rows
-from workers.child_process import start_process
 from workers.flow_control import FlowControl, Lockstep, PlayOnDemand
 from workers.inference.server import InferenceServer
 from workers.lockstep_snapshot import LockstepSnapshot
+from workers.memory.slots import Slots
 from workers.messages import Kind, Message
+from workers.processes.child_process import start_process
+from workers.processes.supervisor import Supervisor
 from workers.round_queue import RoundQueue
-from workers.slots import Slots
-from workers.supervisor import Supervisor
 from workers.worker import Worker
 
 

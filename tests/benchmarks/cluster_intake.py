@@ -26,8 +26,8 @@ from replay.mix import BatchMix
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.recording import record_untrained
 from training.make_mix import make_replays
-from workers.child_process import end_process, start_process
 from workers.messages import Kind, receive, send
+from workers.processes.child_process import end_process, start_process
 from wrappers.atari import make_atari
 
 ENVIRONMENTS = 32

@@ -18,10 +18,10 @@ from tests.benchmarks.recording import record_untrained
 from tests.benchmarks.stages import Bench
 from training.loop import POLL_SECONDS
 from training.make_mix import make_replays
-from workers.shared_block import SharedBlock
-from workers.shared_weights import SharedWeights
-from workers.slots import Slots
-from workers.weight_publisher import make_publisher
+from workers.memory.shared_block import SharedBlock
+from workers.memory.shared_weights import SharedWeights
+from workers.memory.slots import Slots
+from workers.memory.weight_publisher import make_publisher
 from workers.worker_pool import WorkerPool
 
 DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"

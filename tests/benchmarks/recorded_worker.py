@@ -8,9 +8,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
+from workers.memory.shared_block import SharedBlock
+from workers.memory.slots import Slots
 from workers.messages import Kind, receive, send
-from workers.shared_block import SharedBlock
-from workers.slots import Slots
 
 
 @dataclass(frozen=True)

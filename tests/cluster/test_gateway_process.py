@@ -15,7 +15,7 @@ from tests.processes import spawned
 from tests.workers.pools import Clock
 from workers.failures import WorkersFailedError
 from workers.messages import Kind, Message, send, send_error
-from workers.restarts import FAILURES_IN_A_ROW
+from workers.processes.restarts import FAILURES_IN_A_ROW
 
 pytestmark = pytest.mark.slow
 

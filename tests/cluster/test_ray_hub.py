@@ -13,8 +13,8 @@ from cluster import ray_hub
 from cluster.gateway import Gateway
 from cluster.landing import Landing
 from cluster.ray_hub import RayHub
+from workers.memory.shared_weights import SharedWeights
 from workers.messages import Kind, receive, send
-from workers.shared_weights import SharedWeights
 
 pytestmark = pytest.mark.slow
 

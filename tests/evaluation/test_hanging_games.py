@@ -24,9 +24,9 @@ from evaluation.player_process import PlayerProcess
 from option_flags import Config, EnvironmentOptions
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
-from workers import interrupts
 from workers.failures import WorkersFailedError
-from workers.shared_weights import SharedWeights
+from workers.memory.shared_weights import SharedWeights
+from workers.processes import interrupts
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.watched import Watched
 from wrappers.environment_types import MakeEnvironment
@@ -113,7 +113,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
         scene.interrupted.append(process)
         interrupt(process)
 
-    monkeypatch.setattr("workers.silence.interrupt", counted)
+    monkeypatch.setattr("workers.processes.silence.interrupt", counted)
     yield scene
     for each in reversed(scene.opened):
         each.close()

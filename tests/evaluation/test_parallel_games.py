@@ -21,7 +21,7 @@ from option_flags import Config, EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from workers.failures import WorkersFailedError
-from workers.shared_weights import SharedWeights
+from workers.memory.shared_weights import SharedWeights
 from wrappers.environment_types import MakeEnvironment
 
 pytestmark = pytest.mark.slow

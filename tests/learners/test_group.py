@@ -20,9 +20,9 @@ from option_flags import Config
 from options.rules import UsageError
 from tests.learners.groups import run_group
 from tests.training.catch_runs import MIXED
-from tests.training.test_progress import LAYOUT, play_games
+from tests.training.counters.test_progress import LAYOUT, play_games
 from training.agreement import connect
-from training.progress import Progress
+from training.counters.progress import Progress
 
 SILENCE = 5.0  # seconds after which a silent learner is lost
 NEWS = News(

@@ -9,7 +9,7 @@ import pytest
 from option_flags import Config
 from options.rules import UsageError
 from reports.game_scores import main
-from reports.score_aggregates import ATARI_5
+from reports.scores.score_aggregates import ATARI_5
 from wrappers.atari import ID_ENDING
 
 HUMAN = {"BattleZone": 37187.5, "DoubleDunk": -16.4, "NameThisGame": 8049.0, "Phoenix": 7242.6, "Qbert": 13455.0}

@@ -11,8 +11,8 @@ import torch
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.replay_file import read_tensor_file
 from tests.training.catch_runs import MIXED, reports
-from training.draw_statistics import SECONDS
-from training.progress import Progress
+from training.counters.draw_statistics import SECONDS
+from training.counters.progress import Progress
 
 SMALL: dict[str, Any] = {
     "seed": 4,

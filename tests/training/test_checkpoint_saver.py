@@ -17,7 +17,7 @@ from tests.training.catch_runs import catch_run
 from training import checkpoint_saver as saver
 from training.best_so_far import BestSoFar
 from training.checkpoint_saver import CheckpointSaver
-from training.progress import Progress
+from training.counters.progress import Progress
 
 pytestmark = pytest.mark.slow
 

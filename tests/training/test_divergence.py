@@ -16,8 +16,8 @@ from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from tests.catch import make_catch
 from tests.training.catch_runs import catch_run, reports, resume_run
+from training.counters.interval import Interval
 from training.divergence import RISKY_ABOVE, RISKY_BELOW, RISKY_VALUES, end_if_diverged
-from training.interval import Interval
 from workers.failures import RunFailedError
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)

@@ -26,8 +26,8 @@ from tests.foreign_contents import DELETED, Place, mutated, places, replacements
 from tests.options.replay_entries import queue, ranked, replays, standard
 from tests.training.catch_runs import catch_run
 from tests.training.resumed_runs import copy_of
+from training.counters.progress import Progress
 from training.make_mix import make_mix
-from training.progress import Progress
 from training.run_setup import RunSetup, set_up_run
 from training.train import train
 from wrappers.atari import make_atari

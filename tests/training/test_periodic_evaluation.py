@@ -34,7 +34,7 @@ from training.best_so_far import BestSoFar
 from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
-from workers.child_process import start_process
+from workers.processes.child_process import start_process
 from wrappers.environment_types import MakeWatchedEnvironment
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper

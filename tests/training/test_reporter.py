@@ -10,9 +10,9 @@ import torch
 
 from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
-from reports.run_display import Status
-from training.machine_load import Load
-from training.progress import Progress
+from reports.terminal.run_display import Status
+from training.counters.machine_load import Load
+from training.counters.progress import Progress
 from training.reporter import Reporter
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)

@@ -9,9 +9,9 @@ import pytest
 
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer
 from tests.workers.pools import SILENCE_LIMIT, Clock, MakePool
-from workers.child_process import start_process
 from workers.inference.server import InferenceServer
-from workers.slots import Slots
+from workers.memory.slots import Slots
+from workers.processes.child_process import start_process
 from workers.worker_pool import WorkerPool
 
 

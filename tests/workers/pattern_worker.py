@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.memory.slots import Slots
 from workers.messages import Kind, receive, send
-from workers.slots import Slots
 
 ROW_BYTES = 64 * 1024
 

@@ -14,8 +14,8 @@ from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, options_of
 from workers.failures import WorkersFailedError
 from workers.messages import Kind, Message, receive, send
-from workers.restarts import FAILURES_IN_A_ROW
-from workers.supervisor import Supervisor
+from workers.processes.restarts import FAILURES_IN_A_ROW
+from workers.processes.supervisor import Supervisor
 from wrappers.make_environment import make_environment
 
 pytestmark = pytest.mark.slow

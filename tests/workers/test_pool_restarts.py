@@ -19,9 +19,9 @@ from tests.workers.pools import (
     wait_for_replacements,
     wait_for_silence,
 )
-from workers.child_process import start_process
 from workers.failures import WorkersFailedError
-from workers.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS
+from workers.processes.child_process import start_process
+from workers.processes.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS
 
 pytestmark = pytest.mark.slow
 

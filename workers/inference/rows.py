@@ -6,8 +6,8 @@ from typing import Any
 
 from replay.row_layout import Declared, RowLayout, Rows
 from replay.unroll_layout import UnrollLayout
+from workers.memory.shared_block import SharedBlock
 from workers.observations import observation_shape
-from workers.shared_block import SharedBlock
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import torch
 
 from agents.acting import Decision
 from machine.limits import limits_behind
-from workers.child_process import end_process, fork_process
 from workers.inference.rows import InferenceRows
 from workers.messages import Kind, receive, send
 from workers.observations import put_stack
+from workers.processes.child_process import end_process, fork_process
 from workers.realtime.inference_process import InferenceProcess
 from workers.realtime.player import Seen
 

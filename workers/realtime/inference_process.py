@@ -13,9 +13,9 @@ from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
 from realtime.latency import LatencyModel
 from workers.inference.rows import InferenceRows
+from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.messages import Kind, receive, send
 from workers.observations import as_batch
-from workers.shared_weights import NewestWeights, SharedWeights
 
 WARM_UP = 3  # inferences before the first decision: the first ones of a process take much longer
 DRAWN_AT_ONCE = 100

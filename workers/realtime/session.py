@@ -21,13 +21,13 @@ from realtime.latency import LatencyModel
 from realtime.staggering import RULES, new_state
 from replay.unroll_layout import UnrollLayout
 from workers.inference.rows import InferenceRows
+from workers.memory.shared_weights import SharedWeights
 from workers.realtime.frame_clock import FrameClock
 from workers.realtime.games import RealtimeGames
 from workers.realtime.inference_pool import Answered, InferencePool, Joined, Lost
 from workers.realtime.inference_process import InferenceProcess
 from workers.realtime.inference_schedule import InferenceSchedule
 from workers.realtime.player import Book, RealtimePlayer
-from workers.shared_weights import SharedWeights
 from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
 from wrappers.clip_reward import reward_clipping
 from wrappers.emulator import Frame

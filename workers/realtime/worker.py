@@ -7,9 +7,9 @@ from multiprocessing.connection import Connection
 
 from machine.system_settings import use_one_thread
 from replay.row_layout import Rows
-from workers.child_process import allow_children
-from workers.heartbeat import HEARTBEAT_SECONDS, Heartbeat
 from workers.messages import Kind, receive, send
+from workers.processes.child_process import allow_children
+from workers.processes.heartbeat import HEARTBEAT_SECONDS, Heartbeat
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
 from workers.realtime.session import RealtimeSession, RealtimeSetup

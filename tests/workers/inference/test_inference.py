@@ -33,9 +33,9 @@ from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer, WorkerPipes, connect_worker
 from workers.local_policy import LocalPolicy
+from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.messages import Kind, Message, receive, send
 from workers.rollout import Rollout
-from workers.shared_weights import NewestWeights, SharedWeights
 from workers.worker_clock import CPU, WorkerTimes
 from workers.worker_pool import WorkerPool
 

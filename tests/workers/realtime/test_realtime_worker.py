@@ -16,11 +16,11 @@ from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
-from workers.child_process import end_process, start_process
+from workers.memory.shared_weights import SharedWeights
+from workers.memory.slots import Slots
 from workers.messages import Kind, receive, send
+from workers.processes.child_process import end_process, start_process
 from workers.realtime.worker import RealtimeWorker
-from workers.shared_weights import SharedWeights
-from workers.slots import Slots
 from workers.worker_clock import CPU, WorkerTimes
 from wrappers.atari import make_atari
 

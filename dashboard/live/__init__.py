@@ -1,0 +1,1 @@
+"""The agent plays live on the page."""

@@ -1,0 +1,259 @@
+"""A process of the lowest priority in which the agent plays in real time, for as long as somebody looks."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import cv2
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from agents.acting import Actor, ActorState
+from agents.flat_weights import flat_weights
+from agents.network import make_network
+from agents.spaces import make_unroll_layout
+from dashboard.live.action_bars import bar_names, chosen_bars
+from dashboard.live.picture import LivePicture
+from dashboard.live.saliency import overlay, saliency
+from evaluation.film import film_format
+from evaluation.logged_game import action_names
+from evaluation.parallel_games import evaluation_options, game_streams
+from machine.device import choose_precision
+from machine.system_settings import lower_priority, use_one_thread
+from option_flags import Config
+from options.rules import UsageError
+from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, newest_first, read_checkpoint
+from run_files.checkpoint_content import check_weights
+from run_files.content_rules import ContentError
+from run_files.run_folder import CHECKPOINTS
+from workers.local_policy import PolicyInputs
+from workers.messages import Kind, receive, send
+from workers.observations import as_batch, put_observation
+from workers.rollout import each_action
+from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.observation import Observation, as_observation
+
+GRAY_OR_RGB = (1, 3)  # channels of a picture
+LOOK_SECONDS = 3.0  # between two looks for a newer checkpoint
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveGame:
+    """The arguments of the process, and its main function `run`."""
+
+    make_environment: MakeWatchedEnvironment
+    folder: Path  # of the run
+    root: Path  # the results folder; a checkpoint that a link leads to elsewhere is not played
+    chosen: str | None  # file name of a checkpoint; None: always the newest
+    seed: int
+    quiet_seconds: float = 20.0  # the process ends when nobody has asked for a picture for so long
+
+    def run(self, connection: Connection) -> None:
+        """Answer each request with a picture, until none comes for a while."""
+        use_one_thread()
+        try:
+            player = GamePlayer(self)
+        except (InvalidCheckpointError, UsageError) as error:
+            receive(connection)
+            send(connection, Kind.PICTURE, payload=str(error))
+            return
+        lower_priority()  # only now: on a busy machine, the start would take minutes
+        due = asked = looked = time.monotonic()
+        while time.monotonic() - asked < self.quiet_seconds:
+            if connection.poll(max(0.0, due - time.monotonic())):
+                request = receive(connection)
+                asked = time.monotonic()
+                send(connection, Kind.PICTURE, payload=player.picture(with_saliency=bool(request.index)))
+            if time.monotonic() < due:
+                continue
+            player.step()
+            # After a delay, the game goes on at its usual speed; it does not catch up.
+            due = max(due + player.seconds_per_step, time.monotonic())
+            if self.chosen is None and time.monotonic() - looked > LOOK_SECONDS:
+                player.follow()
+                looked = time.monotonic()
+
+
+class GamePlayer:
+    """Plays one game after another, step by step, with the network of a checkpoint."""
+
+    def __init__(self, game: LiveGame) -> None:
+        self._game = game
+        self._scores: deque[float] = deque(maxlen=10)
+        self._values: list[tuple[float, float]] = []
+        self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2)
+        self._score = 0.0
+        self._note = ""
+        self._path = self._newest()
+        if self._path is None:
+            raise InvalidCheckpointError("There is no checkpoint to play.")
+        with _naming(self._path):
+            checkpoint = read_checkpoint(self._path)
+            given = {"op_mode": "test", "load_model_url": str(self._path)}
+            self._make_network(Config.from_flags({**checkpoint.played_options, **given}))
+            self._take_weights(checkpoint)
+        self._played, self._number = 0, 0
+        self._begin_game()
+
+    def _newest(self) -> Path | None:
+        folder, chosen = self._game.folder / CHECKPOINTS, self._game.chosen
+        candidates = newest_first(folder) if chosen is None else [folder / chosen]
+        return next((path for path in candidates if path.resolve().is_relative_to(self._game.root)), None)
+
+    def _make_network(self, config: Config) -> None:
+        self._options = evaluation_options(config.environment.without_clock())
+        config = replace(config, environment=self._options)
+        self._layout = make_unroll_layout(config, self._game.make_environment)
+        self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
+        self._actor = Actor(deepcopy(self._network))  # which may round its weights
+        make = self._game.make_environment
+        self._environment: gymnasium.Env[Any, Any] = make(self._options, 0, self._watch)
+        self._names = bar_names(self._layout, action_names(self._environment))
+        frames_per_second = film_format(self._options.env, self._environment.metadata).frames_per_second
+        self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
+
+    def _take_weights(self, checkpoint: Checkpoint) -> None:
+        """Act with the weights of this checkpoint from now on. The game goes on."""
+        check_weights(checkpoint.content, self._network)
+        self._network.load_saved(checkpoint.content["learner"]["network"])
+        self._actor.load(flat_weights(self._network))
+        self._checkpoint = checkpoint
+
+    def follow(self) -> None:
+        """Play the newest checkpoint if it is another one; keep the present one if it cannot be read."""
+        newest = self._newest()
+        if newest is None or newest == self._path:
+            return
+        self._path = newest
+        try:
+            with _naming(newest):
+                self._take_weights(read_checkpoint(newest))
+            self._note = ""
+        except (InvalidCheckpointError, UsageError) as error:
+            self._note = str(error)
+
+    def _watch(self, screen: NDArray[np.uint8], score: float) -> None:
+        self._screens.append(screen.copy())
+        self._score = score
+
+    def _begin_game(self) -> None:
+        seed, self._rng = game_streams((self._game.seed,), self._number)
+        self._number += 1
+        self._steps = 0
+        self._inputs = PolicyInputs.at_start(1, self._layout)
+        self._state = self._inputs.state
+        self._observe(self._environment.reset(seed=seed)[0])
+        self._decide()
+
+    def _observe(self, seen: Observation | NDArray[np.uint8]) -> None:
+        put_observation(self._inputs.observations[0], self._inputs.vectors[0].numpy(), as_observation(seen))
+
+    @torch.inference_mode()
+    def _decide(self) -> None:
+        inputs = self._inputs
+        inputs.uniforms[0] = torch.from_numpy(np.asarray(self._rng.random(self._layout.action_shape)))
+        pictures = as_batch(torch.from_numpy(inputs.observations))
+        decision = self._actor.act(pictures, self._state, inputs.uniforms, inputs.vectors)
+        self._probabilities = tuple(self._actor.distribution.as_bars(decision.logits[0]).tolist())
+        self._chosen = chosen_bars(self._layout, decision.actions[0])
+        self._action = each_action(decision.actions)[0]
+        self._lstm_state = decision.lstm_state
+        self._values.append((self._played * self.seconds_per_step, float(decision.values[0])))
+        del self._values[:-1000]
+
+    def step(self) -> None:
+        """One agent step; after the end of a game, the next one begins."""
+        observation, reward, terminated, truncated, _ = self._environment.step(self._action)
+        self._played += 1
+        self._steps += 1
+        if terminated or truncated:
+            self._scores.append(self._score)
+            self._begin_game()
+            return
+        self._observe(observation)
+        self._state.lstm_state[:] = self._lstm_state
+        self._state.previous_actions[0] = torch.as_tensor(self._action)
+        self._state.previous_rewards[0] = float(reward)
+        self._decide()
+
+    def picture(self, with_saliency: bool) -> LivePicture:
+        frames = self._frames()
+        values, self._values = tuple(self._values), []
+        return LivePicture(
+            screen=_png(np.maximum.reduce(list(self._screens))),  # two frames, because many games flicker
+            seen=_png(frames[-1]),
+            stack=_png(np.concatenate(frames, axis=1)),
+            salient=self._salient() if with_saliency and self._layout.has_pictures else None,
+            actions=self._names,
+            probabilities=self._probabilities,
+            chosen=self._chosen,
+            values=values,
+            score=self._score,
+            steps=self._steps,
+            scores=tuple(self._scores),
+            checkpoint=self._checkpoint.path.name,
+            agent_steps=self._checkpoint.agent_steps,
+            note=self._note,
+        )
+
+    def _frames(self) -> list[NDArray[np.uint8]]:
+        """The frames of the observation as pictures, the oldest first; without any, the screen."""
+        if not self._layout.has_pictures:
+            return [self._screens[-1]]
+        channels = self._layout.frame_shape[0]
+        stacked = self._inputs.observations[0]
+        frames = [stacked[..., i : i + channels] for i in range(0, stacked.shape[-1], channels)]
+        if channels in GRAY_OR_RGB:
+            return frames
+        # Other channels are no colours: in MinAtar, each has one kind of things.
+        return [frame.max(-1, keepdims=True) for frame in frames]
+
+    def _salient(self) -> bytes:
+        pictures = self._inputs.observations
+        height, width = pictures.shape[1:3]
+        return _png(overlay(saliency(self._actor.distribution, pictures[0], self._evaluate), height, width))
+
+    @torch.inference_mode()
+    def _evaluate(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits and values of other observations at this moment of the game."""
+        count = len(observations)
+        state = ActorState(
+            self._state.lstm_state.expand(count, -1, -1).contiguous(),
+            self._state.previous_actions.expand(count, *self._layout.action_shape).contiguous(),
+            self._state.previous_rewards.expand(count).contiguous(),
+        )
+        uniforms = torch.zeros(count, *self._layout.action_shape, dtype=torch.float64)
+        vectors = self._inputs.vectors.expand(count, -1)
+        decision = self._actor.act(as_batch(observations), state, uniforms, vectors)
+        return decision.logits.float(), decision.values.float()
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a checkpoint into a sentence that names its file."""
+    try:
+        yield
+    except InvalidCheckpointError as error:
+        raise InvalidCheckpointError(f"{path.name} {error}.") from None
+    except ContentError as error:
+        raise InvalidCheckpointError(f"{path.name} {FOREIGN}: {error}.") from None
+
+
+def _png(picture: NDArray[np.uint8]) -> bytes:
+    """A picture in gray, RGB or RGBA as a PNG file."""
+    if picture.shape[-1] == 3:
+        picture = picture[..., ::-1]
+    elif picture.shape[-1] == 4:
+        picture = picture[..., [2, 1, 0, 3]]
+    done, encoded = cv2.imencode(".png", np.ascontiguousarray(picture), [cv2.IMWRITE_PNG_COMPRESSION, 3])
+    assert done
+    return encoded.tobytes()

@@ -1,0 +1,1 @@
+"""What the replays of a run chose, and what they hold."""

@@ -1,0 +1,122 @@
+"""The process that reads saved replays and computes the principal components of their features."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.spaces import saved_layout
+from dashboard.replays.map import MappedUnroll, NoMapError, ReplayMap
+from machine.system_settings import lower_priority, use_one_thread
+from option_flags import Config
+from options.rules import UsageError
+from replay.compression import UnrollCodec
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
+from run_files.checkpoint import InvalidCheckpointError, checkpoint_name, read_checkpoint
+from run_files.content_rules import ContentError
+from run_files.replay_content import check_replay_file, check_replays
+from run_files.replay_file import DamagedFileError, read_tensor_file
+from workers.messages import Kind, send
+
+MOST_UNROLLS = 1500  # of each replay
+
+
+@dataclass(frozen=True)
+class ReplayMapProcess:
+    path: Path  # of the replay file
+
+    def run(self, connection: Connection) -> None:
+        """Send the map, or a sentence that says why there is none."""
+        lower_priority()
+        use_one_thread()
+        try:
+            send(connection, Kind.RESULT, payload=map_replays(self.path))
+        except NoMapError as error:
+            send(connection, Kind.RESULT, payload=str(error))
+
+
+def map_replays(path: Path) -> ReplayMap:
+    """The map of a replay file. The checkpoint of the same updates must lie beside it. Raises NoMapError."""
+    updates = int(path.stem.removeprefix("replays_"))
+    try:
+        checkpoint = read_checkpoint(path.parent / checkpoint_name(updates))
+        config = Config.from_flags(checkpoint.options)
+        layout = saved_layout(checkpoint.content, config)
+        content = read_tensor_file(path)
+        check_replay_file(content)
+        if content["unroll"] != layout.fingerprint:
+            raise NoMapError(f"{path.name} holds unrolls of another version.")
+        check_replays(content, config.replay, layout, with_queues=False)
+    except InvalidCheckpointError as error:
+        raise NoMapError(f"{checkpoint_name(updates)} {error}.") from None
+    except (UsageError, ContentError, DamagedFileError, OSError) as error:
+        raise NoMapError(f"{path.name} cannot be read: {error}".rstrip(".") + ".") from None
+    return _mapped(content["mix"]["replays"], config, layout, updates)
+
+
+def _mapped(saved: list[Mapping[str, Any]], config: Config, layout: UnrollLayout, updates: int) -> ReplayMap:
+    found: dict[str, tuple[NDArray[np.float32], Any]] = {}
+    for place, (entry, replay) in enumerate(zip(config.replay.replays, saved, strict=True)):
+        if entry.type in ("attentive", "elite") and layout.feature_size:
+            features, figures = _read_replay(replay, layout, updates)
+            if len(features):
+                found[f"{entry.type} (replay {place + 1})"] = features, figures
+    if not found:
+        raise NoMapError("There is no map: the saved replays hold no unrolls with features.")
+    points, explained = principal_components(np.concatenate([features for features, _ in found.values()]))
+    replays, start = {}, 0
+    for label, (features, figures) in found.items():
+        own = points[start : start + len(features)].tolist()
+        start += len(features)
+        replays[label] = [MappedUnroll(*point, *row) for point, row in zip(own, figures, strict=True)]
+    return ReplayMap(updates, explained, replays)
+
+
+def principal_components(features: NDArray[np.float32]) -> tuple[NDArray[np.float64], tuple[float, float]]:
+    """Features `[N, F]` in the two directions of their largest variance, `[N, 2]`, and the fractions of both."""
+    centred = features.astype(np.float64) - features.mean(axis=0, dtype=np.float64)
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    points = np.zeros((len(features), 2))
+    points[:, : len(directions[:2])] = centred @ directions[:2].T
+    shares = sizes**2 / max(float((sizes**2).sum()), 1e-12)
+    first, second = [*shares[:2].tolist(), 0.0, 0.0][:2]
+    return points, (first, second)
+
+
+def _read_replay(replay: Mapping[str, Any], layout: UnrollLayout, updates: int) -> tuple[NDArray[np.float32], Any]:
+    """Mean features of evenly chosen unrolls, and their age, distance, sum of rewards and times drawn."""
+    times_drawn = replay["times_drawn"].numpy().copy().view(np.int64)
+    held = len(times_drawn)
+    chosen = np.unique(np.linspace(0, max(0, held - 1), min(held, MOST_UNROLLS)).astype(int))
+    distances = np.zeros(held)
+    if "remembered" in replay:
+        distances = replay["remembered"].numpy().copy().view(np.float64)
+    rows = _rows(replay["storage"], chosen, layout)
+    features = layout.array(rows, "features").astype(np.float32).mean(axis=1)
+    ages = updates - layout.array(rows, "weight_version").reshape(-1)
+    rewards = layout.array(rows, "rewards").sum(axis=1)
+    figures = [
+        (float(age), _ranked_distance(distances[index]), float(reward), float(times_drawn[index]))
+        for index, age, reward in zip(chosen, ages.tolist(), rewards.tolist(), strict=True)
+    ]
+    return features, figures
+
+
+def _ranked_distance(distance: float) -> float | None:
+    """None for an unroll that was never ranked, or whose distance was not a number then."""
+    return float(distance) if distance and np.isfinite(distance) else None
+
+
+def _rows(storage: Mapping[str, Any], chosen: NDArray[np.int64], layout: UnrollLayout) -> Rows:
+    if "rows" in storage:
+        picked: Rows = storage["rows"].numpy()[chosen]
+        return picked
+    codec, rows = UnrollCodec(layout, level=0), np.empty((len(chosen), layout.nbytes), np.uint8)
+    for row, index in zip(rows, chosen, strict=True):
+        codec.decode(storage["blobs"][index], row)
+    return rows

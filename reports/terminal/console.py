@@ -1,0 +1,280 @@
+"""Shows a training or a test on the terminal: a live display, one plain line per period, or nothing."""
+
+import contextlib
+import io
+import math
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Protocol, TextIO, cast
+
+import rich.console
+from rich.control import Control
+from rich.live import Live
+from rich.segment import ControlType, Segment, SegmentLines
+from rich.text import Text
+
+from reports.terminal.cards import Trend
+
+LIVE_PERIOD = 0.5  # seconds; a drawing takes some milliseconds of the learner's time
+WIDEST_DISPLAY = 160  # columns
+
+# For streams that cannot encode the characters of the displays.
+ASCII_GLYPHS = str.maketrans("━╸╺─—…×▁▂▃▄▅▆▇█", "#-.--.x_.:-=+*#")
+
+
+class Display(Protocol):
+    """A state that a console can show."""
+
+    @property
+    def starting(self) -> bool:
+        """Whether the workers have delivered nothing yet."""
+
+    @property
+    def worker_count(self) -> int: ...
+
+    @property
+    def trend_value(self) -> float | None:
+        """The number whose history the live display draws, if there is one."""
+
+    def view(self, width: int, height: int, trend: Sequence[float]) -> rich.console.RenderableType:
+        """The live display in `width` columns and `height` lines; `trend` holds the past values of `trend_value`."""
+
+    def line(self) -> str:
+        """The most important figures in one line."""
+
+
+class Console:
+    """Shows nothing, messages included: the console for `off`, and the base of the others."""
+
+    def start(self, header: Sequence[str]) -> None:
+        """Print the lines that describe the run."""
+
+    def due(self, now: float) -> bool:
+        """Whether `show` would draw now. If not, the caller need not make a status."""
+        return False
+
+    def show(self, status: Display, now: float) -> None:
+        """Keep the newest status, and draw it if a period is over; `now` is in seconds of a monotonic clock."""
+
+    def message(self, text: str) -> None:
+        """Print a message, which stays on the screen."""
+
+    def close(self, final_lines: Sequence[str]) -> None:
+        """Draw the newest status once more, then print the last lines of the run."""
+
+
+def make_console(mode: str, period: float, stream: TextIO) -> Console:
+    """The console for `mode`: live, plain, off, or auto, which is live on a terminal and plain elsewhere."""
+    match mode:
+        case "auto":
+            on_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+            return make_console("live" if on_terminal else "plain", period, stream)
+        case "live":
+            return LiveConsole(stream)
+        case "plain":
+            return PlainConsole(stream, period)
+        case "off":
+            return Console()
+        case _:
+            raise ValueError(f"the console is auto, live, plain or off, not {mode!r}")
+
+
+class RecordedConsole(Console):
+    """Another console, whose messages are appended to a file too, each line with its time.
+
+    A file that cannot be written does not end the run; its messages are on the other console.
+    """
+
+    def __init__(self, console: Console, path: Path) -> None:
+        self._console = console
+        self._path = path
+
+    def start(self, header: Sequence[str]) -> None:
+        self._console.start(header)
+        self._record(header)
+
+    def due(self, now: float) -> bool:
+        return self._console.due(now)
+
+    def show(self, status: Display, now: float) -> None:
+        self._console.show(status, now)
+
+    def message(self, text: str) -> None:
+        self._console.message(text)
+        self._record([text])
+
+    def close(self, final_lines: Sequence[str]) -> None:
+        self._console.close(final_lines)
+        self._record(final_lines)
+
+    def _record(self, texts: Sequence[str]) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        lines = [f"{stamp}  {line}" for text in texts for line in text.splitlines()]
+        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+            file.write(_lines(lines))
+
+
+class PlainConsole(Console):
+    """One line per period: for files, pipes and terminals that cannot move their cursor."""
+
+    def __init__(self, stream: TextIO, period: float) -> None:
+        self._output = _QuietStream(stream)
+        self._timer = _Timer(period)
+        self._unshown: Display | None = None
+        self._start_announced = False
+
+    def start(self, header: Sequence[str]) -> None:
+        self._output.write(_lines(header))
+
+    def due(self, now: float) -> bool:
+        return self._timer.due(now)
+
+    def show(self, status: Display, now: float) -> None:
+        if status.starting:
+            if not self._start_announced:
+                self._start_announced = True
+                workers = "1 worker" if status.worker_count == 1 else f"{status.worker_count} workers"
+                what = f"starting {workers}" if status.worker_count else "waiting for other nodes"
+                self._output.write(f"{what}\n")
+        elif self._timer.due(now):
+            self._timer.restart(now)
+            self._unshown = None
+            self._output.write(status.line() + "\n")
+        else:
+            self._unshown = status
+
+    def message(self, text: str) -> None:
+        self._output.write(_lines([text]))
+
+    def close(self, final_lines: Sequence[str]) -> None:
+        last = [self._unshown.line()] if self._unshown else []
+        self._unshown = None
+        self._output.write(_lines([*last, *final_lines]))
+
+
+class LiveConsole(Console):
+    """A display at the bottom of a terminal, redrawn in place; messages are printed above it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._terminal = rich.console.Console(
+            file=cast(IO[str], _QuietStream(stream)),
+            force_terminal=True,
+            force_interactive=True,
+            force_jupyter=False,
+            markup=False,
+            emoji=False,
+            highlight=False,
+        )
+        # Drawn by the caller's thread, at the times that the caller chooses.
+        self._live = Live(console=self._terminal, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._timer = _Timer(LIVE_PERIOD)
+        self._status: Display | None = None
+        self._trend = Trend()
+        self._drawn_widths: list[int] = []  # of the lines on the screen
+
+    def start(self, header: Sequence[str]) -> None:
+        self.message("\n".join(header))
+
+    def due(self, now: float) -> bool:
+        return self._timer.due(now)
+
+    def show(self, status: Display, now: float) -> None:
+        self._status = status
+        if self._timer.due(now):
+            self._timer.restart(now)
+            self._trend.add(status.trend_value)
+            self._draw()
+
+    def message(self, text: str) -> None:
+        self._step_over_wrapped_lines()
+        self._terminal.print(Text(text.rstrip("\n")), soft_wrap=True)  # long lines stay whole, for copying
+
+    def close(self, final_lines: Sequence[str]) -> None:
+        if self._status is not None:
+            self._draw()
+            self._live.stop()
+            self._status = None
+            self._drawn_widths = []
+        if final_lines:
+            self.message("\n".join(final_lines))
+
+    def _draw(self) -> None:
+        self._step_over_wrapped_lines()
+        size = self._terminal.size
+        # The last column stays free: terminals differ in where the cursor goes from there.
+        width = max(1, min(size.width - 1, WIDEST_DISPLAY))
+        view = self._status.view(width, size.height - 1, self._trend.samples) if self._status else ""
+        lines = self._terminal.render_lines(view, self._terminal.options.update(width=width), pad=False)
+        # The last row stays free for the cursor. A display higher than the terminal could not be redrawn: it is cut.
+        lines = [*lines[: max(1, size.height - 1)], [Segment(" ")]]
+        self._drawn_widths = [Segment.get_line_length(line) for line in lines]
+        if not self._live.is_started:
+            self._live.start()
+            self._terminal.show_cursor()  # Live hides it, and it would stay hidden after a run that is killed
+        self._live.update(SegmentLines(lines, new_lines=True), refresh=True)
+
+    def _step_over_wrapped_lines(self) -> None:
+        """Erase the rows that Live does not count: a terminal that became narrower has wrapped its lines."""
+        width = max(1, self._terminal.width)
+        rows = sum(max(0, math.ceil(drawn / width) - 1) for drawn in self._drawn_widths)
+        if rows:
+            self._terminal.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * rows))
+            self._drawn_widths = []
+
+
+def _lines(texts: Sequence[str]) -> str:
+    return "".join(text.rstrip("\n") + "\n" for text in texts)
+
+
+class _Timer:
+    """A timer that is due once per period, and at its first use."""
+
+    def __init__(self, period: float) -> None:
+        self._period = period
+        self._next = -math.inf
+
+    def due(self, now: float) -> bool:
+        return now >= self._next
+
+    def restart(self, now: float) -> None:
+        self._next = now + self._period
+
+
+class _QuietStream(io.TextIOBase):
+    """Writes to a stream until the first write fails, then discards everything.
+
+    So a closed pipe (`| head`) or a closed terminal does not end a training. The run's files have all figures.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._failed = False
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding or "utf-8"
+
+    def write(self, text: str) -> int:
+        if self._failed or not text:
+            return len(text)
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError:
+            text = text.translate(ASCII_GLYPHS).encode(self.encoding, "replace").decode(self.encoding)
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            self._failed = True
+            self._redirect_to_nothing()
+        return len(text)
+
+    def _redirect_to_nothing(self) -> None:
+        """Avoid exit code 120: Python flushes the stream when it exits, and that would fail again."""
+        with contextlib.suppress(OSError):  # a stream without a file behind it
+            descriptor = self._stream.fileno()
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)

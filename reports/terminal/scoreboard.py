@@ -1,0 +1,109 @@
+"""The state of a running test, and its results."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+
+from reports.number_format import count, duration, key_values, score
+from reports.tables import table_lines
+from reports.terminal.cards import ACCENT, Card, Fact, card_rows, card_width, column_count, progress_line
+
+MAX_COLUMNS = 3  # one for each card
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestStatus:
+    """The state of a test; `returns` and `agent_steps` count finished games only."""
+
+    games: int
+    seconds: float
+    worker_count: int
+    returns: Sequence[float]
+    agent_steps: int
+
+    __test__ = False  # pytest would take it for a collection of tests
+
+    @property
+    def starting(self) -> bool:
+        return not self.returns
+
+    @property
+    def done(self) -> float:
+        return len(self.returns) / self.games
+
+    @property
+    def mean(self) -> float | None:
+        return sum(self.returns) / len(self.returns) if self.returns else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate: the remaining games take as long as those so far."""
+        return self.seconds * (1 / self.done - 1) if self.returns else None
+
+    @property
+    def speed(self) -> float:
+        return self.agent_steps / max(self.seconds, 1e-9)
+
+    @property
+    def trend_value(self) -> float | None:
+        return None
+
+    def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
+        """The live display in `width` columns. There is no trend, and there are at most three rows of cards."""
+        columns = min(MAX_COLUMNS, column_count(width))
+        width = card_width(width, columns, columns)
+        lowest, highest = min(self.returns, default=None), max(self.returns, default=None)
+        games = [
+            Fact("ended", count(len(self.returns)), f"of {count(self.games)}"),
+            Fact("processes", count(self.worker_count)),
+        ]
+        times = [
+            Fact("steps/s", count(self.speed)),
+            Fact("elapsed", duration(self.seconds)),
+            Fact("left", duration(self.seconds_left)),
+        ]
+        returns = [
+            Fact("mean", score(self.mean), style=f"bold {ACCENT}"),
+            Fact("lowest", score(lowest)),
+            Fact("highest", score(highest)),
+        ]
+        cards = [Card("games", games), Card("speed and time", times), Card("returns", returns)]
+        lines = [line for row in card_rows(cards, width, columns) for line in row]
+        return Group("", progress_line(self.done), *lines)
+
+    def line(self) -> str:
+        return key_values(
+            [
+                (f"done {self.done:.0%}", 9),
+                (f"games {count(len(self.returns))} of {count(self.games)}", 20),
+                (f"speed {count(self.speed)}/s", 14),
+                (f"time {duration(self.seconds)}", 11),
+                (f"left {duration(self.seconds_left)}", 11),
+                (f"return {score(self.mean)}", 0),
+            ]
+        )
+
+
+def result_lines(result: Mapping[str, Any]) -> list[str]:
+    """The results of a test as lines; `result` is the content of the result file."""
+    games, wanted = result["games"], result["games_wanted"]
+    lines = [f"{games:,} games in {result['seconds']:,.0f} s, {result['agent_steps_per_second']:,.0f} agent steps/s"]
+    if games < wanted:
+        lines[0] = f"stopped after {games:,} of {wanted:,} games, {result['seconds']:,.0f} s"
+        lines.append("short games end first, so the mean of all games may differ from this one")
+    interval, std, human = result["return_mean_95"], result["return_std"], result["human_normalised"]
+    between = "" if interval is None else f"{interval[0]:,.2f} to {interval[1]:,.2f} with 95% confidence"
+    scale = "0% is random play, 100% a human tester"
+    rows = [
+        ("return", "mean", f"{result['return_mean']:,.2f}", between),
+        ("", "median", f"{result['return_median']:,.2f}", ""),
+        *([] if std is None else [("", "standard deviation", f"{std:,.2f}", "")]),
+        ("", "lowest", f"{result['return_min']:,.2f}", ""),
+        ("", "highest", f"{result['return_max']:,.2f}", ""),
+        *([] if human is None else [("", "human-normalised", f"{human:.0%}", scale)]),
+        ("length", "mean", f"{result['length_mean']:,.0f}", "agent steps"),
+        ("", "cut off", f"{result['cut_off']:,}", "games"),
+    ]
+    return [*lines, *table_lines(rows, right={2})]

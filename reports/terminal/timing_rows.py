@@ -1,0 +1,67 @@
+"""The timing of actions on the console, for games that do not wait."""
+
+from collections.abc import Mapping
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from reports.number_format import NOTHING_YET, count, decimal, percent
+from reports.terminal.cards import DIM, heading
+
+Timing = Mapping[str, float | None]  # by the names in metrics.jsonl
+LABEL_WIDTH = 11
+
+
+def timing_text(timing: Timing) -> str:
+    """The most important figures in a few words."""
+    age, interval = decimal(timing["action_age_mean"], 1), decimal(timing["action_interval_mean"], 1)
+    text = f"an action every {interval} frames, {age} frames old; {_share(timing['idle_share'])} of the frames idle"
+    if "missed_share" not in timing:
+        return text
+    return (
+        f"{text}; {_share(timing['missed_share'])} late; an inference takes "
+        f"{decimal(timing['inference_ms_mean'], 1)} ms, at most {decimal(timing['inference_ms_max'], 1)}; "
+        f"{count(timing['dropped_unrolls'] or 0)} unrolls dropped"
+    )
+
+
+def timing_rows(timing: Timing, width: int) -> list[RenderableType]:
+    """A heading, and a line for each kind of figures; nothing for a game that waits."""
+    if not timing:
+        return []
+
+    def shown(name: str, decimals: int = 1) -> str:
+        return decimal(timing[name], decimals)
+
+    rows = {
+        "every": f"{shown('action_interval_mean')} frames, deviation {shown('action_interval_deviation')}, at most "
+        f"{_whole(timing['action_interval_max'])}",
+        "age": f"{shown('action_age_mean')} frames, 95% at most {_whole(timing['action_age_95'])}, all at most "
+        f"{_whole(timing['action_age_max'])}",
+        "idle": f"{_share(timing['idle_share'])} of the frames",
+    }
+    if "missed_share" in timing:
+        rows |= {
+            "late": f"{_share(timing['missed_share'])} of the frames; {count(timing['dropped_unrolls'] or 0)} unrolls "
+            f"dropped, {count(timing['lost_decisions'] or 0)} decisions lost",
+            "inference": f"{shown('inference_ms_mean')} ms, at most {shown('inference_ms_max')}; processes needed: "
+            f"{_whole(timing['needed_processes_mean'])} by mean, {_whole(timing['needed_processes_max'])} by max",
+        }
+    rows["cost"] = (
+        f"{shown('core_seconds_per_1000_frames', 2)} core-seconds for 1,000 frames, "
+        f"{shown('updates_per_second')} updates a second"
+    )
+    lines = [
+        Text.assemble((label.ljust(LABEL_WIDTH), DIM), text, no_wrap=True, overflow="ellipsis")
+        for label, text in rows.items()
+    ]
+    return [heading("actions", width), *lines]
+
+
+def _share(fraction: float | None) -> str:
+    """With a decimal where a whole percentage would be 0."""
+    return percent(fraction) if fraction is None or fraction >= 0.095 else f"{fraction:.1%}"
+
+
+def _whole(value: float | None) -> str:
+    return NOTHING_YET if value is None else count(value)

@@ -1,0 +1,237 @@
+"""The agent plays live: what a picture shows, newer checkpoints, and the end of the process."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from agents.acting import Actor
+from agents.network import make_network
+from agents.spaces import make_unroll_layout
+from dashboard.live.game import GamePlayer, LiveGame
+from dashboard.live.picture import LivePicture
+from dashboard.live.player import MOST_AT_ONCE, LiveGameEndedError, LivePlayer
+from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
+from option_flags import Config
+from run_files.checkpoint import InvalidCheckpointError, find_checkpoint
+from tests.catch import make_catch
+from tests.dashboard.some_runs import write_policy
+from tests.processes import spawned
+from tests.wrappers.hand_written import CHANNELS
+from workers.processes.child_process import end_process, start_process
+from wrappers.atari import make_atari
+from wrappers.make_environment import make_environment
+
+PONG = {"env": "PongNoFrameskip-v4"}
+
+
+@pytest.fixture
+def players() -> Iterator[list[LivePlayer]]:
+    """Players that are closed at the end of the test."""
+    opened: list[LivePlayer] = []
+    yield opened
+    for player in opened:
+        player.close()
+
+
+def decoded(png: bytes) -> Any:
+    return cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED)
+
+
+def live_game(folder: Path, **more: Any) -> LiveGame:
+    return LiveGame(
+        **{"make_environment": make_catch, "folder": folder, "root": folder, "chosen": None, "seed": 3, **more}
+    )
+
+
+@pytest.mark.parametrize("lstm", [False, True], ids=["plain", "lstm"])
+def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None:
+    """With the same seed, step by step: observations, the state of the LSTM and episodes are right."""
+    flags = {"frames_stacked": 2, "use_lstm": lstm, "lstm_size": 16}
+    write_policy(tmp_path, make_catch, 7, **flags)
+    player = GamePlayer(live_game(tmp_path))
+    scores: list[float] = []
+    values: list[float] = []
+    while len(scores) < 8:
+        player.step()
+        picture = player.picture(with_saliency=False)
+        scores = list(picture.scores)
+        values += [value for _, value in picture.values]
+
+    config = Config.from_flags(flags)
+    network = make_network(config.network, make_unroll_layout(config, make_catch), torch.float32)
+    layout = make_unroll_layout(config, make_catch)
+    network.load_saved(find_checkpoint(str(tmp_path)).content["learner"]["network"])
+    games = ParallelGames(
+        make_catch,
+        evaluation_options(config.environment),
+        Actor(network),
+        layout,
+        (3,),
+        slots=1,
+        greedy=False,
+        logged=8,
+    )
+    expected: list[GameResult] = []
+    for game in range(8):
+        games.start(game)
+        while games.running:
+            expected += games.step()
+    assert scores == [result.return_ for result in expected]
+    expected_values = np.concatenate([result.log.values for result in expected if result.log is not None])
+    assert values[:-1] == pytest.approx(expected_values.tolist()), "the last one is of the next game"
+    assert len(set(scores)) == 2, "the games must differ"
+
+
+@pytest.mark.parametrize(
+    "interaction",
+    [{}, {"interaction": "realtime"}, {"interaction": "asynchronous", "action_delay": 6}],
+    ids=["turns", "realtime", "asynchronous"],
+)
+def test_a_picture_shows_the_game_and_the_network(tmp_path: Path, interaction: dict[str, Any]) -> None:
+    """A policy that was trained in real time is shown in a game that waits for it."""
+    write_policy(tmp_path, make_atari, 7, **PONG, **interaction)
+    player = GamePlayer(live_game(tmp_path, make_environment=make_atari))
+    for _ in range(30):
+        player.step()
+    picture = player.picture(with_saliency=True)
+    assert decoded(picture.screen).shape == (210, 160, 3)
+    assert decoded(picture.stack).shape == (84, 4 * 84)
+    assert (decoded(picture.seen) == decoded(picture.stack)[:, -84:]).all()
+    assert picture.salient is not None and decoded(picture.salient).shape == (84, 84, 4)
+    assert picture.actions == ("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE")
+    assert sum(picture.probabilities) == pytest.approx(1, abs=1e-5) and len(picture.probabilities) == 6
+    assert [round(seconds * 15) for seconds, _ in picture.values] == list(range(31))
+    assert (picture.checkpoint, picture.agent_steps) == ("checkpoint_0000000007.pt", 700)
+    again = player.picture(with_saliency=False)
+    assert again.values == () and again.salient is None and again.screen == picture.screen
+    player.step()
+    assert decoded(player.picture(with_saliency=False).stack)[:, :-84].tolist() == decoded(again.stack)[:, 84:].tolist()
+
+
+def test_newer_checkpoints_are_followed_and_damaged_ones_are_not(tmp_path: Path) -> None:
+    write_policy(tmp_path, make_catch, 7, frames_stacked=1)
+    player = GamePlayer(live_game(tmp_path))
+    (tmp_path / "checkpoints" / "checkpoint_0000000008.pt").write_bytes(b"half")
+    player.follow()
+    picture = player.picture(with_saliency=False)
+    assert picture.agent_steps == 700
+    assert picture.note == "checkpoint_0000000008.pt is cut off, damaged, or not a checkpoint of this program."
+    before = picture.probabilities
+    write_policy(tmp_path, make_catch, 9, frames_stacked=1)
+    player.follow()
+    player.step()
+    picture = player.picture(with_saliency=False)
+    assert (picture.agent_steps, picture.note) == (900, "")
+    assert picture.probabilities != before
+
+
+@pytest.mark.parametrize("chosen", [None, "checkpoint_0000000007.pt"])
+def test_a_link_to_a_checkpoint_elsewhere_is_not_played(tmp_path: Path, chosen: str | None) -> None:
+    path = write_policy(tmp_path / "outside", make_catch, 7, frames_stacked=1)
+    (tmp_path / "results" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "results" / "checkpoints" / path.name).symlink_to(path)
+    with pytest.raises(InvalidCheckpointError, match=r"^There is no checkpoint to play\.$"):
+        GamePlayer(live_game(tmp_path / "results", chosen=chosen))
+    GamePlayer(live_game(tmp_path / "results", chosen=chosen, root=tmp_path))
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 200) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_the_process_plays_in_real_time_at_the_lowest_priority_until_it_is_closed(
+    tmp_path: Path, players: list[LivePlayer]
+) -> None:
+    write_policy(tmp_path, make_atari, 7, **PONG)
+    player = LivePlayer(tmp_path, tmp_path, None)
+    players.append(player)
+    first = player.picture(False)
+    assert player.process_id is not None
+    process = psutil.Process(player.process_id)
+    assert process.nice() == 19
+    steps: list[int] = []
+
+    def moved() -> bool:
+        steps.append(player.picture(False).steps)
+        return steps[-1] >= first.steps + 10
+
+    wait_for(moved)
+    write_policy(tmp_path, make_atari, 8, **PONG)
+    wait_for(lambda: player.picture(False).agent_steps == 800)
+    player.close()
+    assert not process.is_running() and not spawned()
+    with pytest.raises(LiveGameEndedError, match=r"^The game has ended\.$"):
+        player.picture(False)
+
+
+@pytest.mark.slow
+def test_the_process_ends_when_nobody_asks(tmp_path: Path) -> None:
+    write_policy(tmp_path, make_catch, 7, frames_stacked=1)
+    process, connection = start_process(live_game(tmp_path, quiet_seconds=0.5), "live-game")
+    process.join(60)
+    assert process.exitcode == 0
+    end_process(process, connection)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        (None, None, "There is no checkpoint to play."),
+        ("best.pt", b"x", "best.pt is cut off, damaged, or not a checkpoint of this program."),
+        ("best.pt", None, "best.pt cannot be read (No such file or directory)."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_played_is_said(
+    tmp_path: Path, players: list[LivePlayer], name: str | None, content: bytes | None, sentence: str
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    if content is not None:
+        (tmp_path / "checkpoints" / str(name)).write_bytes(content)
+    players.append(LivePlayer(tmp_path, tmp_path, name))
+    with pytest.raises(LiveGameEndedError) as ended:
+        players[0].picture(False)
+    assert str(ended.value) == sentence
+
+
+@pytest.mark.slow
+def test_a_killed_game_is_said_and_only_some_play_at_once(tmp_path: Path, players: list[LivePlayer]) -> None:
+    players += [LivePlayer(tmp_path, tmp_path, None) for _ in range(MOST_AT_ONCE)]
+    with pytest.raises(LiveGameEndedError, match=r"4 agents are playing on other pages"):
+        LivePlayer(tmp_path, tmp_path, None)
+    assert players[0].process_id is not None
+    psutil.Process(players[0].process_id).kill()
+    with pytest.raises(LiveGameEndedError, match=r"^The process of the game has ended\.$"):
+        players[0].picture(False)
+    players[0].close()
+    players.append(LivePlayer(tmp_path, tmp_path, None))
+
+
+def test_pictures_are_small(tmp_path: Path) -> None:
+    """They go through an SSH tunnel fifteen times in a second."""
+    write_policy(tmp_path, make_atari, 7, **PONG)
+    picture = GamePlayer(live_game(tmp_path, make_environment=make_atari)).picture(False)
+    assert isinstance(picture, LivePicture)
+    assert len(picture.screen) + len(picture.seen) < 15_000
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 10])
+def test_pictures_of_any_number_of_channels_are_shown(tmp_path: Path, channels: int) -> None:
+    """More than three are those of MinAtar: each has one kind of things."""
+    write_policy(tmp_path, make_environment, 7, env=CHANNELS, env_kwargs=f'{{"channels": {channels}}}')
+    player = GamePlayer(live_game(tmp_path, make_environment=make_environment))
+    player.step()
+    seen = decoded(player.picture(with_saliency=False).seen)
+    assert seen.shape == ((12, 12, 3) if channels == 3 else (12, 12))
+    assert seen[3, 4].max() == 200

@@ -1,0 +1,92 @@
+"""The map of what replays hold, read from the replays that a real run saved."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dashboard.replays.map import NoMapError, ReplayMap, read_replay_map
+from dashboard.replays.map_process import map_replays, principal_components
+from run_files.checkpoint import find_checkpoint
+from run_files.run_folder import CHECKPOINTS
+from tests.training.catch_runs import catch_run
+
+REPLAYS = (
+    '[{"type": "queue", "capacity": 3, "sample_ratio": 0.5},'
+    ' {"type": "standard", "capacity": 20, "sample_ratio": 0.125},'
+    ' {"type": "attentive", "capacity": 30, "sample_ratio": 0.125, "lambda_batch_multiplier": 3},'
+    ' {"type": "elite", "capacity": 40, "sample_ratio": 0.25, "lambda_batch_multiplier": 3,'
+    ' "alfa_annealing_factor": 1000.0}]'
+)
+
+
+def test_the_components_are_the_directions_of_the_largest_variance() -> None:
+    rng = np.random.default_rng(0)
+    spread = np.array([5.0, 2.0, 0.1, 0.1])
+    rotation, _ = np.linalg.qr(rng.normal(size=(4, 4)))
+    features = (rng.normal(size=(5000, 4)) * spread) @ rotation + 3
+    points, (first, second) = principal_components(features.astype(np.float32))
+    assert points.std(axis=0) == pytest.approx([5, 2], rel=0.05)
+    assert (first, second) == pytest.approx((25 / 29.02, 4 / 29.02), rel=0.05)
+    expected = (features - features.mean(axis=0)) @ rotation.T
+    assert abs(np.corrcoef(points[:, 0], expected[:, 0])[0, 1]) > 0.999
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_unrolls_have_a_map_too(count: int) -> None:
+    points, explained = principal_components(np.arange(3 * count, dtype=np.float32).reshape(count, 3))
+    assert points.shape == (count, 2) and np.isfinite(points).all()
+    assert explained == ((0, 0) if count == 1 else (pytest.approx(1), pytest.approx(0)))
+
+
+DELAYED = {"interaction": "asynchronous", "action_delay": 1, "skipped_frames": 1}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[{}, {"use_replay_compression": True}, DELAYED],
+    ids=["raw", "compressed", "delayed"],
+)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoints of a run that saved its replays."""
+    folder = catch_run(
+        tmp_path_factory.mktemp("results"), replay_parameters=REPLAYS, environment_max_steps=3000, save_replay=True,
+        frame_scale_resolution="36,36", **request.param,
+    )  # fmt: skip
+    return folder / CHECKPOINTS
+
+
+@pytest.mark.slow
+def test_the_map_shows_each_unroll_of_the_ranking_replays(run: Path) -> None:
+    shown = read_replay_map(run)
+    assert isinstance(shown, ReplayMap)
+    assert {label: len(unrolls) for label, unrolls in shown.replays.items()} == {
+        "attentive (replay 3)": 30, "elite (replay 4)": 40,
+    }  # fmt: skip
+    checkpoint = find_checkpoint(str(run))
+    assert shown.updates == checkpoint.updates
+    unrolls = [unroll for group in shown.replays.values() for unroll in group]
+    assert all(0 <= unroll.age <= shown.updates for unroll in unrolls)
+    assert len({unroll.age for unroll in unrolls}) > 2
+    assert any(unroll.times_drawn > 0 for unroll in unrolls) and any(unroll.distance for unroll in unrolls)
+    assert all(-2 <= unroll.rewards <= 2 for unroll in unrolls), "two games end in ten steps"
+    x, y = np.var([unroll.first for unroll in unrolls]), np.var([unroll.second for unroll in unrolls])
+    assert x >= y > 0
+    assert x / y == pytest.approx(shown.explained[0] / shown.explained[1])
+
+
+@pytest.mark.slow
+def test_what_has_no_map_is_said(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(NoMapError, match=r"^There is no map: this run has not saved its replays\..*elite ones\.$"):
+        read_replay_map(tmp_path)
+    (saved,) = run.glob("replays_*.bin")
+    (tmp_path / saved.name).write_bytes(saved.read_bytes()[:-500])
+    with pytest.raises(NoMapError, match=r"checkpoint_\d+\.pt cannot be read \(No such file or directory\)\.$"):
+        map_replays(tmp_path / saved.name)
+    newest = find_checkpoint(str(run)).path
+    shutil.copy(newest, tmp_path / newest.name)
+    for content in (saved.read_bytes()[:-500], b"x", b"{}\n", b'{"mix": 3}\n'):
+        (tmp_path / saved.name).write_bytes(content)
+        with pytest.raises(NoMapError, match=rf"^{saved.name} cannot be read: .*\.$"):
+            map_replays(tmp_path / saved.name)

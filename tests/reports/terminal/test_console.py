@@ -1,0 +1,329 @@
+"""The consoles: what they write to a terminal, a file, a pipe, and a stream that fails."""
+
+import dataclasses
+import io
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from reports.terminal.console import LIVE_PERIOD, Console, LiveConsole, PlainConsole, RecordedConsole, make_console
+from reports.terminal.run_display import Status, plain_line
+from tests.reports.terminal.rendering import as_lines, drawings, without_codes
+from tests.reports.terminal.statuses import STARTING, STATUS, WARMING_UP
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class FakeTerminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def new(self) -> str:
+        """What was written since the last call."""
+        text = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return text
+
+
+class BrokenStream(io.StringIO):
+    """A stream that fails after `writes` writes, like a pipe whose reader has exited."""
+
+    def __init__(self, writes: int) -> None:
+        super().__init__()
+        self.allowed, self.tried = writes, 0
+
+    def write(self, text: str) -> int:
+        self.tried += 1
+        if self.tried > self.allowed:
+            raise BrokenPipeError
+        return super().write(text)
+
+
+@pytest.fixture(autouse=True)
+def _terminal_of_80_by_24(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    resize(monkeypatch, 80, 24)
+
+
+def resize(monkeypatch: pytest.MonkeyPatch, width: int, height: int) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((width, height)))
+
+
+def display(status: Status, width: int = 79, height: int = 23) -> list[str]:
+    """The lines of a display, and the empty line with the cursor."""
+    trend = [] if status.return_mean is None else [status.return_mean]
+    return [*as_lines(status.view(width, height, trend), width)[:height], ""]
+
+
+# --- Live -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_display_is_below_messages_and_above_the_last_lines() -> None:
+    terminal = FakeTerminal()
+    console = LiveConsole(terminal)
+    console.start(["run folder", "machine"])
+    console.show(STATUS, 0.0)
+    console.message("worker 1 was killed\nTraceback: of two [lines]\n")
+    console.close(["checkpoint saved", "go on with this"])
+    first, message, *_, last = drawings(terminal.getvalue())
+    assert first == ["run folder", "machine", *display(STATUS)]
+    assert message == ["worker 1 was killed", "Traceback: of two [lines]", *display(STATUS)]
+    assert last == [*display(STATUS), "checkpoint saved", "go on with this", ""]
+
+
+def test_each_drawing_begins_at_the_top_of_the_one_before() -> None:
+    terminal = FakeTerminal()
+    console = LiveConsole(terminal)
+    console.show(dataclasses.replace(STARTING, return_mean=None), 0.0)
+    rows = len(drawings(terminal.new())[-1])
+    without_trend = dataclasses.replace(STATUS, return_mean=None)
+    for second, status in enumerate([WARMING_UP, without_trend, WARMING_UP], start=1):
+        console.show(status, float(second))
+        written = terminal.new()
+        assert written.count("\x1b[1A") == rows - 1
+        assert drawings(written)[-1] == display(status)
+        rows = len(drawings(written)[-1])
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 50), (12, 60), (80, 6), (200, 50), (5, 2), (1, 1)])
+def test_the_display_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int, height: int) -> None:
+    resize(monkeypatch, width, height)
+    terminal = FakeTerminal()
+    LiveConsole(terminal).show(STATUS, 0.0)
+    (shown,) = drawings(terminal.getvalue())
+    assert len(shown) <= height
+    assert max(map(len, shown)) < max(2, width)
+
+
+def test_a_terminal_that_became_narrower_is_redrawn_from_the_first_wrapped_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = FakeTerminal()
+    console = LiveConsole(terminal)
+    console.show(STATUS, 0.0)
+    drawn = without_codes(terminal.new()).split("\n")
+    resize(monkeypatch, 33, 60)
+    console.show(STATUS, 1.0)
+    written = terminal.new()
+    wrapped_rows = sum(max(1, -(-len(line) // 33)) for line in drawn)
+    assert wrapped_rows > len(drawn)
+    assert written.count("\x1b[1A") == wrapped_rows - 1
+    assert max(map(len, drawings(written)[-1])) < 33
+
+
+def test_colours_are_left_out_on_request_and_control_codes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def written() -> str:
+        terminal = FakeTerminal()
+        console = make_console("auto", 1.0, terminal)
+        for second in range(3):
+            console.show(STATUS, float(second))
+        return terminal.getvalue()
+
+    coloured = written()
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = written()
+    assert re.search(r"\x1b\[[\d;]*3\dm", coloured)
+    assert not re.search(r"\x1b\[[\d;]*3\dm", plain)
+    assert "\x1b[1A" in plain
+
+
+def test_the_cursor_stays_visible() -> None:
+    """A run that is killed could not show it again."""
+    terminal = FakeTerminal()
+    LiveConsole(terminal).show(STATUS, 0.0)
+    assert terminal.getvalue().rfind("\x1b[?25h") > terminal.getvalue().rfind("\x1b[?25l")
+
+
+def test_messages_before_the_first_status_and_after_the_end_are_only_printed() -> None:
+    terminal = FakeTerminal()
+    console = LiveConsole(terminal)
+    console.message("early")
+    console.close([])
+    console.message("late")
+    assert drawings(terminal.getvalue()) == [["early", "late", ""]]
+
+
+def test_a_message_longer_than_the_terminal_is_wide_stays_one_line() -> None:
+    terminal = FakeTerminal()
+    console = LiveConsole(terminal)
+    console.show(STATUS, 0.0)
+    console.message("x" * 200)
+    assert drawings(terminal.getvalue())[-1][0] == "x" * 200
+
+
+def test_live_draws_at_most_once_a_period() -> None:
+    terminal = FakeTerminal()
+    console = LiveConsole(terminal)
+    drawn = []
+    for turn in range(500):
+        now = turn / 64  # steps that floats hold exactly
+        due = console.due(now)
+        console.show(STARTING, now)
+        assert bool(terminal.new()) == due
+        if due:
+            drawn.append(now)
+    assert drawn == [LIVE_PERIOD * number for number in range(len(drawn))]
+    assert LIVE_PERIOD >= 0.25
+
+
+def test_closing_draws_the_newest_status_even_if_it_was_not_due() -> None:
+    terminal = FakeTerminal()
+    console = LiveConsole(terminal)
+    console.show(STATUS, 0.0)
+    newest = dataclasses.replace(STATUS, episodes=9999)
+    console.show(newest, 0.01)
+    console.close([])
+    assert drawings(terminal.getvalue())[-1] == [*display(newest), ""]
+
+
+# --- Plain ------------------------------------------------------------------------------------------------------------
+
+
+def test_plain_prints_one_line_a_period_and_the_newest_at_the_end() -> None:
+    stream = io.StringIO()
+    console = make_console("auto", 10.0, stream)
+    console.start(["run folder"])
+    for second in range(5):
+        console.show(STARTING, float(second))
+    statuses = [dataclasses.replace(STATUS, episodes=number) for number in range(25)]
+    for second, status in enumerate(statuses, start=5):
+        console.show(status, float(second))
+    console.message("worker 1 was killed\n")
+    console.close(["the end"])
+    console.close([])
+    assert stream.getvalue().splitlines() == [
+        "run folder",
+        "starting 2 workers",
+        *[plain_line(statuses[number]) for number in (0, 10, 20)],
+        "worker 1 was killed",
+        plain_line(statuses[24]),
+        "the end",
+    ]
+
+
+def test_plain_does_not_repeat_a_status_at_the_end() -> None:
+    stream = io.StringIO()
+    console = PlainConsole(stream, 10.0)
+    console.show(STATUS, 0.0)
+    console.close([])
+    assert stream.getvalue().splitlines() == [plain_line(STATUS)]
+
+
+# --- Both -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["live", "plain"])
+@pytest.mark.parametrize("writes", [0, 2])
+def test_a_console_writes_nothing_more_after_its_reader_has_exited(mode: str, writes: int) -> None:
+    stream = BrokenStream(writes)
+    console = make_console(mode, 0.0, stream)
+    console.start(["run folder"])
+    for second in range(5):
+        console.show(STATUS, float(second))
+    console.message("a message")
+    console.close(["the end"])
+    assert stream.tried == writes + 1
+    assert "the end" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("mode", ["auto", "live"])
+def test_training_continues_and_exits_with_0_after_the_reader_of_its_pipe_has_exited(mode: str) -> None:
+    script = f"""
+        import sys
+        from reports.terminal.console import make_console
+        from tests.reports.terminal.statuses import STATUS
+
+        console = make_console("{mode}", 0.0, sys.stdout)
+        for second in range(3):
+            console.show(STATUS, float(second))
+        console.close(["the end"])
+        print("printed by others to the same stream")
+        print("trained to the end", file=sys.stderr)
+    """
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            stdout=writer, stderr=subprocess.PIPE, cwd=ROOT, timeout=200, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert child.stderr == b"trained to the end\n"
+    assert child.returncode == 0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_stream_that_cannot_encode_the_display_gets_ascii_of_the_same_width(encoding: str) -> None:
+    raw = io.BytesIO()
+    console = make_console("live", 1.0, io.TextIOWrapper(raw, encoding=encoding))
+    console.show(WARMING_UP, 0.0)
+    console.message("game \udcff ended")
+    shown = drawings(raw.getvalue().decode(encoding))
+    assert [len(line) for line in shown[0]] == [len(line) for line in display(WARMING_UP)]
+    assert any(re.search(r"mean +- last 100", line) for line in shown[0])
+    assert shown[-1][0] == "game ? ended"
+
+
+def test_off_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    console = make_console("off", 1.0, sys.stdout)
+    console.start(["run folder"])
+    assert not console.due(0.0)
+    console.show(STATUS, 0.0)
+    console.message("a message")
+    console.close(["the end"])
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "terminal", "term", "kind"),
+    [
+        ("auto", True, "xterm", LiveConsole),
+        ("auto", True, "dumb", PlainConsole),
+        ("auto", False, "xterm", PlainConsole),
+        ("live", False, "xterm", LiveConsole),
+        ("plain", True, "xterm", PlainConsole),
+    ],
+)
+def test_the_mode_and_the_stream_decide_which_console(
+    mode: str, terminal: bool, term: str, kind: type[Console], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    assert type(make_console(mode, 1.0, FakeTerminal() if terminal else io.StringIO())) is kind
+
+
+def test_an_unknown_mode_is_rejected() -> None:
+    with pytest.raises(ValueError, match="auto, live, plain or off"):
+        make_console("loud", 1.0, io.StringIO())
+
+
+def test_messages_are_in_a_file_too_with_their_times(tmp_path: Path) -> None:
+    stream, path = io.StringIO(), tmp_path / "messages.txt"
+    console = RecordedConsole(PlainConsole(stream, 10.0), path)
+    console.start(["Pong", "2 workers"])
+    assert console.due(0.0)
+    console.show(STATUS, 0.0)
+    console.message("worker 1 died\nand was replaced")
+    console.close(["finished"])
+    lines = path.read_text().splitlines()
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  .+", line) for line in lines)
+    assert [line[21:] for line in lines] == ["Pong", "2 workers", "worker 1 died", "and was replaced", "finished"]
+    shown = stream.getvalue().splitlines()
+    assert [shown[0], shown[1], *shown[3:]] == [line[21:] for line in lines] and shown[2] == STATUS.line()
+
+
+def test_a_file_of_messages_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    console = RecordedConsole(PlainConsole(stream, 10.0), tmp_path / "missing" / "messages.txt")
+    console.message("still shown")
+    assert stream.getvalue() == "still shown\n"

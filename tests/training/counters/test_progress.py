@@ -1,0 +1,206 @@
+"""The counters of a run, its speed, and the sums of an interval."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from replay.mix import Batch
+from replay.unroll_layout import UnrollLayout
+from training.best_so_far import BestSoFar
+from training.counters.progress import Progress
+
+LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
+
+
+def make_progress(return_window: int = 100) -> Progress:
+    return Progress(LAYOUT, environments_per_worker=1, frames_per_step=4, max_steps=1000, return_window=return_window)
+
+
+def test_the_speed_is_known_after_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    progress = make_progress()
+    speeds = []
+    for now, steps in ((3.0, 0), (5.0, 0), (5.005, 320), (5.5, 320), (6.0, 1320), (7.0, 2320), (9.0, 2320)):  # noqa: B007
+        progress.agent_steps = steps
+        speeds.append(progress.recent_speed())
+    assert speeds == pytest.approx([0.0, 0.0, 0.0, 0.0, 1000 / 0.995, 2000 / 1.995, 2000 / 3.995])
+
+
+@pytest.mark.parametrize("period", [0.25, 10.0, 60.0])
+def test_the_speed_is_that_of_the_latest_seconds(monkeypatch: pytest.MonkeyPatch, period: float) -> None:
+    """Regardless of how often it is read, it follows a change of speed within a minute."""
+    now, calls = 0.0, round(120 / period)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    progress = make_progress()
+    for speed in (1000.0, 3000.0):
+        for _ in range(calls):
+            now += period
+            progress.agent_steps += round(speed * period)
+            shown = progress.recent_speed()
+        assert shown == pytest.approx(speed)
+
+
+def play_games(progress: Progress, *returns: float) -> None:
+    """Count an unroll for each of these returns, in which a game with it ends."""
+    for game_return in returns:
+        row = np.zeros(LAYOUT.nbytes, np.uint8)
+        LAYOUT.array(row, "game_lengths")[5] = 7
+        LAYOUT.array(row, "game_returns")[5] = game_return
+        progress.count_unroll(row)
+
+
+def test_the_goal_is_the_mean_of_a_full_window() -> None:
+    progress = Progress(LAYOUT, 1, 4, 10_000, return_window=3, stop_at_return=2.0)
+    reached = []
+    for game_return in (9.0, 9.0, -16.0, 12.0, 10.0, 0.0):
+        play_games(progress, game_return)
+        reached.append(progress.goal_reached)
+    assert reached == [False, False, False, False, True, True], "the means of three games are 0.67, 1.67, 2, 7.33"
+    assert progress.is_complete and progress.unrolls_left
+    play_games(progress, -99.0)
+    assert progress.goal_reached, "what ends after that changes nothing"
+    assert progress.state_dict(updates=0)["reached_goal"] == 2.0
+    assert make_progress().state_dict(updates=0)["reached_goal"] is None
+
+
+def test_without_a_goal_only_the_steps_end_a_run() -> None:
+    progress = make_progress(return_window=1)
+    play_games(progress, *[1e9] * 49)
+    assert not progress.is_complete
+    play_games(progress, 0.0)
+    assert progress.is_complete, "1,000 steps"
+
+
+@pytest.mark.parametrize(
+    ("returns", "never"),
+    [([], False), ([0.0], True), ([0.0, 0.0], True), ([0.0, 1.0], False), ([-1.0, 0.0], False)],
+)
+def test_a_run_knows_whether_any_game_ever_scored(returns: list[float], never: bool) -> None:
+    """Also of the runs that it was resumed from, where its window holds none of their games."""
+    first = make_progress(return_window=1)
+    play_games(first, *returns)
+    resumed = make_progress(return_window=1)
+    resumed.load_state_dict(first.state_dict(updates=0))
+    assert first.never_scored == resumed.never_scored == never
+    play_games(resumed, 0.0)
+    assert resumed.never_scored == (never or not returns)
+
+
+@pytest.mark.parametrize(("returns", "never"), [([0.0, 0.0], True), ([0.0, -2.0], False)])
+def test_checkpoints_of_older_versions_have_no_lowest_return(returns: list[float], never: bool) -> None:
+    first = make_progress()
+    play_games(first, *returns)
+    state = first.state_dict(updates=0)
+    del state["return_min"]
+    resumed = make_progress()
+    resumed.load_state_dict(state)
+    assert resumed.never_scored == never
+
+
+def test_a_resumed_run_adds_to_the_figures_of_its_interval_on_another_device() -> None:
+    """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
+    batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
+    first = make_progress()
+    first.count_update(batch, {"total_loss": torch.tensor(2.0)}, updates=1)
+    resumed = make_progress()
+    resumed.load_state_dict(first.state_dict(updates=1))
+    resumed.count_update(batch, {"total_loss": torch.tensor(4.0)}, updates=2)
+    assert resumed.interval.figures() == {"total_loss": 3.0}
+    resumed.count_update(batch, {"total_loss": torch.tensor(0.0, device="meta")}, updates=3)
+    assert resumed.interval.updates == 3
+
+
+def test_a_checkpoint_of_a_version_with_other_figures_can_be_resumed() -> None:
+    batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
+    first = make_progress()
+    first.count_update(batch, {"total_loss": torch.tensor(2.0)}, updates=1)
+    resumed = make_progress()
+    resumed.load_state_dict(first.state_dict(updates=1))
+    resumed.count_update(batch, {"total_loss": torch.tensor(4.0), "new_loss": torch.tensor(1.0)}, updates=2)
+    assert resumed.interval.figures() == {"total_loss": 4.0, "new_loss": 1.0}
+
+
+def test_policy_lag_is_measured_on_fresh_unrolls_only() -> None:
+    rows = np.zeros((3, LAYOUT.nbytes), np.uint8)
+    LAYOUT.array(rows, "weight_version")[:] = [1, 0, 3]  # the second one is replayed
+    progress = make_progress()
+    batch = Batch(torch.from_numpy(rows), np.array([True, False, True]))
+    progress.count_update(batch, {"total_loss": torch.tensor(0.0)}, updates=6)
+    assert progress.interval.lag() == (3.0, 4), "the update used the weights of version 5"
+
+
+def test_the_mean_return_is_that_of_the_latest_games() -> None:
+    progress = make_progress(return_window=3)
+    best, was_best = BestSoFar(), []
+    for game_return in (1.0, 9.0, 2.0, 4.0):
+        row = np.zeros(LAYOUT.nbytes, np.uint8)
+        LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, game_return
+        progress.count_unroll(row)
+        was_best.append(best.update_best_return(progress.return_mean, len(progress.recent_returns), 3))
+    assert progress.return_mean == 5.0
+    assert was_best == [False, False, True, True], "a full window is enough games, even a small one"
+    assert best.state_dict() == {"best_return_mean": 5.0, "best_eval_mean": None}
+    larger, smaller = make_progress(return_window=4), make_progress(return_window=2)
+    for resumed, mean in ((larger, 5.0), (smaller, 3.0)):
+        resumed.load_state_dict(progress.state_dict(updates=0))
+        assert resumed.return_mean == mean
+
+
+def test_each_run_adds_frames_by_its_own_skipped_frames() -> None:
+    first = Progress(LAYOUT, 2, 4, 1000, 100)
+    first.agent_steps = 100
+    second = Progress(LAYOUT, 2, 2, 1000, 100)
+    second.load_state_dict(first.state_dict(updates=0))
+    second.agent_steps += 50
+    assert second.frames == 400 + 100
+    third = Progress(LAYOUT, 2, 3, 1000, 100)
+    third.load_state_dict(second.state_dict(updates=0))
+    third.agent_steps += 1
+    assert third.frames == 503
+
+
+def test_an_episode_is_reported_at_the_step_that_ended_it() -> None:
+    progress = Progress(LAYOUT, environments_per_worker=4, frames_per_step=4, max_steps=1000, return_window=100)
+    row = np.zeros(LAYOUT.nbytes, np.uint8)
+    assert progress.count_unroll(row) == []
+    LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, -3.0
+    LAYOUT.array(row, "environment_id")[...] = 9
+    (episode,) = progress.count_unroll(row)
+    assert episode == (20 + 6, -3.0, 50, 2), "six steps of the second unroll; environment 9 belongs to worker 2"
+    assert (progress.agent_steps, progress.episodes, progress.return_max) == (40, 1, -3.0)
+
+
+@pytest.mark.parametrize(("max_steps", "unrolls"), [(1, 1), (20, 1), (21, 2), (1000, 50), (1010, 51)])
+def test_the_last_unroll_is_played_to_its_end(max_steps: int, unrolls: int) -> None:
+    progress = Progress(LAYOUT, 1, 4, max_steps, 100)
+    for left in range(unrolls, 0, -1):
+        assert progress.unrolls_left == left
+        progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8))
+    assert progress.unrolls_left == 0
+
+
+def test_a_return_that_only_equals_the_best_is_not_the_best() -> None:
+    best = BestSoFar()
+    assert best.update_best_return(1.5, games=20, window=100)
+    assert not best.update_best_return(1.5, games=20, window=100)
+    assert not best.update_best_return(2.0, games=19, window=100), "too few games"
+    assert best.is_best_evaluation(-7.0)
+    best.eval_mean = -7.0
+    assert not best.is_best_evaluation(-7.0) and best.is_best_evaluation(-6.9)
+
+
+def test_a_resumed_run_continues_the_energy_of_its_parent() -> None:
+    first = make_progress()
+    first.watt_hours["cpu"] = 2.5
+    saved = first.state_dict(updates=0)
+    second = make_progress()
+    measured = second.watt_hours  # held by whoever measures
+    second.load_state_dict(saved)
+    assert measured == {"cpu": 2.5}
+    del saved["watt_hours"]  # a checkpoint of an older version
+    third = make_progress()
+    third.load_state_dict(saved)
+    assert third.watt_hours == {}

@@ -1,0 +1,81 @@
+"""Weights that one process publishes while another one copies them."""
+
+import multiprocessing
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from workers.memory.shared_block import SharedBlock
+from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights
+
+pytestmark = pytest.mark.slow
+
+SPAWN = multiprocessing.get_context("spawn")
+WEIGHTS = 500_000
+COPIES = 300
+
+
+def publish_until_enough(weights: SharedWeights, enough: SharedBlock) -> None:
+    torch.set_num_threads(1)
+    version = 0
+    while not enough.bytes.any():
+        weights.publish(version, torch.full((WEIGHTS,), float(version)))
+        version += 1
+
+
+def test_no_copy_mixes_two_versions() -> None:
+    weights, enough = SharedWeights(WEIGHTS), SharedBlock(1)
+    copy = torch.zeros(WEIGHTS)
+    assert weights.copy_newer(NOT_PUBLISHED, copy) == NOT_PUBLISHED
+    writer = SPAWN.Process(
+        target=publish_until_enough, args=(weights, enough), daemon=True
+    )  # also ends if the test fails
+    writer.start()
+    version, copies = NOT_PUBLISHED, 0
+    while writer.is_alive():
+        newest = weights.copy_newer(version, copy)
+        if newest == version:
+            writer.join(0.01 if version == NOT_PUBLISHED else 0)  # it starts slowly
+            continue
+        assert newest > version
+        assert (copy == newest).all()
+        version, copies = newest, copies + 1
+        enough.bytes[:] = copies >= COPIES
+    assert writer.exitcode == 0
+    version = weights.copy_newer(version, copy)
+    assert (copy == version).all()
+    assert weights.copy_newer(version, copy) == version, "there is nothing newer"
+    weights.close()
+    enough.close()
+
+
+class OvertakenCopy:
+    """The destination of a copy; while the first copy is made, the writer publishes once and starts to write again."""
+
+    def __init__(self, weights: SharedWeights) -> None:
+        self.weights = weights
+        self.copies: list[list[float]] = []
+
+    def numpy(self) -> "OvertakenCopy":
+        return self
+
+    def __setitem__(self, key: slice, values: NDArray[np.float32]) -> None:
+        if not self.copies:
+            self.weights.publish(1, torch.full((4,), 1.0))
+            self.writing = self.weights.publishing(2)
+            self.writing.__enter__()[:2] = 2.0
+        self.copies.append(values.tolist())
+
+
+def test_a_reader_that_the_writer_overtakes_copies_again() -> None:
+    """The only case in which a copy mixes two versions: two publications start while it is made."""
+    weights = SharedWeights(4)
+    weights.publish(0, torch.zeros(4))
+    copy = OvertakenCopy(weights)
+    assert weights.copy_newer(NOT_PUBLISHED, cast(torch.Tensor, copy)) == 1
+    assert copy.copies == [[2.0, 2.0, 0.0, 0.0], [1.0] * 4]
+    copy.writing.__exit__(None, None, None)
+    weights.close()

@@ -1,0 +1,1 @@
+"""What a run counts and measures between its reports."""

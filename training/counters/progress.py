@@ -1,0 +1,274 @@
+"""How far a run is: environment steps, episodes, returns, training time and speed."""
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+
+from learners.news import Game, News, Unsent
+from replay.mix import Batch
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
+from run_files.metrics import Episode, JsonValue
+from run_files.return_goal import reaches_return
+from training.counters.action_timing import ActionTiming
+from training.counters.interval import Interval, StageTimer
+
+MIN_SPEED_SPAN, SPEED_SPAN = 0.5, 20.0  # seconds for the mean of the displayed speed: smallest and usual
+
+
+class Progress:
+    """Counters of a run, continued from the run that it resumes. Only the learner counts updates."""
+
+    def __init__(
+        self,
+        layout: UnrollLayout,
+        environments_per_worker: int,
+        frames_per_step: int,
+        max_steps: int,
+        return_window: int,
+        stop_at_return: float | None = None,
+        action_timing: ActionTiming | None = None,  # in a game that does not wait
+        learners: int = 1,  # each receives its share of the steps that are left at the start
+        first_worker: int = 0,  # the number of this learner's first worker among those of all
+    ) -> None:
+        self._layout = layout
+        self._environments_per_worker = environments_per_worker
+        self._frames_per_step = frames_per_step
+        self._played_frames = 0  # by this run, in real time
+        self.max_steps = max_steps
+        self._begun = time.monotonic()
+        self._learners = learners
+        self._own_steps = 0  # that this learner has received in this run
+        self._first_worker = first_worker
+        self._unsent = Unsent()  # what the other learners do not know yet
+        self.agent_steps = 0  # of all learners, as far as this one knows
+        self.episodes = 0
+        self._parent_steps = self._parent_frames = 0  # at the start of this run
+        self.return_window = return_window  # games that `return_mean` is averaged over
+        self.recent_returns: deque[float] = deque(maxlen=return_window)
+        self.return_max: float | None = None
+        self.watt_hours: dict[str, float] = {}  # energy by `cpu` and `gpu`, where it was measured
+        self.return_min: float | None = None
+        self._stop_at_return = stop_at_return
+        self.action_timing = action_timing
+        self.goal_reached = False  # whether `return_mean`, over a full window, was at least `stop_at_return`
+        self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
+        self.interval = Interval(layout)
+        self._timer = StageTimer(self.interval)
+
+    def state_dict(self, updates: int) -> dict[str, Any]:
+        """Includes the interval since the latest report, so that a resumed run reports it as a whole.
+
+        `updates` is the learner's count. It is stored here too, where it can be read without the weights.
+        """
+        return {
+            "agent_steps": self.agent_steps,
+            "frames": self.frames,
+            "updates": updates,
+            "episodes": self.episodes,
+            "seconds": self.seconds,
+            "recent_returns": list(self.recent_returns),
+            "return_max": self.return_max,
+            "watt_hours": dict(self.watt_hours),
+            "return_min": self.return_min,
+            "reached_goal": self._stop_at_return if self.goal_reached else None,
+            **self.interval.state_dict(self.seconds),
+            **self._timing_state(),
+        }
+
+    def _timing_state(self) -> dict[str, Any]:
+        timing = self.action_timing
+        if timing is None:
+            return {}
+        ages = {"action_ms": timing.action_ms, "inference_processes": timing.processes}
+        return {"action_timing": timing.state_dict(), **ages}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.agent_steps, self.episodes = state["agent_steps"], state["episodes"]
+        self._parent_frames = state.get("frames", self.frames)  # older versions did not save them
+        self._parent_steps = self.agent_steps
+        self._begun = time.monotonic() - state["seconds"]
+        self.recent_returns.extend(state["recent_returns"])
+        self.return_max = state["return_max"]
+        self.watt_hours.update(state.get("watt_hours", {}))  # older versions did not save them
+        self.return_min = state.get("return_min", min(state["recent_returns"], default=None))  # not in older versions
+        self.interval.load_state_dict(state)
+        if self.action_timing is not None and "action_timing" in state:
+            self.action_timing.load_state_dict(state["action_timing"])
+        if self.action_timing is not None:
+            self.action_timing.action_ms_before = state.get("action_ms")  # older versions did not save it
+
+    @property
+    def seconds(self) -> float:
+        """Training time."""
+        return time.monotonic() - self._begun
+
+    @property
+    def unrolls_left(self) -> int:
+        """How many more unrolls this learner receives."""
+        own_share = -((self._parent_steps - self.max_steps) // self._learners)
+        return max(0, -((self._own_steps - own_share) // self._layout.unroll_length))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run needs no more unrolls."""
+        return self.goal_reached or not self.unrolls_left
+
+    @property
+    def anything_new(self) -> bool:
+        """Whether anything happened since the latest report."""
+        return bool(self.agent_steps > self.interval.begun_steps or self.interval.updates > 0)
+
+    @property
+    def frames_per_step(self) -> float:
+        """Game frames from one decision to the next; in real time, the mean of this run."""
+        steps = self.agent_steps - self._parent_steps
+        return self._played_frames / steps if self._layout.real_time and steps else self._frames_per_step
+
+    @property
+    def frames(self) -> int:
+        """Game frames; a resumed run may skip another number of frames than its parent."""
+        return round(self._parent_frames + (self.agent_steps - self._parent_steps) * self.frames_per_step)
+
+    @property
+    def return_mean(self) -> float | None:
+        """Mean return of the latest games."""
+        return float(np.mean(self.recent_returns)) if self.recent_returns else None
+
+    @property
+    def never_scored(self) -> bool:
+        """Whether games have ended, and all of them with a return of 0."""
+        return self.return_max == self.return_min == 0
+
+    @property
+    def steps_since_report(self) -> int:
+        return self.agent_steps - self.interval.begun_steps
+
+    @property
+    def interval_seconds(self) -> float:
+        return max(self.seconds - self.interval.begun_seconds, 1e-9)
+
+    @property
+    def interval_frames_per_second(self) -> float:
+        if self._layout.real_time and self.action_timing is not None:
+            return self.action_timing.frames / self.interval_seconds
+        return self.steps_since_report * self.frames_per_step / self.interval_seconds
+
+    @property
+    def interval_updates_per_second(self) -> float:
+        return self.interval.updates / self.interval_seconds
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """Add the time of the block to a stage of the learner's time."""
+        return self._timer.stage(name)
+
+    def count_unroll(self, row: Rows) -> list[Episode]:
+        """Count one unroll `[nbytes]`; return the games that ended in it."""
+        self._timer.after_unroll(self.seconds)
+        lengths = self._layout.array(row, "game_lengths")
+        episodes = []
+        for t in np.flatnonzero(lengths):
+            game_return = float(self._layout.array(row, "game_returns")[t])
+            worker = int(self._layout.array(row, "environment_id")) // self._environments_per_worker
+            worker += self._first_worker
+            episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker))
+        self._count_episodes(episodes)
+        if self.action_timing is not None:
+            self.action_timing.add(row)
+        frames = int(self._layout.array(row, "played_frames")) if self._layout.real_time else 0
+        self._played_frames += frames
+        self.agent_steps += self._layout.unroll_length
+        self._own_steps += self._layout.unroll_length
+        if self._learners > 1:
+            games = [Game(episode.return_, episode.length, episode.worker) for episode in episodes]
+            self._unsent.add(self._layout.unroll_length, frames, games)
+        return episodes
+
+    def _count_episodes(self, episodes: Sequence[Episode]) -> None:
+        for episode in episodes:
+            game_return = episode.return_
+            self.recent_returns.append(game_return)
+            self.return_max = game_return if self.return_max is None else max(self.return_max, game_return)
+            self.return_min = game_return if self.return_min is None else min(self.return_min, game_return)
+        if episodes and not self.goal_reached:
+            self.goal_reached = reaches_return(self.recent_returns, self.return_window, self._stop_at_return)
+        self.episodes += len(episodes)
+
+    def take_unsent(self) -> News:
+        """What this learner has received since the last call, for the others."""
+        return self._unsent.take()
+
+    def count_others(self, news: Sequence[News]) -> list[Episode]:
+        """Count what the other learners have received; return the games that ended in it."""
+        self.agent_steps += sum(each.steps for each in news)
+        self._played_frames += sum(each.frames for each in news)
+        episodes = [Episode(self.agent_steps, *game) for each in news for game in each.games]
+        self._count_episodes(episodes)
+        return episodes
+
+    def count_update(self, batch: Batch, figures: Mapping[str, torch.Tensor], updates: int) -> None:
+        """Count one update with its figures; `updates` is the learner's count after it."""
+        self.interval.add_update(batch, figures, updates)
+
+    def wait_fraction(self) -> float:
+        """Fraction of the time since the latest report in which the learner had no batch to learn from."""
+        return self.interval.stage_seconds["wait"] / self.interval_seconds
+
+    def time_shares_of_run(self) -> dict[str, float]:
+        """Fractions of the run's time by stage, since its first unroll."""
+        return self._timer.shares_of_run(self.seconds)
+
+    def recent_speed(self) -> float:
+        """Agent steps a second over the latest 20 seconds or so, for a display; 0 while it is not known."""
+        if self.agent_steps == self._parent_steps:
+            return 0.0  # the workers are starting
+        marks = self._speed_marks
+        if len(marks) > 1 and marks[-1][1] == self.agent_steps:
+            marks.pop()  # no new steps: the newest mark moves forward in time
+        marks.append((self.seconds, self.agent_steps))
+        while len(marks) > 2 and marks[-1][0] - marks[1][0] >= SPEED_SPAN:
+            marks.popleft()
+        (first_time, first_steps), (last_time, last_steps) = marks[0], marks[-1]
+        span = last_time - first_time
+        return (last_steps - first_steps) / span if span >= MIN_SPEED_SPAN else 0.0
+
+    def _milliseconds(self, stage: str) -> float | None:
+        """Time of a stage for each update of the interval."""
+        interval = self.interval
+        return 1000 * interval.stage_seconds[stage] / interval.updates if interval.updates else None
+
+    def close_interval(self, updates: int) -> dict[str, JsonValue]:
+        """The figures of the interval that ends here, by their names in metrics.jsonl; a new interval begins."""
+        seconds, interval_seconds = self.seconds, self.interval_seconds
+        lag_mean, lag_max = self.interval.lag()
+        figures: dict[str, JsonValue] = {
+            "time": time.time(),
+            "seconds": seconds,
+            "agent_steps": self.agent_steps,
+            "frames": self.frames,
+            "updates": updates,
+            "steps_per_second": self.steps_since_report / interval_seconds,
+            "frames_per_second": self.interval_frames_per_second,
+            "episodes": self.episodes,
+            "return_mean": self.return_mean,
+            "return_max": self.return_max,
+            "policy_lag_mean": lag_mean,
+            "policy_lag_max": lag_max,
+            "updates_per_second": self.interval_updates_per_second,
+            "learner_wait_fraction": self.wait_fraction(),
+            "update_ms": self._milliseconds("update"),
+            "publish_ms": self._milliseconds("publish"),
+            "unrolls_accepted": self.steps_since_report // self._layout.unroll_length,
+            "time_shares": {name: value / interval_seconds for name, value in self.interval.stage_seconds.items()},
+        }
+        figures |= self.interval.figures()
+        if self.action_timing is not None:
+            figures |= self.action_timing.figures()
+            self.action_timing.begin()
+        self.interval.begin(self.seconds, self.agent_steps)
+        return figures

@@ -1,0 +1,62 @@
+"""Copies the learner's weights into shared memory after each update."""
+
+from typing import Any, Protocol
+
+import torch
+
+from agents.flat_weights import flat_weights, weight_count, write_flat_weights
+from agents.network import ActorCritic
+from workers.memory.shared_weights import SharedWeights
+
+
+class CopyEvent(Protocol):
+    """The part of a CUDA event that shows whether a copy that started before `record` is complete."""
+
+    def record(self) -> Any: ...
+
+    def query(self) -> bool: ...
+
+    def synchronize(self) -> Any: ...
+
+
+class WeightPublisher:
+    """Publishes the weights after each update.
+
+    On a GPU, `post` is called while the update is still being computed. The copy is then queued behind the update and
+    published when it is complete, at the latest before the next copy starts. So the learner does not wait for it.
+    """
+
+    def __init__(self, network: ActorCritic, weights: SharedWeights, copied: CopyEvent | None) -> None:
+        self._network = network
+        self.weights = weights
+        self._copied = copied
+        pinned_size = 0 if copied is None else weight_count(network)
+        self._pinned = torch.empty(pinned_size, pin_memory=pinned_size > 0 and torch.cuda.is_available())
+        self._copying: int | None = None  # the version of the copy that is not published yet
+
+    def post(self, version: int) -> None:
+        """Start to publish the weights as they are after `version` updates."""
+        if self._copied is None:
+            with self.weights.publishing(version) as buffer:
+                write_flat_weights(self._network, buffer)
+            return
+        self.deliver(wait=True)
+        self._pinned.copy_(flat_weights(self._network), non_blocking=True)
+        self._copied.record()
+        self._copying = version
+
+    def deliver(self, wait: bool = False) -> None:
+        """Publish the copy if it is complete; with `wait`, wait until it is."""
+        if self._copied is None or self._copying is None:
+            return
+        if wait:
+            self._copied.synchronize()
+        if self._copied.query():
+            self.weights.publish(self._copying, self._pinned)
+            self._copying = None
+
+
+def make_publisher(network: ActorCritic, weights: SharedWeights, at_once: bool) -> WeightPublisher:
+    """With `at_once`, `post` publishes before it returns, on any device."""
+    on_gpu = network.projection.device.type == "cuda"
+    return WeightPublisher(network, weights, torch.cuda.Event() if on_gpu and not at_once else None)  # type: ignore[no-untyped-call]

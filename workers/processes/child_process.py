@@ -1,0 +1,183 @@
+"""Starts and ends child processes.
+
+A child ends when its parent ends. This module imports nothing slow, so that a child watches its parent before it loads
+torch.
+"""
+
+import errno
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from multiprocessing import connection as connections
+from multiprocessing import parent_process, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess, SpawnProcess
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from machine.limits import limit_reached
+from workers.messages import send_error
+from workers.processes.early_errors import EarlyErrors, why_not_started
+from workers.processes.interrupts import INTERRUPT, accept_interrupts, place_in
+from wrappers.any_environment.faults import EnvironmentFaultError
+
+PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+BLOCKED_SIGNALS = (*PARENT_SIGNALS, INTERRUPT)  # a child accepts interrupts when it is ready for them
+
+
+class ChildProcess(SpawnProcess):  # CUDA and OpenCV both break under fork
+    """A spawned process; `early_errors` is what it writes to stderr before its worker is loaded."""
+
+    early_errors: EarlyErrors | None = None
+
+
+class ForkedProcess(ForkServerProcess):
+    """A process that is forked from a server of its parent's own, which has loaded torch and done nothing with it.
+
+    So it starts in a fiftieth of a second, and shares the memory of the libraries with its siblings.
+    """
+
+
+class Packed:
+    """A value that a spawned child unpickles only when it calls `unpack`, not while it starts."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def unpack(self) -> Any:
+        return pickle.loads(self._payload)
+
+    def __getstate__(self) -> bytes:
+        return bytes(ForkingPickler.dumps(self._value))
+
+    def __setstate__(self, payload: bytes) -> None:
+        self._payload = payload
+
+
+def start_process(worker: Any, name: str, *pipes: Connection) -> tuple[BaseProcess, Connection]:
+    """Start a process that runs `worker.run(connection, *pipes)`; return it and the other end of the connection.
+
+    `pipes` are closed here, so that only the process holds them. OSError if the system refuses to start it.
+    """
+    with ExitStack() as close_on_error, ExitStack() as close_always:
+        for pipe in pipes:
+            close_always.enter_context(pipe)
+        connection, child_end = multiprocessing.Pipe()
+        close_always.enter_context(child_end)
+        close_on_error.enter_context(connection)
+        errors = _make_early_errors()
+        arguments = (errors, Packed(worker), child_end, *pipes)
+        process = ChildProcess(target=_child_main, args=arguments, name=name, daemon=True)
+        with nullcontext() if errors is None else errors.redirected(), _signals_blocked():
+            process.start()
+        process.early_errors = errors
+        close_on_error.pop_all()
+    return process, connection
+
+
+def fork_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
+    """As `start_process`, but much faster from the second time on. Only for workers that use neither CUDA nor OpenCV.
+
+    The caller may be a child process that has called `allow_children`.
+    """
+    multiprocessing.set_forkserver_preload([type(worker).__module__, "workers.processes.fork_server"])
+    connection, child_end = multiprocessing.Pipe()
+    with child_end, ExitStack() as close_on_error:
+        close_on_error.enter_context(connection)
+        process = ForkedProcess(target=_child_main, args=(None, Packed(worker), child_end), name=name, daemon=True)
+        try:
+            with _signals_blocked():
+                process.start()
+        except EOFError as error:
+            raise OSError(errno.ECHILD, "its fork server was killed") from error
+        close_on_error.pop_all()
+    return process, connection
+
+
+def allow_children() -> None:
+    """Let this process, which a parent started, start processes itself. It must end them; if it is killed, they end."""
+    multiprocessing.current_process().daemon = False
+
+
+def end_process(process: BaseProcess, connection: Connection) -> int:
+    """Kill the process if it is alive, and return its exit code."""
+    connection.close()
+    process.kill()
+    process.join()
+    exit_code = process.exitcode
+    process.close()
+    assert exit_code is not None
+    return exit_code
+
+
+def why_it_ended(process: BaseProcess, exit_code: int) -> str:
+    """What a process that ended before its worker was loaded has written to stderr; empty for any other process."""
+    return why_not_started(getattr(process, "early_errors", None), exit_code)
+
+
+def where_it_hangs(process: BaseProcess) -> str:
+    """Where a process was when it was interrupted, if it could say so."""
+    errors = getattr(process, "early_errors", None)
+    return "" if errors is None else place_in(errors.text())
+
+
+def _make_early_errors() -> EarlyErrors | None:
+    """None where there is no stderr, or no place for a temporary file: processes start without it, too."""
+    try:
+        return EarlyErrors()
+    except OSError:
+        return None
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Block the signals that a terminal or a scheduler sends to all processes of a run; a child inherits the block.
+
+    Only the parent handles them. Children end with it, or are killed by it.
+    """
+    with warnings.catch_warnings():
+        # Where no process can be started, that of multiprocessing cannot either; the child's own error is shown.
+        warnings.filterwarnings("ignore", "resource_tracker: process died", UserWarning)
+        # Otherwise the first child's start would start it, which unblocks the signals.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED_SIGNALS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a worker, which starts processes too, keeps its block
+
+
+def _child_main(errors: EarlyErrors | None, packed_worker: Packed, connection: Connection, *pipes: Connection) -> None:
+    """Unpickle the worker and run it until the parent closes the connection; send an exception to the parent."""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    try:
+        worker = packed_worker.unpack()
+        if errors is not None:
+            accept_interrupts(errors.end())
+        worker.run(connection, *pipes)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+    except BaseException as error:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [INTERRUPT])
+        send_error(connection, _in_words(error))
+        os._exit(1)
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, EnvironmentFaultError):
+        return error.report
+    return limit_reached(error) or traceback.format_exc()
+
+
+def _exit_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    connections.wait([parent.sentinel])
+    os._exit(1)
