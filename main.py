@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from learners.place import SILENCE_FACTOR, check_launcher, place_of
+from learners.rank import SILENCE_FACTOR, check_launcher, place_of
 from machine.limits import check_memory_limits, explain_limits
 from machine.program import exit_on_signals, run_program
 
@@ -15,8 +15,8 @@ if __name__ == "__main__":  # not in worker processes, which import this file to
 
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
+from options.game_protocols import merged
 from options.help_text import show_help
-from options.protocols import merged
 from options.rules import UsageError
 from workers.failures import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
@@ -49,11 +49,11 @@ def main(arguments: Sequence[str]) -> int:
         # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
         # processes, which import this file too, need less memory.
         from evaluation.score_checkpoint import score_checkpoint
-        from learners.rank import connect, end_with_launcher
+        from learners.learner_process import connect, end_with_launcher
         from learners.shares import settle_learners
         from run_files.checkpoint import find_checkpoint
         from training.train import train
-        from wrappers.any_environment.complaints import complaints
+        from wrappers.any_environment.gymnasium_check import complaints
         from wrappers.make_environment import check_environment, make_environment
 
         parent = None

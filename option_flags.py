@@ -16,9 +16,9 @@ from options.batch_uses import ONCE, BatchUses
 from options.command_line import flag_words
 from options.environment_families import defaults_in
 from options.environment_options import EnvironmentOptions, RealtimeOptions
+from options.game_protocols import merged, protocol_flags
 from options.learning_options import LossOptions, NetworkOptions, OptimizerOptions
 from options.process_options import ClusterOptions, LearnerOptions, WorkerOptions
-from options.protocols import merged, protocol_flags
 from options.replay_options import ReplaySpec, check_shares, parse_replays, split_by_ratio
 from options.rules import (
     ON_OFF,

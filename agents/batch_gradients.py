@@ -7,9 +7,9 @@ import torch
 
 from agents.batch_loss import BatchLoss, Estimates
 from agents.network import ActorCritic
-from agents.peers import Averaged, Gradients, trained_parameters
+from agents.other_learners import Averaged, Gradients, trained_parameters
 from agents.training_batch import TrainingBatch, joined, split_batch, without_pictures
-from replay.mix import Batch
+from replay.batch_mix import Batch
 
 
 class Computed(NamedTuple):

@@ -7,7 +7,7 @@ import torch
 
 from agents import losses
 from agents.diagnostics import diagnose
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 from agents.impact import clipped_policy_loss
 from agents.training_batch import TrainingBatch
 from agents.vtrace import VTrace, trusted_states, vtrace

@@ -2,7 +2,7 @@
 
 import torch
 
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 
 
 @torch.no_grad()

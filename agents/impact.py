@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 from agents.losses import where_counted
 
 LARGEST_LOG_RATIO = 20.0  # of the surrogate, so that a policy that has collapsed still has a finite loss

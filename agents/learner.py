@@ -12,11 +12,11 @@ from agents.batch_gradients import BatchGradients
 from agents.batch_loss import BatchLoss
 from agents.flat_weights import flat_weights
 from agents.network import ActorCritic
-from agents.peers import NoPeers, Peers, trained_parameters
+from agents.other_learners import NoPeers, Peers, trained_parameters
 from agents.training_batch import TrainingBatch, make_training_batch
 from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, OptimizerOptions
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 
 # Statistics start as those over all updates, and become moving averages with this weight for a new update.

@@ -5,7 +5,7 @@ Nothing outside the mask counts: a stored number that is not finite there change
 
 import torch
 
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 
 
 def policy_gradient_loss(

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 from agents.head import Head
 
 # Of the deviations of real-valued actions, where 1 is half the range of a bounded one. With a smaller one, few of the

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.distances import cosine_distance, ln_norm
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 from agents.network import ActorCritic
 from machine.device import padded_size
 from options.replay_options import ReplaySpec

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from agents.network import NetworkInput
+from replay.batch_mix import Batch
 from replay.frame_stacks import rebuild_stacks
-from replay.mix import Batch
 from replay.unroll_layout import UnrollLayout
 
 

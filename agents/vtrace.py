@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 
 
 class VTrace(NamedTuple):

@@ -105,7 +105,7 @@ def _check_port(flag: str, address: str) -> None:
 
 def _probe(address: str) -> dict[str, str]:
     """Connect from a process of its own: the learner never loads Ray."""
-    command = [sys.executable, "-m", "cluster.probe", address]
+    command = [sys.executable, "-m", "cluster.find_cluster", address]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
     except subprocess.TimeoutExpired:

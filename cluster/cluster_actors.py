@@ -10,11 +10,11 @@ from agents.network import ActorCritic
 from cluster.code_version import code_version
 from cluster.gateway import Gateway
 from cluster.gateway_process import GatewayProcess
-from cluster.landing import Landing
-from cluster.node_book import NodeBook
 from cluster.node_player import PlayerSpec
+from cluster.node_statistics import NodeStatistics
 from cluster.round_format import longest_round
 from cluster.round_intake import RoundIntake
+from cluster.round_slots import RoundSlots
 from machine.machine_setup import Machine
 from machine.stop_signals import StopSignals
 from option_flags import Config
@@ -36,7 +36,7 @@ class ClusterActors(Actors):
     def __init__(
         self,
         local: Actors,
-        make_gateway: Callable[[Landing, int], Gateway],
+        make_gateway: Callable[[RoundSlots, int], Gateway],
         layout: UnrollLayout,
         environments: int,  # of each worker
         max_policy_lag: int,
@@ -47,14 +47,14 @@ class ClusterActors(Actors):
         super().__init__(local.pool, local.publisher, local.times, lockstep=False)
         self._environments = environments
         self._announce = announce
-        self._landing = Landing(PLACES, longest_round(environments, layout.nbytes))
-        self._book = NodeBook(layout.unroll_length)
+        self._round_slots = RoundSlots(PLACES, longest_round(environments, layout.nbytes))
+        self._book = NodeStatistics(layout.unroll_length)
         self._intake = RoundIntake(
-            layout, self._landing, self._book, environments, max_policy_lag, self._free_place, announce
+            layout, self._round_slots, self._book, environments, max_policy_lag, self._free_place, announce
         )
         self._intake.version = version
         self._gateway = GatewayProcess(
-            lambda starts: make_gateway(self._landing, starts),
+            lambda starts: make_gateway(self._round_slots, starts),
             self._received,
             self._gateway_started,
             self._gateway_ended,
@@ -204,7 +204,7 @@ def make_actors(
     code = code_version()  # once: files that change during the run must not make nodes look like the learner
     formats = {"auto": machine.worker_precision, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
-    def make_gateway(landing: Landing, starts: int) -> Gateway:
+    def make_gateway(round_slots: RoundSlots, starts: int) -> Gateway:
         return Gateway(
             address=address,
             spec=spec,
@@ -216,7 +216,7 @@ def make_actors(
             weights=local.publisher.weights,
             weights_interval=options.weights_interval,
             bfloat16=formats[options.weights_precision] == torch.bfloat16,
-            landing=landing,
+            round_slots=round_slots,
         )
 
     return ClusterActors(

@@ -45,14 +45,14 @@ def main(arguments: Sequence[str]) -> int:
         command, options = _read_words(arguments)
         found = check_cluster(options.address, "--address")
         _connect(found)
-        from cluster import run_board
+        from cluster import run_state
 
         runs = _alive_runs()
         name = _chosen(options.run, runs)
         if command == "status":
             print("\n".join(_status_lines(name, runs)))
         else:
-            run_board.give_command(name, command)
+            run_state.give_command(name, command)
             _wait_until_taken(name, command)
     except HelpRequested:
         show_help(USAGE, (CommandOptions,))
@@ -73,8 +73,8 @@ def _read_words(arguments: Sequence[str]) -> tuple[str, CommandOptions]:
 
 
 def _connect(address: str) -> None:
+    from cluster.find_cluster import connect
     from cluster.gateway import NAMESPACE
-    from cluster.probe import connect
 
     try:
         connect(address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
@@ -84,14 +84,14 @@ def _connect(address: str) -> None:
 
 def _alive_runs() -> dict[str, dict[str, Any]]:
     """The runs that have shown a sign of life; where the clocks of machines differ, that takes a second look."""
-    from cluster import run_board
+    from cluster import run_state
 
-    first = run_board.runs()
+    first = run_state.runs()
     alive = {name: entry for name, entry in first.items() if abs(time.time() - entry["seen"]) < SILENT_SECONDS}
     if alive or not first:
         return alive
     time.sleep(LOOK_SECONDS)
-    return {name: entry for name, entry in run_board.runs().items() if entry["seen"] != first.get(name, {}).get("seen")}
+    return {name: entry for name, entry in run_state.runs().items() if entry["seen"] != first.get(name, {}).get("seen")}
 
 
 def _chosen(run: str, runs: Mapping[str, Mapping[str, Any]]) -> str:
@@ -112,12 +112,12 @@ def _status_lines(name: str, runs: Mapping[str, Mapping[str, Any]]) -> list[str]
 
 
 def _wait_until_taken(name: str, command: str) -> None:
-    from cluster import run_board
+    from cluster import run_state
 
     deadline = time.monotonic() + ANSWER_SECONDS
-    while not run_board.is_taken(name, command):
+    while not run_state.is_taken(name, command):
         if time.monotonic() > deadline:
-            run_board.take_back(name, command)
+            run_state.take_back(name, command)
             raise UsageError(
                 f"{name} has not read the command within {ANSWER_SECONDS:g} seconds, and it is taken back; "
                 "python -m cluster.command status shows whether the run is alive."

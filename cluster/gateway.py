@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from cluster.landing import Landing
+from cluster.round_slots import RoundSlots
 from workers.memory.shared_weights import SharedWeights
 
 NAMESPACE = "rl-platform"
@@ -24,12 +24,12 @@ class Gateway:
     weights: SharedWeights
     weights_interval: float
     bfloat16: bool  # whether weights travel in this format
-    landing: Landing
+    round_slots: RoundSlots
 
     def run(self, connection: Connection) -> None:
         """Serve the learner until it closes the connection."""
         quiet_ray()
-        from cluster.ray_hub import serve
+        from cluster.gateway_loop import serve
 
         serve(self, connection)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 import lz4.block  # type: ignore[import-untyped]
 import numpy as np
 
-from cluster.landing import Landing
-from cluster.node_book import NodeBook
+from cluster.node_statistics import NodeStatistics
 from cluster.round_format import MalformedRoundError, Round, unpack_round
+from cluster.round_slots import RoundSlots
 from replay.compression import UnrollCodec
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -24,8 +24,8 @@ class RoundIntake:
     def __init__(
         self,
         layout: UnrollLayout,
-        landing: Landing,
-        book: NodeBook,
+        round_slots: RoundSlots,
+        book: NodeStatistics,
         environments: int,  # of each worker
         max_policy_lag: int,
         free: Callable[[int], None],  # called with each place whose round is taken completely
@@ -35,7 +35,7 @@ class RoundIntake:
         self.version = 0  # of the learner's weights
         self._layout = layout
         self._codec = UnrollCodec(layout, 0)
-        self._landing = landing
+        self._round_slots = round_slots
         self._book = book
         self._environments = environments
         self._environments_per_seat = WORKERS_PER_SEAT * environments
@@ -80,7 +80,7 @@ class RoundIntake:
     def _open(self, place: int) -> Round | None:
         """The round there. One that is malformed counts as refused unrolls of the node that sent it."""
         self.flow_control.learner_starts_round(ready_behind=len(self._ready) - 1)
-        sender, content = self._landing.read(place)
+        sender, content = self._round_slots.read(place)
         node = self._book.of_player(sender)
         if node is None:  # it left long ago
             return None

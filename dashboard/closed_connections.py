@@ -2,7 +2,7 @@
 
 from starlette.requests import Request
 
-from dashboard.guard import App, Receive, Scope, Send
+from dashboard.access import App, Receive, Scope, Send
 
 NO_RESPONSE = "No response returned."  # the words of Starlette
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from dashboard.charts import ChartOptions, label_height
 from dashboard.comparison import Score, comparison_chart, score_groups, search_chart, without_curves
-from dashboard.in_words import game_return, number
+from dashboard.number_text import game_return, number
 from dashboard.page_parts import ChartCard, Notices, heading, is_open, link_to, notice, page_frame
 from dashboard.panels import X_AXES
 from dashboard.results_folder import NotThereError, ResultsFolder

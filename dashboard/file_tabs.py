@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from dashboard.growing_file import last_lines
-from dashboard.in_words import age, game_return, number, size
+from dashboard.number_text import age, game_return, number, size
 from dashboard.page_parts import heading, link_to, notice
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData

@@ -7,7 +7,7 @@ from typing import Any
 from nicegui import ui
 from starlette.requests import Request
 
-from dashboard.in_words import age, game_return, number, progress
+from dashboard.number_text import age, game_return, number, progress
 from dashboard.page_parts import Notices, heading, is_open, link_to, page_frame, state_class
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_list import AT_WORK, STATES, RunList, RunRow, SweepRow

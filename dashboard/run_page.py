@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from dashboard.curve_tab import CurveTab
 from dashboard.file_tabs import ConsoleTab, FilesTab, configuration_tab
-from dashboard.in_words import age, game_return, number, progress, time_left
 from dashboard.live.tab import LiveTab
+from dashboard.number_text import age, game_return, number, progress, time_left
 from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
 from dashboard.panels import LEARNING, MACHINE, replay_panels, shown_panels
 from dashboard.replays.tab import ReplayTab

@@ -10,9 +10,9 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 
+from dashboard.access import Guard
 from dashboard.closed_connections import ClosedConnections
 from dashboard.compare_page import compare_page, sweep_page
-from dashboard.guard import Guard
 from dashboard.list_page import list_page
 from dashboard.results_folder import NotThereError, ResultsFolder
 from dashboard.run_list import RunList

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from agents.network import PIXEL_SCALE, ActorCritic
-from agents.torsos.observed import TorsoInput
 from agents.torsos.own_torso import LARGEST_INPUT
+from agents.torsos.torso_input import TorsoInput
 
 
 class ExportedPolicy(nn.Module):

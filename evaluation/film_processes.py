@@ -23,7 +23,7 @@ from workers.processes.early_errors import reason
 from workers.processes.heartbeat import Heartbeat
 from workers.processes.silence import SilenceLimit
 from wrappers.environment_types import MakeWatchedEnvironment
-from wrappers.spectator import Watch
+from wrappers.film_frames import Watch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from learners.group import Exchange, LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, merged_report, slowest_learner
-from learners.news import News
+from learners.messages import LearnerMessage
 from run_files.metrics import Report
 
 PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
@@ -38,7 +38,7 @@ class Agreement(Protocol):
         """Whether to report after this update, if a report `is_due` for this learner."""
 
     def save_due(self, due: Callable[[], int]) -> int:
-        """What to save now, if `due` tells what this learner would save: see `News.save`."""
+        """What to save now, if `due` tells what this learner would save: see `LearnerMessage.save`."""
 
     def merged(self, report: Report, figures_of_batch: Sequence[str]) -> Report:
         """The report of all learners, from that of this one; `figures_of_batch` are means over its part of batches."""
@@ -72,8 +72,8 @@ class GroupAgreement:
 
     def __init__(self, group: LearnerGroup) -> None:
         self._group = group
-        self._own_news: Callable[[], News] = News
-        self._receive: Callable[[Sequence[News]], None] = lambda news: None
+        self._own_news: Callable[[], LearnerMessage] = LearnerMessage
+        self._receive: Callable[[Sequence[LearnerMessage]], None] = lambda news: None
         self._checksum: Callable[[], int] = int
         self._announce: Callable[[str], None] = lambda message: None
         self._slowest: int | None = None
@@ -81,7 +81,7 @@ class GroupAgreement:
         self._parts = [1] * group.size  # of a batch, for each learner
         self._exchange: Exchange | None = None
         self._has_ended = self._update_granted = False
-        self._heard: list[list[News]] = []  # of all learners, since the latest update
+        self._heard: list[list[LearnerMessage]] = []  # of all learners, since the latest update
         self._report = False
         self._save = 0
         self._exchanged_at = time.monotonic()
@@ -90,8 +90,8 @@ class GroupAgreement:
 
     def connect(
         self,
-        own_news: Callable[[], News],
-        receive: Callable[[Sequence[News]], None],
+        own_news: Callable[[], LearnerMessage],
+        receive: Callable[[Sequence[LearnerMessage]], None],
         checksum: Callable[[], int],
         announce: Callable[[str], None],
     ) -> None:
@@ -161,7 +161,7 @@ class GroupAgreement:
 
     def _begin(self, ends: bool, ready: bool) -> None:
         if self._exchange is None:
-            news = self._own_news()._replace(ends=ends, ready=ready) if ends or ready else News()
+            news = self._own_news()._replace(ends=ends, ready=ready) if ends or ready else LearnerMessage()
             self._exchange = self._group.send(news.encoded())
 
     def _finish(self, patience: float) -> bool:
@@ -177,10 +177,10 @@ class GroupAgreement:
         self._exchanged_at = time.monotonic()
         self._waited += self._exchanged_at - begun
         self._exchange = None
-        self._decide([News.decoded(message) for message in messages])
+        self._decide([LearnerMessage.decoded(message) for message in messages])
         return True
 
-    def _decide(self, news: list[News]) -> None:
+    def _decide(self, news: list[LearnerMessage]) -> None:
         updates = {each.updates for each in news if each.ends or each.ready}
         if len(updates) > 1:
             raise LearnerLostError(f"the learners have made {', '.join(map(str, sorted(updates)))} updates")

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from agents.network import ActorCritic
-from agents.peers import Averaged, NoPeers
-from learners.place import Place
+from agents.other_learners import Averaged, NoPeers
+from learners.rank import Place
 from learners.shared_gradients import SharedGradients
 from workers.failures import RunFailedError
 

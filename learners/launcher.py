@@ -15,7 +15,7 @@ from types import FrameType
 from typing import IO, Any, Protocol
 
 from learners.group import LearnerLostError
-from learners.place import LIFELINE, NEWS
+from learners.rank import LIFELINE, NEWS
 from machine.stop_signals import STOP_SIGNALS
 from options.command_line import flag_words
 from run_files.checkpoint import OWN_FLAGS

@@ -1,77 +1,52 @@
-"""A learner process that a launcher started: its connection, its parent, and what it tells the launcher."""
+"""The place of this process among the learners of a run."""
 
 import os
-import signal
-import threading
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from learners.group import LearnerGroup, OneLearner
-from learners.place import LIFELINE, NEWS, SILENCE_FACTOR, Place
-from option_flags import Config
 from options.rules import UsageError
-from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint
-from run_files.run_folder import CHECKPOINTS
+
+# Set by our launcher for each learner, and by torchrun.
+NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+LIFELINE = "RL_LEARNERS_LIFELINE"  # a pipe that closes when the launcher ends
+NEWS = "RL_LEARNERS_NEWS"  # a pipe to the launcher, for the name of the run's folder
+SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker: it saves replays meanwhile
 
 
-def connect(place: Place | None, config: Config) -> OneLearner:
-    """The connection with the other learners; a run with one learner has none."""
-    if place is None or place.size == 1:
-        return OneLearner()
-    return LearnerGroup(place, SILENCE_FACTOR * config.workers.worker_timeout)
+@dataclass(frozen=True)
+class Place:
+    """Rank 0 reports, saves and evaluates. Local ranks count the learners of one machine."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
 
 
-def end_with_launcher() -> None:
-    """When the launcher ends, however it does, this process saves and ends."""
-    if (descriptor := os.environ.get(LIFELINE)) is None:
-        return
-
-    def watch() -> None:
-        os.read(int(descriptor), 1)  # returns when the launcher's end is closed
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def tell_folder(folder: Path) -> None:
-    """Tell the launcher the run's folder."""
-    if (descriptor := os.environ.get(NEWS)) is not None:
-        os.write(int(descriptor), os.fsencode(folder) + b"\n")
+def place_of(environment: Mapping[str, str] = os.environ) -> Place | None:
+    """The place that a launcher gave this process; None for a process that was started by hand."""
+    if any(name not in environment for name in NEEDED):
+        return None
+    try:
+        rank, size, local_rank, local_size = (int(environment[name]) for name in NEEDED[:4])
+    except ValueError:
+        raise UsageError(
+            f"{', '.join(NEEDED[:4])} must be whole numbers, as torchrun sets them; without these variables, "
+            "--learners starts the learners itself."
+        ) from None
+    return Place(rank, size, local_rank, local_size)
 
 
-def folder_of(place: Place, run_folder: Path) -> Path:
-    """Where a learner keeps what is its own: the first one in the run's folder itself, the others below it."""
-    return run_folder if place.is_first else run_folder / f"learner_{place.rank}"
-
-
-def parent_of(place: Place, parent: Checkpoint) -> Checkpoint:
-    """The checkpoint that a learner resumes: the run's, with its own games and replays where they were saved.
-
-    The weights are always the run's: `best.pt` of this learner may be of another update.
-    """
-    if place.is_first:
-        return parent
-    folder = folder_of(place, parent.run_folder) / CHECKPOINTS
-    for name in (parent.path.name, checkpoint_name(parent.updates)):
-        if (folder / name).exists():
-            own = find_checkpoint(str(folder / name))
-            if own.updates == parent.updates:
-                return replace(own, content={**own.content, "learner": parent.content["learner"]})
-    return replace(parent, path=folder / parent.path.name, content={**parent.content, "in_flight": None})
-
-
-def agreed(config: Config, learners: OneLearner) -> Config:
-    """The configuration of the first learner, after a check that all learners have the same one."""
-    flags = config.flags()
-    of_all = learners.of_all(flags)
-    learners.of_all(None)  # nobody ends before all have these flags
-    first = of_all[0]
-    for rank, other in enumerate(of_all):
-        differing = [name for name, value in first.items() if other.get(name) != value and name != "seed"]
-        if differing:
-            name = differing[0]
-            raise UsageError(
-                f"--{name} is {first[name]} for learner 0 and {other.get(name)} for learner {rank}; the same command "
-                "for all would be right."
-            )
-    return config.replace_flags(seed=first["seed"])
+def check_launcher(given: Mapping[str, Any], place: Place | None, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise a UsageError if another launcher than ours has placed several learners, and the cluster shall do it too."""
+    by_another = place is not None and place.size > 1 and LIFELINE not in environment
+    if by_another and given.get("cluster") is not None:
+        raise UsageError(
+            f"--cluster={given['cluster']} would let Ray place the learners that torchrun has placed; one of them "
+            "alone would be right."
+        )

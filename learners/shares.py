@@ -5,7 +5,7 @@ import os
 
 import torch
 
-from learners.place import Place
+from learners.rank import Place
 from machine.device import usable_cores
 from option_flags import Config
 from options.rules import UsageError

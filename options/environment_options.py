@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from options.environment_families import NATIVE, check_family
-from options.protocols import CLASSIC, PROTOCOLS
+from options.game_protocols import CLASSIC, PROTOCOLS
 from options.rules import (
     IMPORTED_NAME,
     JSON_OBJECT,

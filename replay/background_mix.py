@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from replay.mix import Batch, BatchMix, ReplayDraw
-from replay.protocol import Drawn, Replay
+from replay.batch_mix import Batch, BatchMix, ReplayDraw
+from replay.interface import Drawn, Replay
 from replay.row_layout import Rows
 
 CPU = torch.device("cpu")

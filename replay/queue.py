@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from replay.protocol import Drawn
+from replay.interface import Drawn
 from replay.row_layout import Rows
 from replay.storage import RawStorage
 

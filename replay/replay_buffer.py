@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from replay.eviction_rules import EvictionRule
-from replay.protocol import Drawn
+from replay.interface import Drawn
 from replay.row_layout import Rows
 from replay.selection_rules import SelectionRule
 from replay.storage import Storage

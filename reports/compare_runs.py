@@ -10,7 +10,7 @@ import numpy as np
 
 from option_flags import OPTIONS, CheckpointOptions, ReportOptions, TestOptions
 from options.environment_families import is_noframeskip
-from options.protocols import protocol_flags
+from options.game_protocols import protocol_flags
 from options.replay_options import parse_replays
 from options.rules import UsageError
 from reports.replay_labels import describe_replays, differing_keys

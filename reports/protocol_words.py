@@ -2,7 +2,7 @@
 
 from option_flags import OPTIONS, EnvironmentOptions
 from options.environment_families import is_noframeskip
-from options.protocols import protocol_flags
+from options.game_protocols import protocol_flags
 from options.rules import is_switch
 
 

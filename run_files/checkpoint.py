@@ -16,12 +16,12 @@ import torch
 
 from machine.limits import limit_reached
 from option_flags import OPTIONS, Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
-from options.protocols import CLASSIC, protocol_flags
+from options.game_protocols import CLASSIC, protocol_flags
 from options.rules import UsageError, declared
 from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
-from run_files.content_rules import ContentError, described
 from run_files.return_goal import reaches_return
 from run_files.run_folder import CHECKPOINTS, remove_abandoned, temporary_beside, write_atomically
+from run_files.value_rules import ContentError, described
 
 FORMAT_VERSION = 3
 BEST = "best.pt"

@@ -16,7 +16,8 @@ from options.replay_options import parse_replays
 from options.rules import UsageError
 from replay.stored_vectors import STORED
 from replay.unroll_layout import MOST_CHOICES, MOST_NUMBERS, MOST_PIXELS, ActionKind, UnrollLayout
-from run_files.content_rules import (
+from run_files.unroll_content import open_unrolls, unrolls
+from run_files.value_rules import (
     ANY_NUMBER,
     GENERATOR_TEXT,
     LIST,
@@ -37,7 +38,6 @@ from run_files.content_rules import (
     tuple_of,
     whole,
 )
-from run_files.unroll_content import open_unrolls, unrolls
 
 DRAW_SUMS = 7  # figures that are summed for each replay
 TORSO = "torso."  # begins the names of the torso's weights

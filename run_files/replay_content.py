@@ -13,7 +13,8 @@ from options.replay_options import ReplaySpec
 from replay.compression import UnrollCodec
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from run_files.content_rules import (
+from run_files.unroll_content import check_rows, unrolls
+from run_files.value_rules import (
     ANY_NUMBER,
     GENERATOR_TEXT,
     LIST,
@@ -29,7 +30,6 @@ from run_files.content_rules import (
     tuple_of,
     whole,
 )
-from run_files.unroll_content import check_rows, unrolls
 
 _REPLAY_FILE = table(
     {"unroll": TEXT, "mix": table({"new": whole(), "replays": list_of(TABLE), "prepared": LIST})},

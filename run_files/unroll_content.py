@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from run_files.content_rules import Check, ContentError, list_of, number, raw_bytes, table, tensor, tuple_of, whole
+from run_files.value_rules import Check, ContentError, list_of, number, raw_bytes, table, tensor, tuple_of, whole
 
 FINITE = ("rewards", "bootstraps", "behaviour_logits", "values", "game_returns", "first_lstm_state", "first_reward")
 

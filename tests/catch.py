@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.delayed_actions import DelayedActions
+from wrappers.film_frames import FilmFrames, Watch
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
-from wrappers.spectator import Spectator, Watch
 
 CELLS = 6  # the board's width and height
 CELL = 6  # pixels
@@ -86,7 +86,7 @@ class Repeat(gymnasium.Wrapper[Picture, int, Picture, int]):
 def make_catch(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Picture, int] = Catch(seed)
     if watch is not None:
-        game = Spectator(game, watch)
+        game = FilmFrames(game, watch)
     if options.interaction != "turns":
         game = Repeat(DelayedActions(game, options), options.frames_per_step)
     return FrameStack(ScoreKeeper(game), options.frames_stacked)

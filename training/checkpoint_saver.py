@@ -11,7 +11,7 @@ from agents.spaces import described_spaces
 from agents.torsos.own_torso import network_source
 from machine.stop_signals import StopSignals
 from option_flags import Config
-from replay.mix import Mix
+from replay.batch_mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
 from run_files.replay_file import WriteCancelledError, write_tensor_file

@@ -7,7 +7,7 @@ from agents.network import ActorCritic
 from agents.torsos.own_torso import note_on_source
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.checkpoint_content import check_weights
-from run_files.content_rules import ContentError
+from run_files.value_rules import ContentError
 
 
 class InitialWeights:

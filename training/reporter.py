@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from agents.learner import Learner
 from learners.agreement import Agreement, AloneAgreement
-from replay.mix import Mix
+from replay.batch_mix import Mix
 from reports.sinks.sink import Sink
 from reports.terminal.console import Console
 from reports.terminal.run_display import ReplayFill, Status

@@ -9,7 +9,7 @@ from agents.learner import Learner
 from agents.torsos.own_torso import note_on_source
 from option_flags import OPTIONS, Config, ReplayOptions
 from options.batch_uses import BatchUses
-from replay.mix import Mix
+from replay.batch_mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
     BEST,
@@ -21,11 +21,11 @@ from run_files.checkpoint import (
     link,
     write_checkpoint,
 )
-from run_files.content_rules import ContentError
 from run_files.metrics import last_report
 from run_files.replay_content import check_replay_file, check_replays
 from run_files.replay_file import DamagedFileError, read_tensor_file
 from run_files.run_folder import remove_abandoned
+from run_files.value_rules import ContentError
 from training.best_so_far import BestSoFar
 from training.counters.interval import without_draws, without_interval
 from training.counters.progress import Progress

@@ -12,7 +12,7 @@ from agents.network import ActorCritic, make_network
 from agents.spaces import check_observations, read_spec, unroll_layout
 from cluster.check import check_cluster, check_combinations
 from learners.group import OneLearner
-from learners.rank import agreed, folder_of, parent_of, tell_folder
+from learners.learner_process import agreed, folder_of, parent_of, tell_folder
 from learners.shares import part_of, use_own_cores
 from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
@@ -22,7 +22,7 @@ from reports.sinks.make_sinks import check_sinks
 from reports.unused_options import changed_options
 from run_files.checkpoint import Checkpoint, check_playable, check_resumable
 from run_files.run_folder import CHECKPOINTS, create_run_folder, write_json
-from training.check_parent import check_saved_games, check_saved_learner
+from training.check_parent_run import check_saved_games, check_saved_learner
 from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
 from training.resume import Resume

@@ -21,15 +21,15 @@ from reports.sinks.sink import SinkList
 from reports.terminal.console import RecordedConsole, make_console
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import CHECKPOINTS, MESSAGES
-from training.agreement import connect, make_agreement
 from training.checkpoint_saver import CheckpointSaver
 from training.counters.clock_timing import make_timing
 from training.counters.machine_load import MachineLoad
 from training.counters.progress import Progress
 from training.gpu_memory import explained
 from training.housekeeping import Housekeeping
+from training.learner_exchange import connect, make_agreement
 from training.loop import training_loop
-from training.make_mix import make_mix
+from training.make_replays import make_mix
 from training.periodic_evaluation import Evaluation, PeriodicEvaluation
 from training.reporter import Reporter
 from training.run_setup import make_folder_of_learner, set_up_run

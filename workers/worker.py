@@ -24,7 +24,7 @@ from workers.random_streams import stream_of
 from workers.rollout import Rollout, SeededEnvironment
 from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
 from wrappers.environment_types import MakeEnvironment
-from wrappers.first_episode_cut import FirstEpisodeCut
+from wrappers.spread_starts import SpreadStarts
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Worker:
             environment = self.make_environment(self.config.environment, int(game_stream.generate_state(1)[0] >> 1))
             if self.config.environment.spread_starts:
                 time_limit = environment.get_wrapper_attr("time_limit")
-                environment = FirstEpisodeCut(environment, time_limit, np.random.default_rng(cut_stream))
+                environment = SpreadStarts(environment, time_limit, np.random.default_rng(cut_stream))
             environments.append(SeededEnvironment(environment, environment_id, np.random.default_rng(action_stream)))
             alive()
         return environments

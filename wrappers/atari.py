@@ -13,6 +13,7 @@ from wrappers.clip_reward import ClipReward
 from wrappers.delayed_actions import DelayedActions
 from wrappers.emulator import AtariWrapper, Emulator, Frame
 from wrappers.episodic_life import EpisodicLife
+from wrappers.film_frames import FilmFrames, Watch
 from wrappers.fire_on_life_loss import FireOnLifeLoss
 from wrappers.fire_on_reset import FireOnReset
 from wrappers.frame_skip import FrameSkip
@@ -21,7 +22,6 @@ from wrappers.noop_start import NoopStart
 from wrappers.realtime_game import RealtimeGame
 from wrappers.resize import Resize
 from wrappers.score_keeper import ScoreKeeper
-from wrappers.spectator import Spectator, Watch
 from wrappers.sticky_actions import StickyActions
 
 ID_ENDING = "NoFrameskip-v4"
@@ -48,7 +48,7 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
     )
     env: gymnasium.Env[Frame, int] = emulator
     if watch is not None:
-        env = Spectator(env, watch)
+        env = FilmFrames(env, watch)
     if options.repeat_action_probability > 0:
         env = StickyActions(env, options.repeat_action_probability)
     if options.noop_threshold > 0:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import gymnasium
 
 from option_flags import EnvironmentOptions
-from wrappers.spectator import Watch
+from wrappers.film_frames import Watch
 
 # Takes the options and a seed. Must be a module-level function, so that it can be pickled for worker processes.
 MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]

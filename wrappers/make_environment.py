@@ -10,9 +10,9 @@ from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.check import check_any_environment
 from wrappers.any_environment.creation import create
-from wrappers.any_environment.watched import Watched
+from wrappers.any_environment.film_frames import FilmFrames
 from wrappers.atari import check_atari, make_atari
-from wrappers.spectator import Watch
+from wrappers.film_frames import Watch
 
 
 def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
@@ -25,7 +25,7 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
         return make_atari(options, seed, watch)
     environment = create(options, films=watch is not None)
     if watch is not None:
-        environment = Watched(environment, options.env, watch)
+        environment = FilmFrames(environment, options.env, watch)
     return AnyEnvironment(environment, options, seed)
 
 

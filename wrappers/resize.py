@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from wrappers.area_mean import SCREEN, SMALL, AreaMean
+from wrappers.ale_downscale import SCREEN, SMALL, AleDownscale
 from wrappers.emulator import AtariWrapper, Frame
 
 
@@ -21,7 +21,7 @@ class Scaler:
         # The worker processes run in parallel; threads of OpenCV would take cores from them.
         cv2.setNumThreads(1)
         self._width_height = (resolution[1], resolution[0])
-        self._area_mean = AreaMean() if (shape, resolution) == (SCREEN, SMALL) else None
+        self._area_mean = AleDownscale() if (shape, resolution) == (SCREEN, SMALL) else None
         self._scaled = np.empty((*resolution, *shape[2:]), np.uint8)
 
     def __call__(self, screen: Frame) -> Frame:

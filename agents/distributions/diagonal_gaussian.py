@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from agents.distributions.fixed_points import fixed_points, mean_divergence
+from agents.distributions.quadrature import fixed_points, mean_divergence
 
 # Logarithms of standard deviations outside this range count as its ends, in every function. 1 is half the range of a
 # bounded action: from a deviation of 0.007, which is as good as none, to 7.4, with which nearly all actions are at

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import log_softmax, pad, softmax
 
 from agents.distributions.categorical import Categorical
-from agents.distributions.fixed_points import fixed_points, mean_divergence
+from agents.distributions.quadrature import fixed_points, mean_divergence
 
 # Up to so many combinations of choices, the mask of LASER is computed over all of them.
 MOST_ENUMERATED = 256

@@ -3,7 +3,7 @@
 from agents.distributions.categorical import Categorical
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
 from agents.distributions.independent_categoricals import IndependentCategoricals
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 from replay.unroll_layout import UnrollLayout
 
 

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from agents.torsos.observed import Observed
 from agents.torsos.own_torso import is_own, make_own_torso
 from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, TINY, picture_layers
+from agents.torsos.torso_input import Observed
 from options.rules import UsageError
 
 VECTOR_NETWORKS = ("mlp", "separate_mlp")

@@ -13,7 +13,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict
 from torch import nn
 
-from agents.torsos.observed import Observed, torso_input
+from agents.torsos.torso_input import Observed, torso_input
 from options.rules import UsageError
 from wrappers.any_environment.registry import import_module
 from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster import code_version
 from cluster.code_version import ROOT
-from cluster.probe import connect
+from cluster.find_cluster import connect
 from cluster.programs import guarded_program, node_code
 from cluster.task_errors import last_line
 from machine.stop_signals import STOP_SIGNALS

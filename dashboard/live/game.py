@@ -32,8 +32,8 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, newest_first, read_checkpoint
 from run_files.checkpoint_content import check_weights
-from run_files.content_rules import ContentError
 from run_files.run_folder import CHECKPOINTS
+from run_files.value_rules import ContentError
 from workers.local_policy import PolicyInputs
 from workers.messages import Kind, receive, send
 from workers.observations import as_batch, put_observation

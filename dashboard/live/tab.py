@@ -10,9 +10,9 @@ import numpy as np
 from nicegui import ui
 
 from dashboard.charts import LINES, ChartOptions, Line, line_chart
-from dashboard.in_words import game_return, number
 from dashboard.live.picture import LivePicture
 from dashboard.live.player import LiveGameEndedError, LivePlayer
+from dashboard.number_text import game_return, number
 from dashboard.page_parts import fact
 from dashboard.results_folder import ResultsFolder
 from run_files.run_folder import CHECKPOINTS

@@ -18,9 +18,9 @@ from replay.compression import UnrollCodec
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import InvalidCheckpointError, checkpoint_name, read_checkpoint
-from run_files.content_rules import ContentError
 from run_files.replay_content import check_replay_file, check_replays
 from run_files.replay_file import DamagedFileError, read_tensor_file
+from run_files.value_rules import ContentError
 from workers.messages import Kind, send
 
 MOST_UNROLLS = 1500  # of each replay

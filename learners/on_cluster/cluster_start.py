@@ -19,7 +19,7 @@ from learners.on_cluster.commands import Commands
 from learners.on_cluster.node_learner import Address
 from learners.on_cluster.shares_of_nodes import Room, Seat, choose_seats, most_learners
 from learners.on_cluster.started_on_nodes import LOST, LearnerGoneError, SeatedLearner, StartedOnNodes
-from learners.place import LIFELINE, NEWS
+from learners.rank import LIFELINE, NEWS
 from options.command_line import flag_words
 from options.rules import UsageError
 from workers.failures import RunFailedError

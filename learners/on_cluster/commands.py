@@ -5,7 +5,7 @@ import signal
 import threading
 from contextlib import suppress
 
-from cluster.run_board import COMMAND_SECONDS, RunBoard
+from cluster.run_state import COMMAND_SECONDS, RunState
 
 SIGNALS = {"save": signal.SIGUSR1, "stop": signal.SIGTERM}  # to this process, which passes them on to all learners
 
@@ -17,7 +17,7 @@ class Commands:
     """
 
     def __init__(self) -> None:
-        self._board: RunBoard | None = None  # made by the thread, because that asks the head
+        self._board: RunState | None = None  # made by the thread, because that asks the head
         self._shown: tuple[dict[str, str], list[str]] = {}, []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -42,7 +42,7 @@ class Commands:
 
     def _exchange(self) -> None:
         if self._board is None:
-            self._board = RunBoard()
+            self._board = RunState()
         self._board.status, learners = self._shown
         for command in self._board.exchange(learners):
             if command in SIGNALS:

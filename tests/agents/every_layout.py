@@ -11,7 +11,7 @@ from agents.acting import Actor, ActorState
 from agents.learner import Learner
 from agents.network import ActorCritic, make_network
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS
 

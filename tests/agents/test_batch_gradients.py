@@ -17,7 +17,7 @@ from agents.network import make_network
 from agents.training_batch import make_training_batch, split_batch
 from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.every_layout import every_layout, learner_of, network_of, played
 from tests.agents.learners import ALL_TERMS, DELAYED_LAYOUT, LAYOUT, LSTM_LAYOUT, make_batch, make_learner, reported

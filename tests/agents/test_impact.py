@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agents.distributions.categorical import Categorical
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
 from agents.distributions.independent_categoricals import IndependentCategoricals
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
 from agents.impact import Surrogate, clipped_policy_loss, surrogate
 from agents.learner import Learner
 from agents.vtrace import vtrace

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agents.network import NetworkInput
 from option_flags import LossOptions, OptimizerOptions
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import (
     ALL_TERMS,

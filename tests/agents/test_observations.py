@@ -9,8 +9,8 @@ import torch
 from agents.network import make_network
 from agents.policy_heads import FIRST_LOG_DEVIATION
 from agents.torsos.make_torso import PictureAndVector, chosen_network, make_torso
-from agents.torsos.observed import Observed
 from agents.torsos.pictures import PICTURE_NETWORKS
+from agents.torsos.torso_input import Observed
 from option_flags import NetworkOptions
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout

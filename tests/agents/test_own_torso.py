@@ -16,14 +16,14 @@ from gymnasium.spaces import Box, Dict
 from agents.learner import make_optimizer
 from agents.network import ActorCritic, make_network
 from agents.torsos.make_torso import make_torso
-from agents.torsos.observed import Observed
 from agents.torsos.own_torso import network_source, note_on_source, observation_space
+from agents.torsos.torso_input import Observed
 from evaluation import export
 from evaluation.exported_policy import exported
 from option_flags import NetworkOptions, OptimizerOptions
 from options.rules import UsageError
 from run_files.checkpoint_content import check_optimizer, check_weights
-from run_files.content_rules import ContentError
+from run_files.value_rules import ContentError
 from tests.agents.every_layout import PARTS, PICTURES
 
 PICTURE, VECTOR, BOTH = Observed((4, 10, 12), 0), Observed((0, 0, 0), 7), Observed((4, 10, 12), 7)

@@ -11,7 +11,7 @@ from agents.network import ActorCritic, make_network
 from agents.ranking import NetworkRanking
 from option_flags import NetworkOptions, OptimizerOptions
 from options.replay_options import ReplaySpec
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.newest_states import NewestStates
 from replay.row_layout import Rows
 from replay.stored_vectors import VectorPart

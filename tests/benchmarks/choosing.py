@@ -36,7 +36,7 @@ from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file
-from training.make_mix import make_storage
+from training.make_replays import make_storage
 from wrappers.atari import make_atari
 
 SHARE, CANDIDATES = 4, 24  # of a batch of 8, at λ = 6

@@ -16,16 +16,16 @@ import torch
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster.cluster_actors import PLACES
-from cluster.landing import Landing
-from cluster.node_book import NodeBook
+from cluster.node_statistics import NodeStatistics
 from cluster.round_format import longest_round, pack_round, unpack_round
 from cluster.round_intake import RoundIntake
+from cluster.round_slots import RoundSlots
 from option_flags import Config
+from replay.batch_mix import BatchMix
 from replay.compression import UnrollCodec
-from replay.mix import BatchMix
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.recording import record_untrained
-from training.make_mix import make_replays
+from training.make_replays import make_replays
 from workers.messages import Kind, receive, send
 from workers.processes.child_process import end_process, start_process
 from wrappers.atari import make_atari
@@ -38,7 +38,7 @@ ROUNDS = 8  # recorded ones
 class ReplayingGateway:
     """Fills each free place with the next recorded round of the next of several nodes."""
 
-    landing: Landing
+    round_slots: RoundSlots
     rounds: tuple[bytes, ...]
     fingerprint: str
     nodes: int
@@ -51,7 +51,7 @@ class ReplayingGateway:
             recorded = rounds[sent % len(rounds)]
             player, sequence = sent % self.nodes, sent // self.nodes
             content = pack_round(self.fingerprint, player, sequence, recorded.versions, recorded.blobs)
-            self.landing.write(place, player, content)
+            self.round_slots.write(place, player, content)
             send(connection, Kind.SLOT_FILLED, place)
             sent += 1
 
@@ -68,17 +68,18 @@ def recorded_rounds(config: Config, layout: UnrollLayout) -> tuple[bytes, ...]:
 def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) -> tuple[float, float]:
     """Agent steps a second that are taken in and mixed, and the bytes of one unroll on its way."""
     rounds = recorded_rounds(config, layout)
-    landing, book = Landing(PLACES, longest_round(ENVIRONMENTS, layout.nbytes)), NodeBook(layout.unroll_length)
+    round_slots = RoundSlots(PLACES, longest_round(ENVIRONMENTS, layout.nbytes))
+    book = NodeStatistics(layout.unroll_length)
     for number in range(nodes):
         node = {"number": number, "name": str(number), "seat": number + 1, "workers": 8, "capacity": 16}
         book.joined({**node, "link": number, "restarts": 0, "received_bytes": 0, "sent_bytes": 0})
-    gateway = ReplayingGateway(landing, rounds, layout.fingerprint, nodes)
+    gateway = ReplayingGateway(round_slots, rounds, layout.fingerprint, nodes)
     process, connection = start_process(gateway, "replaying gateway")
 
     def free(place: int) -> None:
         send(connection, Kind.SLOT_FREE, place)
 
-    intake = RoundIntake(layout, landing, book, ENVIRONMENTS, 0, free, print)
+    intake = RoundIntake(layout, round_slots, book, ENVIRONMENTS, 0, free, print)
     mix = make_mix(config, layout)
     try:
         for place in range(PLACES):

@@ -12,12 +12,12 @@ import torch
 from agents.flat_weights import weight_count
 from agents.learner import Learner
 from machine.machine_setup import choose_slots_per_worker
-from replay.mix import BatchMix
+from replay.batch_mix import BatchMix
 from tests.benchmarks.recorded_worker import RecordedWorker
 from tests.benchmarks.recording import record_untrained
 from tests.benchmarks.stages import Bench
 from training.loop import POLL_SECONDS
-from training.make_mix import make_replays
+from training.make_replays import make_replays
 from workers.memory.shared_block import SharedBlock
 from workers.memory.shared_weights import SharedWeights
 from workers.memory.slots import Slots

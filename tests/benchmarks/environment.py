@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ale_py import roms
 
 from option_flags import EnvironmentOptions
-from wrappers.area_mean import AreaMean
+from wrappers.ale_downscale import AleDownscale
 from wrappers.atari import atari_ids, make_atari
 
 SKIP, SIDE, STACK, NOOPS = 4, 84, 4, 30
@@ -34,7 +34,7 @@ def by_hand(game: str) -> Callable[[Actions], None]:
     ale.loadROM(str(roms.get_rom_path(game)))
     action_set = [action.value for action in ale.getMinimalActionSet()]
     earlier, latest = np.empty((2, *ale.getScreenDims()), np.uint8)
-    frame, area_mean = np.empty((SIDE, SIDE), np.uint8), AreaMean()
+    frame, area_mean = np.empty((SIDE, SIDE), np.uint8), AleDownscale()
 
     def play(actions: Actions) -> None:
         for action in actions.tolist():

@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 
 from agents.learner import Learner
-from agents.peers import NoPeers, Peers
+from agents.other_learners import NoPeers, Peers
 from learners.group import LearnerGroup
 from option_flags import Config
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from tests.benchmarks.stages import Bench
 from tests.learners.groups import run_group
 

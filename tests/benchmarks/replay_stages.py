@@ -6,12 +6,12 @@ from collections.abc import Callable
 import numpy as np
 
 from option_flags import Config
-from replay.protocol import Replay
+from replay.interface import Replay
 from replay.queue import QueueReplay
 from replay.row_layout import Rows
 from tests.benchmarks.stages import Bench
 from tests.benchmarks.timing import Stage
-from training.make_mix import make_replays
+from training.make_replays import make_replays
 
 CAPACITY = 200
 LONG = 1e9  # λ does not fall while it is measured

@@ -35,14 +35,14 @@ from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from machine.device import choose_precision, usable_memory
 from option_flags import Config
+from replay.batch_mix import Batch
 from replay.compression import UnrollCodec
-from replay.mix import Batch
 from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD, Storage
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import find_checkpoint
 from tests.benchmarks.recording import make_rollout, record
-from training.make_mix import make_storage
+from training.make_replays import make_storage
 from wrappers.atari import make_atari
 
 SHARE, BATCH = 4, 8

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agents.torsos.make_torso import make_torso
-from agents.torsos.observed import Observed
+from agents.torsos.torso_input import Observed
 from tests.benchmarks import trial_networks
 
 ATARI = Observed((4, 84, 84), 0)

@@ -105,7 +105,7 @@ def test_the_version_changes_with_any_source_file(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_belongs_to_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = pytest.importorskip("cluster.probe")
+    found = pytest.importorskip("cluster.find_cluster")
 
     def find_none(address: str) -> str:
         raise ConnectionError(f"no cluster at {address}")
@@ -117,7 +117,7 @@ def test_a_machine_that_belongs_to_no_cluster(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def head(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A head without nodes that has not written what it is."""
-    found = pytest.importorskip("cluster.probe")
+    found = pytest.importorskip("cluster.find_cluster")
     head = SimpleNamespace(
         get_all_node_info=lambda timeout: {}, internal_kv_get=lambda key, *, namespace, timeout: None
     )
@@ -127,7 +127,7 @@ def head(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_a_head_that_is_still_starting(head: SimpleNamespace) -> None:
-    found = pytest.importorskip("cluster.probe")
+    found = pytest.importorskip("cluster.find_cluster")
     assert found.probe("auto") == {"problem": "its head is still starting; a few seconds later would be right."}
 
 
@@ -137,7 +137,7 @@ def test_a_head_that_is_still_starting(head: SimpleNamespace) -> None:
 )
 def test_a_head_that_refuses(head: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:
     """Ray's client asks for the number of the cluster when it is made."""
-    found = pytest.importorskip("cluster.probe")
+    found = pytest.importorskip("cluster.find_cluster")
 
     def refuse(address: str) -> None:
         raise OSError(text)
@@ -147,7 +147,7 @@ def test_a_head_that_refuses(head: SimpleNamespace, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cluster_of_another_version(head: SimpleNamespace) -> None:
-    found = pytest.importorskip("cluster.probe")
+    found = pytest.importorskip("cluster.find_cluster")
     versions = json.dumps({"ray_version": "2.1", "python_version": "3.9.1"}).encode()
     head.internal_kv_get = lambda key, *, namespace, timeout: versions
     assert re.fullmatch(

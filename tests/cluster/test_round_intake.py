@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.landing import Landing
-from cluster.node_book import NodeBook
+from cluster.node_statistics import NodeStatistics
 from cluster.round_format import longest_round, pack_round
 from cluster.round_intake import WORKERS_PER_SEAT, RoundIntake
+from cluster.round_slots import RoundSlots
 from replay.compression import UnrollCodec
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -25,19 +25,19 @@ class Intake:
     """An intake with a node, a place for each round, and what it said."""
 
     def __init__(self, max_policy_lag: int = 0) -> None:
-        self.book = NodeBook(LAYOUT.unroll_length)
+        self.book = NodeStatistics(LAYOUT.unroll_length)
         self.book.joined(described())
-        self.landing = Landing(PLACES, longest_round(ENVIRONMENTS, LAYOUT.nbytes))
+        self.round_slots = RoundSlots(PLACES, longest_round(ENVIRONMENTS, LAYOUT.nbytes))
         self.freed: list[int] = []
         self.said: list[str] = []
         self.intake = RoundIntake(
-            LAYOUT, self.landing, self.book, ENVIRONMENTS, max_policy_lag, self.freed.append, self.said.append
+            LAYOUT, self.round_slots, self.book, ENVIRONMENTS, max_policy_lag, self.freed.append, self.said.append
         )
         self._places = count()
 
     def deliver(self, content: bytes, sender: int = 0) -> None:
         place = next(self._places) % PLACES
-        self.landing.write(place, sender, content)
+        self.round_slots.write(place, sender, content)
         self.intake.deliver(place)
 
     def take(self, limit: int = 1000) -> list[Rows]:

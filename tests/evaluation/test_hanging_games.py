@@ -28,9 +28,9 @@ from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
 from workers.processes import interrupts
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.watched import Watched
+from wrappers.any_environment.film_frames import FilmFrames
 from wrappers.environment_types import MakeEnvironment
-from wrappers.spectator import Watch
+from wrappers.film_frames import Watch
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def make_faulty(
     how: str, mark: Path, options: EnvironmentOptions, seed: int, watch: Watch | None = None
 ) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Any, Any] = Faulty(how, 1, str(mark))
-    return AnyEnvironment(game if watch is None else Watched(game, FAULTY, watch), options, seed)
+    return AnyEnvironment(game if watch is None else FilmFrames(game, FAULTY, watch), options, seed)
 
 
 class Slow(Catch):
@@ -63,7 +63,7 @@ class Slow(Catch):
 
 def make_slow(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Any, Any] = Slow()
-    return AnyEnvironment(game if watch is None else Watched(game, "Slow", watch), options, seed)
+    return AnyEnvironment(game if watch is None else FilmFrames(game, "Slow", watch), options, seed)
 
 
 @dataclass

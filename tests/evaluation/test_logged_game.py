@@ -16,9 +16,9 @@ from evaluation.parallel_games import GameLog, GameResult, game_streams
 from option_flags import EnvironmentOptions
 from tests.wrappers.hand_written import CATCH, Catch, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.watched import Watched
+from wrappers.any_environment.film_frames import FilmFrames
+from wrappers.film_frames import Watch
 from wrappers.make_environment import make_environment
-from wrappers.spectator import Watch
 
 NOTE = "the film of game 3 differs from the game that was scored: the environment does not repeat a game from its seed"
 
@@ -40,7 +40,7 @@ class Fractions(Catch):
 
 def make_fractions(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Any, Any] = Fractions()
-    return AnyEnvironment(game if watch is None else Watched(game, options.env, watch), options, seed)
+    return AnyEnvironment(game if watch is None else FilmFrames(game, options.env, watch), options, seed)
 
 
 def logged(return_: float, steps: int, make: Any = make_fractions) -> LoggedGame:

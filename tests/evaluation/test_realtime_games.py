@@ -15,7 +15,7 @@ from option_flags import Config, EnvironmentOptions
 from tests.workers.realtime.fake_inference import FakeSession
 from workers.realtime.games import RealtimeGames
 from wrappers.atari import make_atari
-from wrappers.spectator import Watch
+from wrappers.film_frames import Watch
 
 OPTIONS = {
     "env": "BreakoutNoFrameskip-v4",

@@ -11,7 +11,7 @@ import torch
 
 from learners.group import LearnerGroup
 from learners.launcher import free_port
-from learners.place import Place
+from learners.rank import Place
 
 TIMEOUT = 120.0
 

@@ -13,19 +13,19 @@ import pytest
 from learners.agreement import GroupAgreement
 from learners.group import LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, merged_report, slowest_learner
-from learners.news import MAX_GAMES, Game, News, Unsent
-from learners.place import Place, place_of
+from learners.messages import MAX_GAMES, Game, LearnerMessage, Unsent
+from learners.rank import Place, place_of
 from learners.shares import first_worker, part_of
 from option_flags import Config
 from options.rules import UsageError
 from tests.learners.groups import run_group
 from tests.training.catch_runs import MIXED
 from tests.training.counters.test_progress import LAYOUT, play_games
-from training.agreement import connect
 from training.counters.progress import Progress
+from training.learner_exchange import connect
 
 SILENCE = 5.0  # seconds after which a silent learner is lost
-NEWS = News(
+NEWS = LearnerMessage(
     ends=True,
     ready=False,
     goal_reached=True,
@@ -38,11 +38,11 @@ NEWS = News(
 )
 
 
-@pytest.mark.parametrize("news", [News(), NEWS, NEWS._replace(games=[Game(0.1, 5, 2)] * MAX_GAMES)])
-def test_a_message_carries_the_news(news: News) -> None:
+@pytest.mark.parametrize("news", [LearnerMessage(), NEWS, NEWS._replace(games=[Game(0.1, 5, 2)] * MAX_GAMES)])
+def test_a_message_carries_the_news(news: LearnerMessage) -> None:
     message = news.encoded()
-    assert message.shape == News().encoded().shape
-    assert News.decoded(message) == news._replace(games=list(news.games))
+    assert message.shape == LearnerMessage().encoded().shape
+    assert LearnerMessage.decoded(message) == news._replace(games=list(news.games))
 
 
 def test_games_without_room_wait_for_the_next_message() -> None:
@@ -51,7 +51,7 @@ def test_games_without_room_wait_for_the_next_message() -> None:
     first, second, third = unsent.take(), unsent.take(), unsent.take()
     assert [*first.games, *second.games] == games
     assert (first.steps, first.frames, second.steps, second.frames) == (20, 80, 0, 0)
-    assert third == News(games=[])
+    assert third == LearnerMessage(games=[])
 
 
 def test_a_report_of_all_adds_up_what_each_one_uses_and_averages_the_batch() -> None:
@@ -88,7 +88,7 @@ def test_other_learners_that_divide_their_batches_are_named_once() -> None:
         of_all=lambda own: [{**own, "batch_parts": each} for each in next(parts)],
     )
     agreement = GroupAgreement(group)
-    agreement.connect(News, print, lambda: 4, said.append)
+    agreement.connect(LearnerMessage, print, lambda: 4, said.append)
     for _ in rounds:
         merged = agreement.merged({"batch_parts": 1}, [])
     assert said == ["the GPU's memory of learner 2 is too small: its batches have 4 parts"]
@@ -154,7 +154,9 @@ def agrees(group: LearnerGroup) -> list[Any]:
     """Learner 1 is ready later, and wants the run to end after the first update."""
     agreement, rank = GroupAgreement(group), group.place.rank
     heard: list[Any] = []
-    agreement.connect(lambda: News(steps=10 + rank, report=rank == 0, save=1 - rank), heard.extend, lambda: 4, print)
+    agreement.connect(
+        lambda: LearnerMessage(steps=10 + rank, report=rank == 0, save=1 - rank), heard.extend, lambda: 4, print
+    )
     granted = 0
     for turn in range(10_000):
         if not agreement.goes_on(over=rank == 1 and granted == 1):
@@ -168,17 +170,19 @@ def agrees(group: LearnerGroup) -> list[Any]:
 @pytest.mark.slow
 def test_all_update_at_once_and_end_after_the_same_update() -> None:
     first, second = run_group(agrees)
-    assert first == [1, News(ready=True, steps=11, games=[]), True, 1]
-    assert second == [1, News(ready=True, steps=10, report=True, save=1, games=[]), True, 1]
+    assert first == [1, LearnerMessage(ready=True, steps=11, games=[]), True, 1]
+    assert second == [1, LearnerMessage(ready=True, steps=10, report=True, save=1, games=[]), True, 1]
 
 
 def has_no_batch_for_long(group: LearnerGroup) -> Any:
     """Learner 1 has its first batch long after a silent one would be lost; what is to be saved then."""
     agreement, begun = GroupAgreement(group), group.from_first(time.monotonic())  # one clock for both
     due, steps = iter([2]), itertools.count(20, 20)  # a save is asked for once, before there is a batch
-    heard: list[News] = []
+    heard: list[LearnerMessage] = []
     said: list[str] = []
-    agreement.connect(lambda: News(steps=next(steps), save=next(due, 0)), heard.extend, lambda: 4, said.append)
+    agreement.connect(
+        lambda: LearnerMessage(steps=next(steps), save=next(due, 0)), heard.extend, lambda: 4, said.append
+    )
     while not agreement.may_update(ready=group.place.is_first or time.monotonic() - begun > 3 * SILENCE):
         assert agreement.goes_on(over=False)
         assert not heard and agreement.save_due(lambda: 0) == 0, "nothing comes of a sign of life"

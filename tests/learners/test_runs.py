@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from learners.group import LearnerGroup
-from learners.place import Place
-from learners.rank import parent_of
+from learners.learner_process import parent_of
+from learners.rank import Place
 from option_flags import Config
-from options.protocols import merged
+from options.game_protocols import merged
 from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.learners.groups import run_group

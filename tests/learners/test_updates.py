@@ -10,12 +10,12 @@ import torch
 from agents.flat_weights import flat_weights
 from agents.learner import Learner
 from agents.network import make_network
-from agents.peers import Peers
+from agents.other_learners import Peers
 from agents.value_head import PopArtValueHead
 from learners import shared_gradients
 from learners.group import LearnerGroup
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, make_batch, make_learner
 from tests.agents.small_gpu import SmallGpu

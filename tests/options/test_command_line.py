@@ -14,7 +14,7 @@ import pytest
 from main import main
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import HelpRequested, flag_words, given_flags
-from options.protocols import PROTOCOLS
+from options.game_protocols import PROTOCOLS
 from options.rules import UsageError
 from options.unknown_names import REPLACED_FLAGS
 from tests.options.other_values import OTHER_VALUES

@@ -92,7 +92,7 @@ def test_replace_flags_keeps_the_rest_and_validates() -> None:
 
 
 def test_planned_updates_are_complete_ones() -> None:
-    """tests/replay/test_mix.py compares the plan with the updates of real replays."""
+    """tests/replay/test_batch_mix.py compares the plan with the updates of real replays."""
     config = Config().replace_flags(batch_size=3, r_f_steps=5, environment_max_steps=46)
     assert (config.fresh_unrolls_per_update, config.agent_steps_per_update, config.planned_updates) == (3, 15, 3)
     assert config.replace_flags(environment_max_steps=1).planned_updates == 1

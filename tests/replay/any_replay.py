@@ -10,13 +10,13 @@ from agents.ranking import Ranking
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.compression import UnrollCodec
+from replay.interface import Replay
 from replay.newest_states import States
-from replay.protocol import Replay
 from replay.replay_buffer import ReplayBuffer
 from replay.row_layout import Rows
 from replay.storage import CompressedStorage, RawStorage, Storage
 from tests.replay.numbered_rows import LAYOUT, NBYTES, numbers
-from training.make_mix import make_queue, replay_rules
+from training.make_replays import make_queue, replay_rules
 
 MakeStorage = Callable[[int], Storage]  # capacity → a storage of numbered rows
 ToDistances = Callable[[list[int]], Sequence[float]]  # numbers of the candidates → their distances

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from options.replay_options import ReplaySpec
 from replay.background_mix import BackgroundMix
-from replay.mix import Batch, BatchMix
-from replay.protocol import Replay
+from replay.batch_mix import Batch, BatchMix
+from replay.interface import Replay
 from tests.replay.any_replay import make_replay, scattered
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 

@@ -10,8 +10,8 @@ from option_flags import Config
 from replay.stored_vectors import VectorPart
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint_content import check_checkpoint
-from run_files.content_rules import ContentError
 from run_files.unroll_content import check_rows
+from run_files.value_rules import ContentError
 from tests.run_files.some_checkpoint import some_content
 
 PARTS = (VectorPart("float32", 2), VectorPart("uint8", 1), VectorPart("choice", 3), VectorPart("choice", 2))

@@ -11,7 +11,7 @@ import torch
 
 from agents.learner import Learner
 from option_flags import OPTIONS, Config
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from tests.catch import make_catch

@@ -27,7 +27,7 @@ from tests.options.replay_entries import queue, ranked, replays, standard
 from tests.training.catch_runs import catch_run
 from tests.training.resumed_runs import copy_of
 from training.counters.progress import Progress
-from training.make_mix import make_mix
+from training.make_replays import make_mix
 from training.run_setup import RunSetup, set_up_run
 from training.train import train
 from wrappers.atari import make_atari

@@ -14,12 +14,12 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from agents.learner import Learner
 from agents.training_batch import make_training_batch
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from run_files.checkpoint import find_checkpoint
 from tests.agents.small_gpu import out_of_memory
 from tests.training.catch_runs import catch_run, reports
 from training.gpu_memory import explained
-from training.make_mix import uploader
+from training.make_replays import uploader
 from workers.failures import RunFailedError
 
 

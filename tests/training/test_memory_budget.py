@@ -12,7 +12,7 @@ from replay.compression import UnrollCodec
 from replay.storage import BLOB_OVERHEAD
 from tests.catch import make_catch
 from training import memory_budget as memory
-from training.make_mix import make_storage
+from training.make_replays import make_storage
 from training.memory_budget import plan_memory, played_at_random
 from wrappers.atari import make_atari
 

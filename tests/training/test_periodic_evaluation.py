@@ -36,9 +36,9 @@ from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
 from workers.processes.child_process import start_process
 from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.film_frames import FilmFrames, Watch
 from wrappers.frame_stack import FrameStack
 from wrappers.score_keeper import ScoreKeeper
-from wrappers.spectator import Spectator, Watch
 
 pytestmark = pytest.mark.slow
 
@@ -213,7 +213,7 @@ class Endless(Catch):
 
 def make_endless(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     assert watch is not None
-    return FrameStack(ScoreKeeper(Spectator(Endless(seed), watch)), options.frames_stacked)
+    return FrameStack(ScoreKeeper(FilmFrames(Endless(seed), watch)), options.frames_stacked)
 
 
 def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:

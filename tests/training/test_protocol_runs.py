@@ -8,7 +8,7 @@ import pytest
 
 from main import main
 from option_flags import Config
-from options.protocols import PROTOCOLS
+from options.game_protocols import PROTOCOLS
 from run_files.checkpoint import find_checkpoint
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from reports.terminal.run_display import Status
 from training.counters.machine_load import Load

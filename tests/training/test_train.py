@@ -19,7 +19,7 @@ import torch
 from agents.learner import Learner
 from main import main
 from option_flags import Config
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from reports.terminal.console import Console, Display
 from reports.terminal.run_display import Status
 from run_files.checkpoint import find_checkpoint

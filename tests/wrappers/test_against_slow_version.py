@@ -11,7 +11,7 @@ from ale_py import roms
 from gymnasium.spaces import Discrete
 
 from option_flags import EnvironmentOptions
-from options.protocols import PROTOCOLS
+from options.game_protocols import PROTOCOLS
 from wrappers.atari import make_atari
 
 Array = npt.NDArray[np.uint8]

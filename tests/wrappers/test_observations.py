@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from option_flags import EnvironmentOptions
 from tests.wrappers.scripted_game import Moment, ScriptedGame
-from wrappers.area_mean import AreaMean
+from wrappers.ale_downscale import AleDownscale
 from wrappers.atari import make_atari
 from wrappers.clip_reward import ClipReward
 from wrappers.emulator import Emulator, Frame
@@ -93,7 +93,7 @@ def screens_of_many_kinds() -> list[npt.NDArray[np.uint8]]:
 
 
 def test_means_at_the_usual_size_are_exact_and_equal_opencvs_except_for_halves() -> None:
-    area_mean, small, halves = AreaMean(), np.empty((84, 84), np.uint8), 0
+    area_mean, small, halves = AleDownscale(), np.empty((84, 84), np.uint8), 0
     for screen in screens_of_many_kinds():
         area_mean.shrink(screen, small)
         # Cut so finely that each area holds 5 × 40 whole pixels.

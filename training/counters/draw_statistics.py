@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from run_files.metrics import JsonValue
 
 AGE, TIMES_DRAWN, CANDIDATES, SECONDS, RANKED, DISTANCE_DRAWN, DISTANCE_CANDIDATES = range(7)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from training.counters.draw_statistics import DrawStatistics
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from learners.news import Game, News, Unsent
-from replay.mix import Batch
+from learners.messages import Game, LearnerMessage, Unsent
+from replay.batch_mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.metrics import Episode, JsonValue
@@ -199,11 +199,11 @@ class Progress:
             self.goal_reached = reaches_return(self.recent_returns, self.return_window, self._stop_at_return)
         self.episodes += len(episodes)
 
-    def take_unsent(self) -> News:
+    def take_unsent(self) -> LearnerMessage:
         """What this learner has received since the last call, for the others."""
         return self._unsent.take()
 
-    def count_others(self, news: Sequence[News]) -> list[Episode]:
+    def count_others(self, news: Sequence[LearnerMessage]) -> list[Episode]:
         """Count what the other learners have received; return the games that ended in it."""
         self.agent_steps += sum(each.steps for each in news)
         self._played_frames += sum(each.frames for each in news)

@@ -7,8 +7,8 @@ from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import PICTURES, create, is_mujoco
+from wrappers.any_environment.film_frames import colour_picture
 from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
-from wrappers.any_environment.watched import colour_picture
 
 
 @cache  # the runs of a sweep often have the same environment

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from options.environment_options import MAX_CHANNELS, EnvironmentOptions
 from options.rules import UsageError
-from wrappers.any_environment.admission import array_reader
 from wrappers.any_environment.faults import ValueFaultError
+from wrappers.any_environment.space_checks import array_reader
 from wrappers.any_environment.space_parts import Part, is_channels_first
 from wrappers.emulator import Frame
 from wrappers.resize import Scaler

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from options.rules import UsageError
 from replay.stored_vectors import NUMBERS, Stored, VectorPart
 from replay.unroll_layout import MOST_NUMBERS
-from wrappers.any_environment.admission import array_reader
 from wrappers.any_environment.faults import ValueFaultError
+from wrappers.any_environment.space_checks import array_reader
 from wrappers.any_environment.space_parts import Part, Path, one_hot_size
 from wrappers.observation import NO_VECTOR
 

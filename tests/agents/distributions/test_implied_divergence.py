@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from agents.distributions.categorical import Categorical
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
-from agents.distributions.fixed_points import POINTS, fixed_points, mean_divergence
 from agents.distributions.independent_categoricals import MOST_ENUMERATED, IndependentCategoricals
-from agents.distributions.protocol import PolicyDistribution
+from agents.distributions.interface import PolicyDistribution
+from agents.distributions.quadrature import POINTS, fixed_points, mean_divergence
 from tests.agents.slow_versions import Array, kl, probabilities
 
 LARGE = (7, 7, 7)  # more combinations than are enumerated

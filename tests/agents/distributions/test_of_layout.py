@@ -6,8 +6,8 @@ import torch
 from agents.distributions.categorical import Categorical
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
 from agents.distributions.independent_categoricals import IndependentCategoricals
+from agents.distributions.interface import PolicyDistribution
 from agents.distributions.of_layout import distribution_of
-from agents.distributions.protocol import PolicyDistribution
 from replay.unroll_layout import UnrollLayout
 
 DISCRETE = UnrollLayout(unroll_length=3, frame_stack=2, frame_shape=(1, 4, 4), action_count=5)

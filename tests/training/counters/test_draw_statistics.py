@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from replay.mix import Batch, ReplayDraw
-from replay.protocol import Drawn
+from replay.batch_mix import Batch, ReplayDraw
+from replay.interface import Drawn
 from training.counters.draw_statistics import DrawStatistics
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from training.best_so_far import BestSoFar
 from training.counters.progress import Progress

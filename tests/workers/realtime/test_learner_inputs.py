@@ -10,7 +10,7 @@ from agents.acting import Actor, Decision
 from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
 from agents.training_batch import make_training_batch
-from replay.mix import Batch
+from replay.batch_mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.workers.realtime.fake_inference import FakeSession

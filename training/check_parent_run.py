@@ -9,7 +9,7 @@ from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.checkpoint_content import check_in_flight, check_optimizer, check_weights
-from run_files.content_rules import ContentError, like, whole
+from run_files.value_rules import ContentError, like, whole
 from wrappers.environment_spec import environment_spec
 from wrappers.environment_types import MakeEnvironment
 

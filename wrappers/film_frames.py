@@ -12,7 +12,7 @@ from wrappers.emulator import AtariWrapper, Frame
 Watch: TypeAlias = Callable[[NDArray[np.uint8], float], None]  # colour picture [height, width, 3], score so far
 
 
-class Spectator(AtariWrapper):
+class FilmFrames(AtariWrapper):
     """Call `watch` with every raw frame and the score so far, including the first frame of a game.
 
     It wraps the emulator directly, so it receives every frame that frame skipping drops, and unclipped rewards.

@@ -9,18 +9,18 @@ import pytest
 from options.rules import UsageError
 from tests.wrappers.hand_written import NEVER, Scripted, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.first_episode_cut import FirstEpisodeCut
 from wrappers.make_environment import check_environment, make_environment
+from wrappers.spread_starts import SpreadStarts
 
 LIMIT = 10
 
 
-def cut_environment(seed: int, ends: dict[int, tuple[bool, bool]]) -> FirstEpisodeCut:
+def cut_environment(seed: int, ends: dict[int, tuple[bool, bool]]) -> SpreadStarts:
     scripted = Scripted(gymnasium.spaces.Box(0, 1, (2,), np.float32), rewards=[1.0], ends=ends)
-    return FirstEpisodeCut(AnyEnvironment(scripted, options_of(), 0), LIMIT, np.random.default_rng(seed))
+    return SpreadStarts(AnyEnvironment(scripted, options_of(), 0), LIMIT, np.random.default_rng(seed))
 
 
-def episodes(env: FirstEpisodeCut, count: int) -> list[tuple[int, bool, bool]]:
+def episodes(env: SpreadStarts, count: int) -> list[tuple[int, bool, bool]]:
     """The length and the end of each episode."""
     found = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""The notice board of a run in the cluster: its state, and the commands to it, in the key-value store of Ray's head.
+"""What the cluster knows of a run: its state, and the commands to it, in the key-value store of Ray's head.
 
 Nothing more is needed for commands than a connection to the head. An entry has the time of its last change, so that
 one sees whether its run is alive.
@@ -12,11 +12,11 @@ from ray.experimental import internal_kv
 
 SPACE = b"rl-platform"
 COMMANDS = ("save", "stop")
-COMMAND_SECONDS = 1.0  # between two looks at the board
+COMMAND_SECONDS = 1.0  # between two looks at the commands
 OLD_SECONDS = 24 * 3600.0  # after which the entry of a run that was killed is removed
 
 
-class RunBoard:
+class RunState:
     """The side of the run: it shows its state, and reads commands."""
 
     def __init__(self) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from agents.learner import Learner
 from learners.agreement import Agreement, AloneAgreement, GroupAgreement
 from learners.group import LearnerGroup, OneLearner
-from learners.news import News
-from learners.place import Place
+from learners.messages import LearnerMessage
+from learners.rank import Place
 from training.checkpoint_saver import CheckpointSaver
 from training.counters.progress import Progress
 from training.reporter import Reporter
@@ -30,13 +30,13 @@ def connect(
     if not isinstance(agreement, GroupAgreement):
         return
 
-    def own_news() -> News:
+    def own_news() -> LearnerMessage:
         news = progress.take_unsent()._replace(updates=learner.updates)
         if not place.is_first:
             return news
         return news._replace(goal_reached=progress.goal_reached, report=reporter.is_due, save=saver.due())
 
-    def receive(news: Sequence[News]) -> None:
+    def receive(news: Sequence[LearnerMessage]) -> None:
         reporter.games_ended(progress.count_others(news))
         # The latest games are not the same ones for all, so the goal is the first learner's to judge.
         progress.goal_reached = progress.goal_reached or any(each.goal_reached for each in news)

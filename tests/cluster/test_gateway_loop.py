@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("ray")
 
-from cluster import ray_hub
+from cluster import gateway_loop
 from cluster.gateway import Gateway
-from cluster.landing import Landing
-from cluster.ray_hub import RayHub
+from cluster.gateway_loop import GatewayLoop
+from cluster.round_slots import RoundSlots
 from workers.memory.shared_weights import SharedWeights
 from workers.messages import Kind, receive, send
 
@@ -44,12 +44,14 @@ class StandIn:
 
 def test_rounds_have_their_sender_and_an_error_of_a_link_ends_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     context = SimpleNamespace(get_node_id=lambda: "own")
-    monkeypatch.setattr(ray_hub, "ray", SimpleNamespace(nodes=lambda: NODES, get_runtime_context=lambda: context))
-    monkeypatch.setattr(ray_hub, "NodeLink", StandIn)
-    monkeypatch.setattr(ray_hub, "RunBoard", lambda: SimpleNamespace(exchange=lambda lines: [], remove=lambda: None))
-    monkeypatch.setattr(ray_hub, "_described", lambda link: {})
+    monkeypatch.setattr(gateway_loop, "ray", SimpleNamespace(nodes=lambda: NODES, get_runtime_context=lambda: context))
+    monkeypatch.setattr(gateway_loop, "NodeLink", StandIn)
+    monkeypatch.setattr(
+        gateway_loop, "RunState", lambda: SimpleNamespace(exchange=lambda lines: [], remove=lambda: None)
+    )
+    monkeypatch.setattr(gateway_loop, "_described", lambda link: {})
     monkeypatch.setattr(StandIn, "started", [])
-    landing = Landing(places=2, nbytes=10)
+    round_slots = RoundSlots(places=2, nbytes=10)
     learner, connection = Pipe()
     gateway = Gateway(
         address="127.0.0.1:1",
@@ -62,16 +64,19 @@ def test_rounds_have_their_sender_and_an_error_of_a_link_ends_the_gateway(monkey
         weights=SharedWeights(1),
         weights_interval=1.0,
         bfloat16=False,
-        landing=landing,
+        round_slots=round_slots,
     )
     for place in range(2):
         send(learner, Kind.SLOT_FREE, place)
     with pytest.raises(RuntimeError, match="no link today"):
-        asyncio.run(asyncio.wait_for(RayHub(gateway, connection).serve(), 60))
+        asyncio.run(asyncio.wait_for(GatewayLoop(gateway, connection).serve(), 60))
     assert [link.name for link in StandIn.started] == ["a"], "neither the learner's own node nor one without CPUs"
     filled = []
     while learner.poll():
         message = receive(learner)
         if message.kind == Kind.SLOT_FILLED:
             filled.append(message.index)
-    assert [(sender, bytes(content)) for sender, content in map(landing.read, filled)] == [(7, b"xxx"), (7, b"x" * 10)]
+    assert [(sender, bytes(content)) for sender, content in map(round_slots.read, filled)] == [
+        (7, b"xxx"),
+        (7, b"x" * 10),
+    ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.guard import COOKIE, Guard, is_loopback
+from dashboard.access import COOKIE, Guard, is_loopback
 
 TOKEN = "a-secret-word"
 

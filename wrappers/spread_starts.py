@@ -9,7 +9,7 @@ from wrappers.environment_spec import environment_spec
 from wrappers.observation import Observation
 
 
-class FirstEpisodeCut(gymnasium.Wrapper[Observation, Any, Observation, Any]):
+class SpreadStarts(gymnasium.Wrapper[Observation, Any, Observation, Any]):
     """Cut the first episode after a random number of steps, up to `time_limit`; the later ones stay whole.
 
     Where every episode lasts as long as the time limit, environments that start together stay together: all unrolls of

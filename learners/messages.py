@@ -17,7 +17,7 @@ class Game(NamedTuple):
     worker: int
 
 
-class News(NamedTuple):
+class LearnerMessage(NamedTuple):
     """Counts are those since the learner's last message. All defaults: a sign of life."""
 
     ends: bool = False  # it wants the run to end
@@ -38,7 +38,7 @@ class News(NamedTuple):
         return torch.tensor([*map(float, (*numbers, len(games), *flat)), *padding], dtype=torch.float64)
 
     @classmethod
-    def decoded(cls, message: torch.Tensor) -> "News":
+    def decoded(cls, message: torch.Tensor) -> "LearnerMessage":
         ends, ready, goal_reached, updates, report, save, steps, frames, count, *flat = message.tolist()
         triples = [flat[i : i + 3] for i in range(0, 3 * int(count), 3)]
         games = [Game(game_return, int(length), int(worker)) for game_return, length, worker in triples]
@@ -59,8 +59,8 @@ class Unsent:
         self.frames += frames
         self.games += games
 
-    def take(self) -> News:
+    def take(self) -> LearnerMessage:
         """The news of one message; games that have no room in it stay for the next."""
-        news = News(steps=self.steps, frames=self.frames, games=self.games[:MAX_GAMES])
+        news = LearnerMessage(steps=self.steps, frames=self.frames, games=self.games[:MAX_GAMES])
         self.steps, self.frames, self.games = 0, 0, self.games[MAX_GAMES:]
         return news

@@ -9,7 +9,7 @@ from workers.memory.shared_block import SharedBlock
 _HEADER_BYTES = 16  # the length of what follows, and its sender
 
 
-class Landing:
+class RoundSlots:
     """`places` byte strings of up to `nbytes`. The system provides memory only for as much as was ever written."""
 
     def __init__(self, places: int, nbytes: int) -> None:

@@ -12,7 +12,7 @@ import torch
 from agents.network import make_network
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
-from training.make_mix import make_mix
+from training.make_replays import make_mix
 
 LAYOUT = UnrollLayout(unroll_length=3, frame_stack=1, frame_shape=(1, 36, 36), action_count=3, feature_size=4)
 

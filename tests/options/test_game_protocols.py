@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from option_flags import OPTIONS, Config, EnvironmentOptions
-from options.protocols import PROTOCOLS, merged
+from options.game_protocols import PROTOCOLS, merged
 from options.rules import UsageError
 from reports.protocol_words import protocol_in_words
 from sweeps.plan import plan_sweep

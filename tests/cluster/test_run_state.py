@@ -9,8 +9,8 @@ pytest.importorskip("ray")
 
 from ray.experimental import internal_kv
 
-from cluster import command, run_board
-from cluster.run_board import OLD_SECONDS, RunBoard
+from cluster import command, run_state
+from cluster.run_state import OLD_SECONDS, RunState
 from options.rules import UsageError
 
 
@@ -33,46 +33,46 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, bytes]:
 
 
 @pytest.fixture
-def board(store: dict[bytes, bytes]) -> RunBoard:
-    made = RunBoard()
+def board(store: dict[bytes, bytes]) -> RunState:
+    made = RunState()
     made.status = {"run": "Pong_1", "line": "done 5%"}
     return made
 
 
-def test_no_command_replaces_another(board: RunBoard) -> None:
-    run_board.give_command("Pong_1", "stop")
-    run_board.give_command("Pong_1", "save")
-    run_board.give_command("Pong_2", "stop")
+def test_no_command_replaces_another(board: RunState) -> None:
+    run_state.give_command("Pong_1", "stop")
+    run_state.give_command("Pong_1", "save")
+    run_state.give_command("Pong_2", "stop")
     assert board.exchange([]) == ["save", "stop", "status"]
-    assert run_board.is_taken("Pong_1", "save") and run_board.is_taken("Pong_1", "stop")
+    assert run_state.is_taken("Pong_1", "save") and run_state.is_taken("Pong_1", "stop")
     assert board.exchange([]) == ["status"]
-    assert not run_board.is_taken("Pong_2", "stop")
+    assert not run_state.is_taken("Pong_2", "stop")
 
 
-def test_nothing_stays_of_a_run_that_ended(board: RunBoard, store: dict[bytes, bytes]) -> None:
+def test_nothing_stays_of_a_run_that_ended(board: RunState, store: dict[bytes, bytes]) -> None:
     board.exchange([])
-    run_board.give_command("Pong_1", "save")
-    assert list(run_board.runs()) == ["Pong_1"]
+    run_state.give_command("Pong_1", "save")
+    assert list(run_state.runs()) == ["Pong_1"]
     board.remove()
     assert not store
 
 
 def test_an_old_run_that_was_killed_is_forgotten(
-    board: RunBoard, store: dict[bytes, bytes], monkeypatch: pytest.MonkeyPatch
+    board: RunState, store: dict[bytes, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.exchange([])
-    run_board.give_command("Pong_1", "stop")
+    run_state.give_command("Pong_1", "stop")
     now = time.time() + OLD_SECONDS + 1
     monkeypatch.setattr(time, "time", lambda: now)
-    RunBoard()
+    RunState()
     assert not store
 
 
 def test_a_command_that_is_not_read_is_taken_back(
-    board: RunBoard, store: dict[bytes, bytes], monkeypatch: pytest.MonkeyPatch
+    board: RunState, store: dict[bytes, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "ANSWER_SECONDS", 0.0)
-    run_board.give_command("Pong_1", "stop")
+    run_state.give_command("Pong_1", "stop")
     with pytest.raises(UsageError, match="has not read the command .* taken back; python -m cluster.command status"):
         command._wait_until_taken("Pong_1", "stop")
     assert not store

@@ -15,13 +15,13 @@ from option_flags import Config, ReplayOptions
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.background_mix import BackgroundMix
+from replay.batch_mix import BatchMix, Mix
 from replay.candidate_strategies import STRATEGIES, lowest
 from replay.circular_queue import CircularQueue
 from replay.compression import UnrollCodec
 from replay.eviction_rules import EvictionRule, MostDrifted, Oldest
-from replay.mix import BatchMix, Mix
+from replay.interface import Replay
 from replay.newest_states import NewestStates
-from replay.protocol import Replay
 from replay.queue import QueueReplay
 from replay.replay_buffer import Observer, ReplayBuffer
 from replay.row_layout import Rows

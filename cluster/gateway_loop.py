@@ -13,10 +13,10 @@ import torch
 from ray import ObjectRef, cloudpickle
 
 from cluster import node_actor
+from cluster.find_cluster import connect
 from cluster.gateway import NAMESPACE, Gateway
 from cluster.node_link import NodeLink
-from cluster.probe import connect
-from cluster.run_board import COMMAND_SECONDS, RunBoard
+from cluster.run_state import COMMAND_SECONDS, RunState
 from workers.messages import Kind, Message, receive, send
 from workers.random_streams import stream_of
 
@@ -30,12 +30,12 @@ def serve(gateway: Gateway, connection: Connection) -> None:
     # A node unpickles the actor before it knows where its own code is.
     cloudpickle.register_pickle_by_value(node_actor)  # type: ignore[no-untyped-call]
     try:
-        asyncio.run(RayHub(gateway, connection).serve())
+        asyncio.run(GatewayLoop(gateway, connection).serve())
     finally:
         ray.shutdown()
 
 
-class RayHub:
+class GatewayLoop:
     """Distributes requests for rounds over the nodes, and hands their answers to the learner."""
 
     def __init__(self, gateway: Gateway, connection: Connection) -> None:
@@ -54,7 +54,7 @@ class RayHub:
         self._size = 0
         self._newer = asyncio.Condition()
         self._closed = asyncio.Event()
-        self._board = RunBoard()
+        self._board = RunState()
 
     async def serve(self) -> None:
         asyncio.get_running_loop().add_reader(self._connection.fileno(), self._read)
@@ -108,7 +108,7 @@ class RayHub:
     def _hand_over(self) -> None:
         while self._waiting and self._free_places:
             place = self._free_places.popleft()
-            self._gateway.landing.write(place, *self._waiting.popleft())
+            self._gateway.round_slots.write(place, *self._waiting.popleft())
             self._send(Kind.SLOT_FILLED, place)
 
     def _figures(self) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class RayHub:
 
     def landed(self, link: NodeLink, content: bytes) -> None:
         # What is longer than any round is refused by the learner, as what is left of it here is none.
-        self._waiting.append((link.number, content[: self._gateway.landing.nbytes]))
+        self._waiting.append((link.number, content[: self._gateway.round_slots.nbytes]))
         self._hand_over()
         self._distribute()
 
@@ -147,7 +147,7 @@ class RayHub:
 
     def _distribute(self) -> None:
         """Ask for as many rounds as the learner wants, each time the node with the fewest open requests a worker."""
-        places_taken = self._gateway.landing.places - len(self._free_places)
+        places_taken = self._gateway.round_slots.places - len(self._free_places)
         links = [link for link, _ in self._links.values() if not link.is_silent]
         in_flight = sum(link.outstanding for link in links) + len(self._waiting) + places_taken
         for _ in range(self._wanted - in_flight):

@@ -1,6 +1,6 @@
 """Finds a cluster, for the gateway and, in a process of its own, for `check.py`.
 
-`python -m cluster.probe <address>` prints one line of JSON: the cluster's address, or what is wrong.
+`python -m cluster.find_cluster <address>` prints one line of JSON: the cluster's address, or what is wrong.
 """
 
 import json

@@ -15,7 +15,7 @@ SMALL = (84, 84)
 GROUPS, QUARTERS = 42, 4  # common factors of the heights 210 and 84, and of the widths 160 and 84
 
 
-class AreaMean:
+class AleDownscale:
     """Each new pixel is the mean of the 2.5 × 40/21 pixels that it covers. Halves are rounded up."""
 
     def __init__(self) -> None:

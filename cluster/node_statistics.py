@@ -52,7 +52,7 @@ class _Mark(NamedTuple):
     sent: int
 
 
-class NodeBook:
+class NodeStatistics:
     """All nodes of a run by name, and which of them each player's number belongs to."""
 
     def __init__(self, unroll_length: int, clock: Callable[[], float] = time.monotonic) -> None:

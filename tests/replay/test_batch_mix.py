@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from option_flags import Config, ReplayOptions
 from options.batch_uses import ONCE, BatchUses
 from replay.background_mix import BackgroundMix
-from replay.mix import BatchMix
-from replay.protocol import Replay
+from replay.batch_mix import BatchMix
+from replay.interface import Replay
 from tests.replay.any_replay import make_replay
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 

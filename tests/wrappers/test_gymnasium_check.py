@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wrappers.hand_written import CATCH, FAULTY, UNSEEDED, options_of
-from wrappers.any_environment.complaints import check, complaints
+from wrappers.any_environment.gymnasium_check import check, complaints
 
 pytestmark = pytest.mark.slow
 

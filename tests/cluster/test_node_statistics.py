@@ -1,13 +1,13 @@
 """What the learner knows of each node: its counters only grow, whatever happens to it and to the gateway."""
 
-from cluster.node_book import NodeBook
+from cluster.node_statistics import NodeStatistics
 from tests.cluster.rounds import LAYOUT, described
 from tests.workers.pools import Clock
 
 
 def test_the_counters_of_a_node_that_comes_back_go_on() -> None:
     clock = Clock()
-    book = NodeBook(LAYOUT.unroll_length, clock)
+    book = NodeStatistics(LAYOUT.unroll_length, clock)
     book.joined(described(number=0, link=0))
     book.update([described(number=0, link=0, received_bytes=5000, restarts=3)])
     book.left(described(number=0, link=0, received_bytes=6000, restarts=3))
@@ -20,7 +20,7 @@ def test_the_counters_of_a_node_that_comes_back_go_on() -> None:
 
 
 def test_a_player_that_is_started_again_counts_on_in_the_gateway() -> None:
-    book = NodeBook(LAYOUT.unroll_length, Clock())
+    book = NodeStatistics(LAYOUT.unroll_length, Clock())
     book.joined(described(number=0, link=0))
     book.left(described(number=0, link=0, restarts=1))
     book.joined(described(number=1, link=0, restarts=2))
@@ -29,7 +29,7 @@ def test_a_player_that_is_started_again_counts_on_in_the_gateway() -> None:
 
 
 def test_another_gateway_counts_from_zero() -> None:
-    book = NodeBook(LAYOUT.unroll_length, Clock())
+    book = NodeStatistics(LAYOUT.unroll_length, Clock())
     book.joined(described(number=0, link=0, restarts=2))
     book.all_left()
     (gone,) = book.figures()

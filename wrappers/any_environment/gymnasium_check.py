@@ -1,6 +1,7 @@
 """Gymnasium's own check of an environment, in a process of its own: an environment may print, crash or hang.
 
-`python -m wrappers.any_environment.complaints OPTIONS N` takes options as JSON and writes JSON to file descriptor N.
+`python -m wrappers.any_environment.gymnasium_check OPTIONS N` takes options as JSON, and writes JSON to file descriptor
+N.
 """
 
 import dataclasses
@@ -40,7 +41,12 @@ def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> l
     if is_noframeskip(options.env):
         return []
     subject = f"Gymnasium's check of {options.env}"
-    command = [sys.executable, "-m", "wrappers.any_environment.complaints", json.dumps(dataclasses.asdict(options))]
+    command = [
+        sys.executable,
+        "-m",
+        "wrappers.any_environment.gymnasium_check",
+        json.dumps(dataclasses.asdict(options)),
+    ]
     with tempfile.TemporaryFile() as found:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         try:

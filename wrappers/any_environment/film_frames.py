@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wrappers.any_environment.faults import EnvironmentFaultError
-from wrappers.spectator import Watch
+from wrappers.film_frames import Watch
 
 SMALLEST = 160  # pixels of the longer side: smaller pictures are shown with larger pixels
 COLOURS = 3
 
 
-class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
+class FilmFrames(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Call `watch` with a picture after every step of the environment, and the score so far."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], env_id: str, watch: Watch) -> None:
