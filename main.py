@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from learners.rank import SILENCE_FACTOR, check_launcher, place_of
+from learners.rank import SILENCE_FACTOR, check_launcher, learner_rank
 from machine.limits import check_memory_limits, explain_limits
 from machine.program import exit_on_signals, run_program
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         given = given_flags(arguments, OPTIONS)
         mode = given.get("op_mode")
-        place = None if mode == "test" else place_of()
+        place = None if mode == "test" else learner_rank()
         check_launcher(given, place)
         # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)

@@ -48,9 +48,9 @@ class ClusterActors(Actors):
         self._environments = environments
         self._announce = announce
         self._round_slots = RoundSlots(PLACES, longest_round(environments, layout.nbytes))
-        self._book = NodeStatistics(layout.unroll_length)
+        self._node_statistics = NodeStatistics(layout.unroll_length)
         self._intake = RoundIntake(
-            layout, self._round_slots, self._book, environments, max_policy_lag, self._free_place, announce
+            layout, self._round_slots, self._node_statistics, environments, max_policy_lag, self._free_place, announce
         )
         self._intake.version = version
         self._gateway = GatewayProcess(
@@ -83,7 +83,7 @@ class ClusterActors(Actors):
             self.pool.wait(0.0)
         self._tell_wanted()
         self._ask_for_figures()
-        self._book.tick()
+        self._node_statistics.tick()
 
     def take(self, limit: int) -> Iterator[Rows]:
         """At most `limit` unrolls: one round of this machine, one of another node, and so on."""
@@ -108,7 +108,7 @@ class ClusterActors(Actors):
         super().publish(version)
 
     def node_figures(self) -> Sequence[dict[str, JsonValue]]:
-        return self._book.figures()
+        return self._node_statistics.figures()
 
     def answer_commands(self, run: str, stop: StopSignals, state_line: Callable[[], str]) -> None:
         self._run, self._stop, self._state_line = run, stop, state_line
@@ -127,7 +127,7 @@ class ClusterActors(Actors):
             self._gateway.send(Kind.SLOT_FREE, place)
 
     def _gateway_ended(self) -> None:
-        self._book.all_left()
+        self._node_statistics.all_left()
         self._intake.forget_players()
         self._set_capacity()
 
@@ -136,14 +136,14 @@ class ClusterActors(Actors):
             case Kind.SLOT_FILLED:
                 self._intake.deliver(message.index)
             case Kind.NODE_JOINED:
-                node = self._book.joined(message.payload)
+                node = self._node_statistics.joined(message.payload)
                 self._set_capacity(node.capacity)
                 self._announce(f"node {node.name} plays with {node.workers} workers")
             case Kind.NODE_LEFT:
-                self._book.left(message.payload)
+                self._node_statistics.left(message.payload)
                 self._set_capacity()
             case Kind.NODE_FIGURES:
-                self._book.update(message.payload)
+                self._node_statistics.update(message.payload)
             case Kind.NOTICE:
                 self._announce(str(message.payload))
             case Kind.COMMAND:
@@ -167,7 +167,7 @@ class ClusterActors(Actors):
     def _set_capacity(self, added: int = 0) -> None:
         """Nodes have come or gone; the rounds of a new node are wanted at once."""
         flow_control = self._intake.flow_control
-        flow_control.max_limit = self._book.capacity
+        flow_control.max_limit = self._node_statistics.capacity
         flow_control.limit = min(flow_control.max_limit, flow_control.limit + added)
 
     def _tell_wanted(self) -> None:

@@ -54,7 +54,7 @@ class GatewayLoop:
         self._size = 0
         self._newer = asyncio.Condition()
         self._closed = asyncio.Event()
-        self._board = RunState()
+        self._run_state = RunState()
 
     async def serve(self) -> None:
         asyncio.get_running_loop().add_reader(self._connection.fileno(), self._read)
@@ -65,7 +65,7 @@ class GatewayLoop:
         ]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         with suppress(Exception):  # the run has ended; a board that cannot be reached any more is no error
-            self._board.remove()
+            self._run_state.remove()
         for task in done:
             task.result()
 
@@ -91,7 +91,7 @@ class GatewayLoop:
             case Kind.NODE_FIGURES:
                 self._send(Kind.NODE_FIGURES, payload=self._figures())
             case Kind.RUN_STATUS:
-                self._board.status = message.payload
+                self._run_state.status = message.payload
 
     def _send(self, kind: Kind, index: int = 0, payload: Any = None) -> None:
         try:
@@ -214,7 +214,7 @@ class GatewayLoop:
         """Pass commands from anywhere in the cluster on to the learner, and show them its state."""
         while True:
             lines = [_line(link) for link, _ in self._links.values()]
-            for command in await asyncio.to_thread(self._board.exchange, lines):
+            for command in await asyncio.to_thread(self._run_state.exchange, lines):
                 self._send(Kind.COMMAND, payload=command)
             await asyncio.sleep(COMMAND_SECONDS)
 

@@ -25,7 +25,7 @@ class RoundIntake:
         self,
         layout: UnrollLayout,
         round_slots: RoundSlots,
-        book: NodeStatistics,
+        node_statistics: NodeStatistics,
         environments: int,  # of each worker
         max_policy_lag: int,
         free: Callable[[int], None],  # called with each place whose round is taken completely
@@ -36,7 +36,7 @@ class RoundIntake:
         self._layout = layout
         self._codec = UnrollCodec(layout, 0)
         self._round_slots = round_slots
-        self._book = book
+        self._node_statistics = node_statistics
         self._environments = environments
         self._environments_per_seat = WORKERS_PER_SEAT * environments
         self._max_policy_lag = max_policy_lag
@@ -81,7 +81,7 @@ class RoundIntake:
         """The round there. One that is malformed counts as refused unrolls of the node that sent it."""
         self.flow_control.learner_starts_round(ready_behind=len(self._ready) - 1)
         sender, content = self._round_slots.read(place)
-        node = self._book.of_player(sender)
+        node = self._node_statistics.of_player(sender)
         if node is None:  # it left long ago
             return None
         try:
@@ -98,7 +98,7 @@ class RoundIntake:
 
     def _decode(self, current: Round, index: int) -> Rows | None:
         """An unroll of a round; None if it is refused."""
-        node = self._book.of_player(current.player)
+        node = self._node_statistics.of_player(current.player)
         if node is None:  # it left long ago
             return None
         lag = self.version - current.versions[index]
@@ -114,7 +114,7 @@ class RoundIntake:
             node.refused += 1
             self._refuse(f"an unroll of node {node.name}", problem)
             return None
-        self._book.accept(node, lag)
+        self._node_statistics.accept(node, lag)
         self._layout.array(self._row, "environment_id")[...] += node.seat * self._environments_per_seat
         return self._row
 

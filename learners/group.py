@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from agents.network import ActorCritic
 from agents.other_learners import Averaged, NoPeers
-from learners.rank import Place
+from learners.rank import LearnerRank
 from learners.shared_gradients import SharedGradients
 from workers.failures import RunFailedError
 
@@ -25,7 +25,7 @@ class LearnerLostError(RunFailedError):
 class OneLearner(NoPeers):
     """A run with one learner."""
 
-    place = Place()
+    place = LearnerRank()
     lost = False
 
     def from_first(self, value: Any) -> Any:
@@ -49,7 +49,7 @@ class LearnerGroup(OneLearner):
     that waits for the others can do something else meanwhile.
     """
 
-    def __init__(self, place: Place, timeout: float) -> None:
+    def __init__(self, place: LearnerRank, timeout: float) -> None:
         """A learner that does not take part in what all do together for `timeout` seconds is lost."""
         self.place = place
         self.timeout = timeout

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from learners.group import LearnerGroup, OneLearner
-from learners.rank import LIFELINE, NEWS, SILENCE_FACTOR, Place
+from learners.rank import LIFELINE, NEWS, SILENCE_FACTOR, LearnerRank
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint
 from run_files.run_folder import CHECKPOINTS
 
 
-def connect(place: Place | None, config: Config) -> OneLearner:
+def connect(place: LearnerRank | None, config: Config) -> OneLearner:
     """The connection with the other learners; a run with one learner has none."""
     if place is None or place.size == 1:
         return OneLearner()
@@ -39,12 +39,12 @@ def tell_folder(folder: Path) -> None:
         os.write(int(descriptor), os.fsencode(folder) + b"\n")
 
 
-def folder_of(place: Place, run_folder: Path) -> Path:
+def folder_of(place: LearnerRank, run_folder: Path) -> Path:
     """Where a learner keeps what is its own: the first one in the run's folder itself, the others below it."""
     return run_folder if place.is_first else run_folder / f"learner_{place.rank}"
 
 
-def parent_of(place: Place, parent: Checkpoint) -> Checkpoint:
+def parent_of(place: LearnerRank, parent: Checkpoint) -> Checkpoint:
     """The checkpoint that a learner resumes: the run's, with its own games and replays where they were saved.
 
     The weights are always the run's: `best.pt` of this learner may be of another update.

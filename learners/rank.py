@@ -1,4 +1,4 @@
-"""The place of this process among the learners of a run."""
+"""The rank of this process among the learners of a run."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker:
 
 
 @dataclass(frozen=True)
-class Place:
+class LearnerRank:
     """Rank 0 reports, saves and evaluates. Local ranks count the learners of one machine."""
 
     rank: int = 0
@@ -28,7 +28,7 @@ class Place:
         return self.rank == 0
 
 
-def place_of(environment: Mapping[str, str] = os.environ) -> Place | None:
+def learner_rank(environment: Mapping[str, str] = os.environ) -> LearnerRank | None:
     """The place that a launcher gave this process; None for a process that was started by hand."""
     if any(name not in environment for name in NEEDED):
         return None
@@ -39,10 +39,12 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place | None:
             f"{', '.join(NEEDED[:4])} must be whole numbers, as torchrun sets them; without these variables, "
             "--learners starts the learners itself."
         ) from None
-    return Place(rank, size, local_rank, local_size)
+    return LearnerRank(rank, size, local_rank, local_size)
 
 
-def check_launcher(given: Mapping[str, Any], place: Place | None, environment: Mapping[str, str] = os.environ) -> None:
+def check_launcher(
+    given: Mapping[str, Any], place: LearnerRank | None, environment: Mapping[str, str] = os.environ
+) -> None:
     """Raise a UsageError if another launcher than ours has placed several learners, and the cluster shall do it too."""
     by_another = place is not None and place.size > 1 and LIFELINE not in environment
     if by_another and given.get("cluster") is not None:

@@ -5,7 +5,7 @@ import os
 
 import torch
 
-from learners.rank import Place
+from learners.rank import LearnerRank
 from machine.device import usable_cores
 from option_flags import Config
 from options.rules import UsageError
@@ -14,7 +14,7 @@ from workers.random_streams import stream_of
 CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
 
 
-def settle_learners(config: Config, place: Place | None) -> Config:
+def settle_learners(config: Config, place: LearnerRank | None) -> Config:
     """The configuration with a number of learners: the one asked for, or with 0 the one for this machine.
 
     A launcher that has started this process has decided it.
@@ -49,7 +49,7 @@ def _check_devices(config: Config, learners: int) -> None:
         )
 
 
-def part_of(config: Config, place: Place) -> Config:
+def part_of(config: Config, place: LearnerRank) -> Config:
     """The configuration of one learner: its share of everything that the learners of a run divide among them."""
     if place.size == 1:
         return config
@@ -73,7 +73,7 @@ def part_of(config: Config, place: Place) -> Config:
     return config.replace_flags(**changed)
 
 
-def first_worker(config: Config, place: Place, own_workers: int) -> int:
+def first_worker(config: Config, place: LearnerRank, own_workers: int) -> int:
     """The number of this learner's first worker among those of all learners of a run with this configuration."""
     workers = config.workers.worker_count
     if not workers:
@@ -86,7 +86,7 @@ def _worker_share(workers: int, rank: int, size: int) -> int:
     return workers // size + (rank < workers % size)
 
 
-def use_own_cores(place: Place) -> None:
+def use_own_cores(place: LearnerRank) -> None:
     """Let this process, and all that it starts, use only its share of the machine's cores; where the system can."""
     if place.local_size == 1 or not hasattr(os, "sched_setaffinity"):
         return
@@ -96,7 +96,7 @@ def use_own_cores(place: Place) -> None:
         os.sched_setaffinity(0, own)
 
 
-def learners_in_words(part: Config, place: Place) -> list[str]:
+def learners_in_words(part: Config, place: LearnerRank) -> list[str]:
     """A line for the head of a run with several learners."""
     if place.size == 1:
         return []

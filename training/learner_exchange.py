@@ -6,7 +6,7 @@ from agents.learner import Learner
 from learners.agreement import Agreement, AloneAgreement, GroupAgreement
 from learners.group import LearnerGroup, OneLearner
 from learners.messages import LearnerMessage
-from learners.rank import Place
+from learners.rank import LearnerRank
 from training.checkpoint_saver import CheckpointSaver
 from training.counters.progress import Progress
 from training.reporter import Reporter
@@ -19,7 +19,7 @@ def make_agreement(learners: OneLearner) -> Agreement:
 
 def connect(
     agreement: Agreement,
-    place: Place,
+    place: LearnerRank,
     learner: Learner,
     progress: Progress,
     reporter: Reporter,

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from workers.messages import Kind
-from workers.processes.supervisor import Supervisor
 from workers.round_queue import RoundQueue
+from workers.supervisor import Supervisor
 
 POLL_SECONDS = 0.1
 

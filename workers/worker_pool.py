@@ -13,8 +13,8 @@ from workers.lockstep_snapshot import LockstepSnapshot
 from workers.memory.slots import Slots
 from workers.messages import Kind, Message
 from workers.processes.child_process import start_process
-from workers.processes.supervisor import Supervisor
 from workers.round_queue import RoundQueue
+from workers.supervisor import Supervisor
 from workers.worker import Worker
 
 

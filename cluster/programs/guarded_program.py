@@ -29,7 +29,7 @@ class GuardedProgram:
         self._checkout = Path(checkout)
         self._folder = Path(tempfile.mkdtemp(prefix=prefix))
         self._guard = subprocess.Popen(
-            [sys.executable, str(self._checkout / "cluster" / "programs" / "guard.py"), str(self._folder)],
+            [sys.executable, str(self._checkout / "cluster" / "programs" / "process_guard.py"), str(self._folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -52,7 +52,7 @@ class GuardedProgram:
         lifeline: str | None = None,
         seconds_to_end: float = 0.0,
     ) -> None:
-        """Start a Python program of the checkout. The last four are described in guard.py."""
+        """Start a Python program of the checkout. The last four are described in process_guard.py."""
         self._tell(
             start={
                 "words": [sys.executable, str(self._checkout / program), *words],

@@ -1,6 +1,6 @@
 """Starts a program on a node, and ends it when nobody wants it any more.
 
-`python guard.py <folder>` reads one JSON object a line from its standard input: {"start": ...}, which is what
+`python process_guard.py <folder>` reads one JSON object a line from its standard input: {"start": ...}, which is what
 `GuardedProgram.start` sends, and {"signal": number}. It writes the process id of the program to `<folder>/pid`, and its
 exit code to `<folder>/exit_code`. When its input is closed, because the process that started it has ended, however it
 ended, it ends the program and removes the folder.

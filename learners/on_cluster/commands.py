@@ -17,7 +17,7 @@ class Commands:
     """
 
     def __init__(self) -> None:
-        self._board: RunState | None = None  # made by the thread, because that asks the head
+        self._run_state: RunState | None = None  # made by the thread, because that asks the head
         self._shown: tuple[dict[str, str], list[str]] = {}, []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -37,14 +37,14 @@ class Commands:
             with suppress(Exception):  # the head does not answer now; whether that ends the run is found elsewhere
                 self._exchange()
         with suppress(Exception):
-            if self._board is not None:
-                self._board.remove()
+            if self._run_state is not None:
+                self._run_state.remove()
 
     def _exchange(self) -> None:
-        if self._board is None:
-            self._board = RunState()
-        self._board.status, learners = self._shown
-        for command in self._board.exchange(learners):
+        if self._run_state is None:
+            self._run_state = RunState()
+        self._run_state.status, learners = self._shown
+        for command in self._run_state.exchange(learners):
             if command in SIGNALS:
                 with suppress(OSError):  # nobody reads the output any more
                     print(f"{command}: asked for by a command from the cluster", flush=True)

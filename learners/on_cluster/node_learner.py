@@ -56,7 +56,7 @@ class NodeLearner(GuardedProgram):
     def start(
         self, words: list[str], environment: Mapping[str, str], lifeline: str, news: str, seconds_to_end: float
     ) -> None:
-        """Start main.py with these words. `lifeline` and `news` are the variables of place.py."""
+        """Start main.py with these words. `lifeline` and `news` are the variables of rank.py."""
         self._start_program(
             "main.py",
             words,

@@ -69,17 +69,17 @@ def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) ->
     """Agent steps a second that are taken in and mixed, and the bytes of one unroll on its way."""
     rounds = recorded_rounds(config, layout)
     round_slots = RoundSlots(PLACES, longest_round(ENVIRONMENTS, layout.nbytes))
-    book = NodeStatistics(layout.unroll_length)
+    node_statistics = NodeStatistics(layout.unroll_length)
     for number in range(nodes):
         node = {"number": number, "name": str(number), "seat": number + 1, "workers": 8, "capacity": 16}
-        book.joined({**node, "link": number, "restarts": 0, "received_bytes": 0, "sent_bytes": 0})
+        node_statistics.joined({**node, "link": number, "restarts": 0, "received_bytes": 0, "sent_bytes": 0})
     gateway = ReplayingGateway(round_slots, rounds, layout.fingerprint, nodes)
     process, connection = start_process(gateway, "replaying gateway")
 
     def free(place: int) -> None:
         send(connection, Kind.SLOT_FREE, place)
 
-    intake = RoundIntake(layout, round_slots, book, ENVIRONMENTS, 0, free, print)
+    intake = RoundIntake(layout, round_slots, node_statistics, ENVIRONMENTS, 0, free, print)
     mix = make_mix(config, layout)
     try:
         for place in range(PLACES):

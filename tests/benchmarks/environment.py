@@ -34,7 +34,7 @@ def by_hand(game: str) -> Callable[[Actions], None]:
     ale.loadROM(str(roms.get_rom_path(game)))
     action_set = [action.value for action in ale.getMinimalActionSet()]
     earlier, latest = np.empty((2, *ale.getScreenDims()), np.uint8)
-    frame, area_mean = np.empty((SIDE, SIDE), np.uint8), AleDownscale()
+    frame, downscale = np.empty((SIDE, SIDE), np.uint8), AleDownscale()
 
     def play(actions: Actions) -> None:
         for action in actions.tolist():
@@ -44,7 +44,7 @@ def by_hand(game: str) -> Callable[[Actions], None]:
             ale.act(action_set[action])
             ale.getScreenGrayscale(latest)
             np.maximum(earlier, latest, out=latest)
-            area_mean.shrink(latest, frame)
+            downscale.shrink(latest, frame)
             if ale.game_over():
                 ale.reset_game()
 

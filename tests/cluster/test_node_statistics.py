@@ -7,33 +7,33 @@ from tests.workers.pools import Clock
 
 def test_the_counters_of_a_node_that_comes_back_go_on() -> None:
     clock = Clock()
-    book = NodeStatistics(LAYOUT.unroll_length, clock)
-    book.joined(described(number=0, link=0))
-    book.update([described(number=0, link=0, received_bytes=5000, restarts=3)])
-    book.left(described(number=0, link=0, received_bytes=6000, restarts=3))
+    node_statistics = NodeStatistics(LAYOUT.unroll_length, clock)
+    node_statistics.joined(described(number=0, link=0))
+    node_statistics.update([described(number=0, link=0, received_bytes=5000, restarts=3)])
+    node_statistics.left(described(number=0, link=0, received_bytes=6000, restarts=3))
     clock.now += 2
-    book.joined(described(number=1, link=1, received_bytes=0))
-    book.update([described(number=1, link=1, received_bytes=500, restarts=1)])
-    (figures,) = book.figures()
+    node_statistics.joined(described(number=1, link=1, received_bytes=0))
+    node_statistics.update([described(number=1, link=1, received_bytes=500, restarts=1)])
+    (figures,) = node_statistics.figures()
     assert figures["restarts"] == 4
     assert figures["received_bytes_per_second"] == 6500 / 2
 
 
 def test_a_player_that_is_started_again_counts_on_in_the_gateway() -> None:
-    book = NodeStatistics(LAYOUT.unroll_length, Clock())
-    book.joined(described(number=0, link=0))
-    book.left(described(number=0, link=0, restarts=1))
-    book.joined(described(number=1, link=0, restarts=2))
-    (figures,) = book.figures()
+    node_statistics = NodeStatistics(LAYOUT.unroll_length, Clock())
+    node_statistics.joined(described(number=0, link=0))
+    node_statistics.left(described(number=0, link=0, restarts=1))
+    node_statistics.joined(described(number=1, link=0, restarts=2))
+    (figures,) = node_statistics.figures()
     assert figures["restarts"] == 2
 
 
 def test_another_gateway_counts_from_zero() -> None:
-    book = NodeStatistics(LAYOUT.unroll_length, Clock())
-    book.joined(described(number=0, link=0, restarts=2))
-    book.all_left()
-    (gone,) = book.figures()
-    assert not gone["alive"] and book.capacity == 0
-    book.joined(described(number=1 << 32, link=0, restarts=1))
-    (figures,) = book.figures()
+    node_statistics = NodeStatistics(LAYOUT.unroll_length, Clock())
+    node_statistics.joined(described(number=0, link=0, restarts=2))
+    node_statistics.all_left()
+    (gone,) = node_statistics.figures()
+    assert not gone["alive"] and node_statistics.capacity == 0
+    node_statistics.joined(described(number=1 << 32, link=0, restarts=1))
+    (figures,) = node_statistics.figures()
     assert figures["alive"] and figures["restarts"] == 3

@@ -25,13 +25,19 @@ class Intake:
     """An intake with a node, a place for each round, and what it said."""
 
     def __init__(self, max_policy_lag: int = 0) -> None:
-        self.book = NodeStatistics(LAYOUT.unroll_length)
-        self.book.joined(described())
+        self.node_statistics = NodeStatistics(LAYOUT.unroll_length)
+        self.node_statistics.joined(described())
         self.round_slots = RoundSlots(PLACES, longest_round(ENVIRONMENTS, LAYOUT.nbytes))
         self.freed: list[int] = []
         self.said: list[str] = []
         self.intake = RoundIntake(
-            LAYOUT, self.round_slots, self.book, ENVIRONMENTS, max_policy_lag, self.freed.append, self.said.append
+            LAYOUT,
+            self.round_slots,
+            self.node_statistics,
+            ENVIRONMENTS,
+            max_policy_lag,
+            self.freed.append,
+            self.said.append,
         )
         self._places = count()
 
@@ -48,7 +54,7 @@ class Intake:
 
     @property
     def figures(self) -> Mapping[str, object]:
-        (node,) = self.book.figures()
+        (node,) = self.node_statistics.figures()
         return node
 
 
@@ -75,7 +81,7 @@ def test_every_unroll_is_taken_once_however_they_are_drawn(limits: list[int]) ->
 
 def test_environments_of_nodes_have_their_own_numbers() -> None:
     setting = Intake()
-    setting.book.joined(described(number=1, name="b", seat=2))
+    setting.node_statistics.joined(described(number=1, name="b", seat=2))
     rows = unrolls(2, version=0)
     setting.deliver(packed(rows, player=0))
     setting.deliver(packed(rows, player=1), sender=1)

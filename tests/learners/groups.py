@@ -11,7 +11,7 @@ import torch
 
 from learners.group import LearnerGroup
 from learners.launcher import free_port
-from learners.rank import Place
+from learners.rank import LearnerRank
 
 TIMEOUT = 120.0
 
@@ -59,7 +59,7 @@ def _run(
     torch.set_num_threads(1)
     multiprocessing.current_process().daemon = False  # it may start workers
     try:
-        connection.send((function(LearnerGroup(Place(rank, size, rank, size), timeout), *arguments),))
+        connection.send((function(LearnerGroup(LearnerRank(rank, size, rank, size), timeout), *arguments),))
     except BaseException:
         connection.send(traceback.format_exc())
     connection.poll(None)  # until the parent has all results and ends this process

@@ -14,7 +14,7 @@ from learners.agreement import GroupAgreement
 from learners.group import LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, merged_report, slowest_learner
 from learners.messages import MAX_GAMES, Game, LearnerMessage, Unsent
-from learners.rank import Place, place_of
+from learners.rank import LearnerRank, learner_rank
 from learners.shares import first_worker, part_of
 from option_flags import Config
 from options.rules import UsageError
@@ -83,7 +83,7 @@ def test_other_learners_that_divide_their_batches_are_named_once() -> None:
     group: Any = SimpleNamespace(
         lost=False,
         size=3,
-        place=Place(0, 3, 0, 3),
+        place=LearnerRank(0, 3, 0, 3),
         guarded=nullcontext,
         of_all=lambda own: [{**own, "batch_parts": each} for each in next(parts)],
     )
@@ -99,23 +99,23 @@ def test_other_learners_that_divide_their_batches_are_named_once() -> None:
 def test_places_come_from_the_variables_of_torchrun() -> None:
     variables = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
     there = {**variables, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
-    assert place_of(there) == Place(rank=3, size=4, local_rank=1, local_size=2)
-    assert place_of(variables) is None
+    assert learner_rank(there) == LearnerRank(rank=3, size=4, local_rank=1, local_size=2)
+    assert learner_rank(variables) is None
     with pytest.raises(UsageError, match="must be whole numbers"):
-        place_of({**there, "RANK": "first"})
+        learner_rank({**there, "RANK": "first"})
 
 
 def test_each_learner_gets_its_share() -> None:
     config = Config.from_flags(
         {"learners": 2, "batch_size": 8, "worker_count": 5, "replay_parameters": MIXED, "seed": 1, "tensorboard": True}
     )
-    first, second = (part_of(config, Place(rank, 2, rank, 2)) for rank in range(2))
+    first, second = (part_of(config, LearnerRank(rank, 2, rank, 2)) for rank in range(2))
     assert first.replay.shares == second.replay.shares == (2, 2)
     assert [replay.capacity for replay in first.replay.replays] == [2, 20]
     assert (first.workers.worker_count, second.workers.worker_count) == (3, 2)
     assert (first.seed, first.report.tensorboard) == (1, True)
     assert second.seed != 1 and not second.report.tensorboard
-    assert part_of(config, Place()) is config
+    assert part_of(config, LearnerRank()) is config
 
 
 @pytest.mark.parametrize(("workers", "learners"), [(5, 2), (7, 3), (4, 4)])
@@ -123,7 +123,7 @@ def test_each_worker_of_a_run_has_a_number_of_its_own(workers: int, learners: in
     config = Config.from_flags({"learners": learners, "batch_size": 24, "worker_count": workers, "seed": 1})
     numbers: list[int] = []
     for rank in range(learners):
-        place = Place(rank, learners, rank, learners)
+        place = LearnerRank(rank, learners, rank, learners)
         own = part_of(config, place).workers.worker_count
         first = first_worker(config, place, own)
         numbers += range(first, first + own)

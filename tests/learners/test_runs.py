@@ -8,7 +8,7 @@ import torch
 
 from learners.group import LearnerGroup
 from learners.learner_process import parent_of
-from learners.rank import Place
+from learners.rank import LearnerRank
 from option_flags import Config
 from options.game_protocols import merged
 from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint, write_checkpoint
@@ -87,7 +87,7 @@ def test_a_run_goes_on_with_another_number_of_learners(tmp_path: Path, after: in
 
 def test_all_learners_resume_with_the_weights_of_the_runs_checkpoint(tmp_path: Path) -> None:
     """Learner 1's own best.pt may be of another update: its mean return is that of its own games."""
-    second = Place(1, 2, 1, 2)
+    second = LearnerRank(1, 2, 1, 2)
     for folder, updates in ((tmp_path, 3), (tmp_path / "learner_1", 5)):
         (folder / "checkpoints").mkdir(parents=True)
         learner = some_learner({"weights": torch.full((1,), float(updates))}, updates)

@@ -15,7 +15,7 @@ from tests.wrappers.hand_written import FAULTY, options_of
 from workers.failures import WorkersFailedError
 from workers.messages import Kind, Message, receive, send
 from workers.processes.restarts import FAILURES_IN_A_ROW
-from workers.processes.supervisor import Supervisor
+from workers.supervisor import Supervisor
 from wrappers.make_environment import make_environment
 
 pytestmark = pytest.mark.slow

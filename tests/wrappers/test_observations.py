@@ -93,9 +93,9 @@ def screens_of_many_kinds() -> list[npt.NDArray[np.uint8]]:
 
 
 def test_means_at_the_usual_size_are_exact_and_equal_opencvs_except_for_halves() -> None:
-    area_mean, small, halves = AleDownscale(), np.empty((84, 84), np.uint8), 0
+    downscale, small, halves = AleDownscale(), np.empty((84, 84), np.uint8), 0
     for screen in screens_of_many_kinds():
-        area_mean.shrink(screen, small)
+        downscale.shrink(screen, small)
         # Cut so finely that each area holds 5 × 40 whole pixels.
         fine = np.repeat(np.repeat(screen, 2, axis=0), 21, axis=1)
         sums = fine.reshape(84, 5, 84, 40).sum(axis=(1, 3), dtype=np.int64)

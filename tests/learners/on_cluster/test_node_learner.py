@@ -87,7 +87,7 @@ def test_one_that_hangs_is_killed_after_its_actor_has_ended(node: NodeLearner, t
 def test_it_ends_without_its_guard(node: NodeLearner, tmp_path: Path) -> None:
     process = start(node, "0", 60.0)
     guard = process.parent()
-    assert guard is not None and "guard.py" in " ".join(guard.cmdline())
+    assert guard is not None and "process_guard.py" in " ".join(guard.cmdline())
     guard.kill()
     wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
 
