@@ -48,4 +48,8 @@ def open_closed_streams() -> None:
 
 def command_of(program: str) -> list[str]:
     """The words that start a program of the top folder, such as main.py, from the current folder."""
-    return ["python", program if Path.cwd() == CHECKOUT else str(CHECKOUT / program)]
+    try:
+        in_checkout = Path.cwd() == CHECKOUT
+    except FileNotFoundError:  # the folder was deleted during the run
+        in_checkout = False
+    return ["python", program if in_checkout else str(CHECKOUT / program)]

@@ -14,7 +14,7 @@ from options.sweep_options import SweepOptions
 INTRODUCTION = """\
 # Options
 
-All flags of `main.py` by topic. `--help` lists them too. `multi_train.py` accepts them and [its own](#sweep).
+All flags of `main.py` by topic. `--help` lists them too. `multi_train.py` accepts most of them, and [its own](#sweep).
 The defaults are those of Atari games with a NoFrameskip id; some [are different](environments.md#defaults) elsewhere.
 A flag is written `--lr=0.001` or `--lr 0.001`; a switch (true or false) is written `--use_lstm` or `--nouse_lstm`.
 Where the default is `unset`, this word takes a value back that a resumed run would inherit: `--cluster=unset`.

@@ -42,7 +42,8 @@ class Panel(NamedTuple):
     title: str
     lines: tuple[tuple[str, str], ...]  # (flat name, label)
     logarithmic: bool = False
-    from_zero: bool = False
+    from_zero: bool = False  # the axis begins at 0
+    hides_zero: bool = False  # a figure that is always 0 is switched off
 
 
 PANELS = (
@@ -56,6 +57,7 @@ PANELS = (
             ("policy_cloning_loss", "policy cloning"),
             ("value_cloning_loss", "value cloning"),
         ),
+        hides_zero=True,
     ),
     Panel("Entropy of the policy, nats", (("entropy", ""),)),
     Panel("Spread of the policy over states", (("policy_spread", ""),)),
@@ -190,10 +192,7 @@ def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
         curve = history.curve(name)
         if panel.logarithmic:
             curve = Curve(curve.x[curve.y > 0], curve.y[curve.y > 0])
-        is_off = (
-            not curve.y.any() and not panel.from_zero
-        )  # a loss term without weight; a share or a count of 0 is drawn
-        if is_off or not len(curve.x):
+        if not len(curve.x) or (panel.hides_zero and not curve.y.any()):
             continue
         means = np.exp(_means(Curve(curve.x, np.log(curve.y)))) if panel.logarithmic else _means(curve)
         draw_line(axes, curve, COLOURS[place], label, means)

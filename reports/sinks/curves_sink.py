@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from machine.program import CHECKOUT
 from run_files.metrics import Episode, Report
 from run_files.run_folder import remove_abandoned
 
 LAST_DRAWING_SECONDS = 2.0  # longest wait for the last drawing at the end of a run
 LOWEST_PRIORITY = 19
 NEW_REPORT, LAST_REQUEST = b"r", b"e"
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class CurvesSink:

@@ -17,7 +17,7 @@ NAMES = [
     for name, function in inspect.getmembers(trial_networks, inspect.isfunction)
     if function.__module__ == trial_networks.__name__ and not name.startswith("_")
 ]
-SWEEP = Path(__file__).resolve().parents[2] / "docs" / "sweeps" / "trial_networks.json"
+SWEEP = Path(__file__).with_name("trial_networks.json")
 
 
 def torso(name: str) -> torch.nn.Module:

@@ -1,7 +1,7 @@
 """Networks on trial for Atari's pictures: `--network=tests.benchmarks.trial_networks:narrow`.
 
-docs/sweeps/trial_networks.json trains them. A network that learns more per second than the default becomes one of
-`agents/torsos/pictures.py`.
+`python multi_train.py --sweep=tests/benchmarks/trial_networks.json` trains them. A network that learns more per second
+than the default becomes one of `agents/torsos/pictures.py`.
 """
 
 from typing import Any

@@ -45,6 +45,8 @@ def test_a_run_that_was_started_from_another_folder_is_resumed_from_there(
     python, program, *flags = shlex.split(command)
     assert (python, flags) == ("python", ["--op_mode=train_w_load", "--load_model_url=results/run"])
     assert Path(program).is_file()
+    tmp_path.rmdir()
+    assert ending(steps_left=True)[-1].endswith(command), "also if the folder has been deleted"
 
 
 def test_a_run_that_reached_its_return_says_so() -> None:
