@@ -1,6 +1,7 @@
 """The gradients of a batch: of all unrolls at once, or added up over parts where the GPU's memory is too small."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from agents.batch_loss import BatchLoss, Estimates
 from agents.network import ActorCritic
 from agents.other_learners import Averaged, Gradients, trained_parameters
 from agents.training_batch import TrainingBatch, joined, split_batch, without_pictures
+from machine.device import usable_cores
 from replay.batch_mix import Batch
 
 
@@ -45,6 +47,7 @@ class BatchGradients:
         loss: BatchLoss,
         make: Callable[[Batch, Batch], TrainingBatch],
         announce: Callable[[str], None],
+        device: torch.device,
     ) -> None:
         """`make(part, whole)` gives the tensors of a part of a batch; `averaged` is `network` with its peers."""
         self.parts = 1
@@ -55,6 +58,18 @@ class BatchGradients:
         self._make = make
         self._announce = announce
         self._parameters = trained_parameters(network)
+        # On a CPU, the target network computes at the same time as the network, on cores that are not the learner's.
+        # For vectors alone, two threads are slower than one: an update takes only some milliseconds.
+        self._target_thread: ThreadPoolExecutor | None = None
+        sees_pictures = network.background.numel() > 0
+        has_cores = device.type == "cpu" and 2 * torch.get_num_threads() <= usable_cores()
+        if target is not None and sees_pictures and has_cores:
+            self._target_thread = ThreadPoolExecutor(1, "target-network", _set_up_thread)
+
+    def close(self) -> None:
+        """End the thread, if there is one."""
+        if self._target_thread is not None:
+            self._target_thread.shutdown()
 
     def compute(self, batch: Batch) -> Computed:
         """The gradients are then those of the network's parameters. Nothing else is changed."""
@@ -110,13 +125,35 @@ class BatchGradients:
 
     def _estimates(self, network: Averaged | ActorCritic, unrolls: TrainingBatch) -> tuple[Estimates, Estimates]:
         """What the network says, and what the network says that V-trace corrects to."""
-        output = network(unrolls.inputs, last_is_bootstrap=True)
-        estimates = Estimates(output.logits, output.values)
         if self._target is None:
+            estimates = _estimates_of(network, unrolls)
             return estimates, estimates
-        with torch.no_grad():
-            estimated = self._target(unrolls.inputs, last_is_bootstrap=True)
-        return estimates, Estimates(estimated.logits, estimated.values)
+        if self._target_thread is None:
+            estimated = _estimates_without_gradient(self._target, unrolls)
+            return _estimates_of(network, unrolls), estimated
+        later = self._target_thread.submit(_estimates_without_gradient, self._target, unrolls)
+        try:
+            return _estimates_of(network, unrolls), later.result()
+        finally:  # after an error, nothing goes on, and nothing refers to the tensors of the batch
+            wait([later])
+            del later
+
+
+def _set_up_thread() -> None:
+    """The settings that torch keeps for each thread."""
+    torch.set_flush_denormal(True)
+    torch.get_num_threads()  # takes over the number of the process; until then, a thread computes with all cores
+    torch.autocast_increment_nesting()  # otherwise each end of autocast here empties the cache of the other thread
+
+
+def _estimates_of(network: Averaged | ActorCritic, unrolls: TrainingBatch) -> Estimates:
+    output = network(unrolls.inputs, last_is_bootstrap=True)
+    return Estimates(output.logits, output.values)
+
+
+def _estimates_without_gradient(network: ActorCritic, unrolls: TrainingBatch) -> Estimates:
+    with torch.no_grad():
+        return _estimates_of(network, unrolls)
 
 
 def _added(total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:

@@ -64,7 +64,12 @@ class Learner:
             ),
             lambda part, whole: make_training_batch(part, layout, loss.gamma, device, whole),
             announce,
+            device,
         )
+
+    def close(self) -> None:
+        """Free what is not memory. No update is possible after it."""
+        self._gradients.close()
 
     @property
     def batch_parts(self) -> int:

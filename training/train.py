@@ -68,15 +68,19 @@ def train(
         notes = [*environment_notes, *setup.environment_notes, *setup.weights.notes(), *resume.notes()]
         console.start([*header, *learners_in_words(part, place), *notes])
 
-        learner = Learner(
-            setup.network,
-            layout,
-            config.loss,
-            config.optimizer,
-            resume.schedule_updates,
-            machine.device,
-            learners,
-            console.message,
+        learner = resources.enter_context(
+            closing(
+                Learner(
+                    setup.network,
+                    layout,
+                    config.loss,
+                    config.optimizer,
+                    resume.schedule_updates,
+                    machine.device,
+                    learners,
+                    console.message,
+                )
+            )
         )
         setup.weights.restore_background(learner)
         mix = resources.enter_context(closing(make_mix(part, layout, resume, learner)))

@@ -187,8 +187,12 @@ def test_a_batch_may_be_too_large_to_be_copied(monkeypatch: pytest.MonkeyPatch, 
     assert_same_learner(divided, whole)
 
 
-def test_what_the_failed_attempt_had_allocated_is_free_before_the_next() -> None:
-    learner = make_learner(layout=LSTM_LAYOUT)
+@pytest.mark.parametrize(("failing", "cores"), [("network", 1), ("target", 1), ("target", 64)])
+def test_what_the_failed_attempt_had_allocated_is_free_before_the_next(
+    failing: str, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.batch_gradients.usable_cores", lambda: cores)
+    learner = make_learner(IMPACT if failing == "target" else None, layout=LSTM_LAYOUT)
     alive: list[weakref.ref[torch.Tensor]] = []
     at_once = []
 
@@ -197,13 +201,23 @@ def test_what_the_failed_attempt_had_allocated_is_free_before_the_next() -> None
         alive.append(weakref.ref(inputs[0].observations))
         alive.append(weakref.ref(output.features))
 
-    learner.network.register_forward_hook(remember)
-    SmallGpu(learner, unrolls=1, place="heads")
+    def fail_with_many(network: Any, inputs: Any, output: Any) -> None:
+        if output.values.shape[1] > 1:
+            raise out_of_memory()
+
+    if failing == "network":
+        learner.network.register_forward_hook(remember)
+        SmallGpu(learner, unrolls=1, place="heads")
+    else:
+        assert learner._target is not None
+        learner._target.register_forward_hook(remember)
+        learner._target.register_forward_hook(fail_with_many)
     gc.disable()
     try:
         learner.update(make_batch(MIXED, LSTM_LAYOUT))
     finally:
         gc.enable()
+        learner.close()
     assert at_once == [0] * 8
 
 
