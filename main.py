@@ -15,7 +15,7 @@ if __name__ == "__main__":  # not in worker processes, which import this file to
 
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, HelpRequested, given_flags
-from options.game_protocols import merged
+from options.flag_sets import merged
 from options.help_text import show_help
 from options.rules import UsageError
 from workers.failures import RunFailedError

@@ -16,7 +16,7 @@ from options.batch_uses import ONCE, BatchUses
 from options.command_line import flag_words
 from options.environment_families import defaults_in
 from options.environment_options import EnvironmentOptions, RealtimeOptions
-from options.game_protocols import merged, protocol_flags
+from options.flag_sets import merged, set_flags
 from options.learning_options import LossOptions, NetworkOptions, OptimizerOptions
 from options.process_options import ClusterOptions, LearnerOptions, WorkerOptions
 from options.replay_options import ReplaySpec, check_shares, parse_replays, split_by_ratio
@@ -376,11 +376,11 @@ class Config:
     @classmethod
     def from_flags(cls, values: Mapping[str, Any]) -> Self:
         """Make a Config from values by flag name; names that are left out get the default of their environment, the
-        value of the protocol, or the declared default."""
+        value of the protocol or of the loss, or the declared default."""
         for name in values:
             if name not in OPTIONS:
                 raise unknown_flag(name, OPTIONS)
-        values = {**protocol_flags(values.get("protocol")), **defaults_in(values), **values}
+        values = {**set_flags(values), **defaults_in(values), **values}
         topics: dict[str, Any] = {
             topic: options(**{item.name: values[item.name] for item in fields(options) if item.name in values})
             for topic, options in TOPICS.items()

@@ -30,13 +30,3 @@ CLASSIC = "classic"  # also the protocol of runs of versions without this option
 def protocol_flags(name: object) -> Mapping[str, Any]:
     """The flags of a protocol; none for a name that is no protocol, which the option's rule refuses."""
     return PROTOCOLS.get(name, {}) if isinstance(name, str) else {}
-
-
-def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The saved values of a run, and over them those that are given.
-
-    A given protocol that is not the run's sets its flags anew; single flags that are given beat it.
-    """
-    protocol = given.get("protocol")
-    anew = {} if protocol == saved.get("protocol", CLASSIC) else protocol_flags(protocol)
-    return {**saved, **anew, **given}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from options.batch_uses import ONCE, BatchUses
+from options.flag_sets import LOSSES, VTRACE
 from options.rules import (
     FRACTION_BELOW_ONE,
     NETWORK,
@@ -50,8 +51,8 @@ class LossOptions(Options):
     topic = "Losses"
 
     loss: str = option(
-        "vtrace",
-        one_of("vtrace", "impact"),
+        VTRACE,
+        one_of(*LOSSES),
         "Objective of the policy: the policy gradient of V-trace, or the clipped surrogate of IMPACT around a target "
         "network, with batches that are used several times: see docs/tuning.md.",
     )
@@ -71,8 +72,8 @@ class LossOptions(Options):
     proximal_loss_weight: float = option(
         0.05,
         at_least(0),
-        "Weight of the KL divergence from the acting policy, with --loss=impact from the target policy, to the current "
-        "policy, on fresh unrolls.",
+        "Weight of the KL divergence from the acting policy to the current policy, on fresh unrolls. With "
+        "--loss=impact it is the divergence from the target policy, and the default is 0.",
     )
     loss_reduction: str = option("mean", one_of("mean", "sum"), "Mean or sum of the losses over a batch.")
     use_policy_cloning_loss: bool = option(True, ON_OFF, "CLEAR: keep the policy close to the replayed policy.")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from option_flags import OPTIONS, Config, EnvironmentOptions
-from options.game_protocols import PROTOCOLS, merged
+from options.flag_sets import merged
+from options.game_protocols import PROTOCOLS
 from options.rules import UsageError
 from reports.protocol_words import protocol_in_words
 from sweeps.plan import plan_sweep
