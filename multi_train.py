@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from machine.limits import explain_limits
-from machine.program import command_of, exit_on_signals, run_program
+from machine.program import CHECKOUT, command_of, exit_on_signals, run_program
 
 if __name__ == "__main__":
     exit_on_signals()
@@ -74,7 +74,7 @@ SWEEP: dict[str, Any] = {
 }
 
 USAGE = "usage: python multi_train.py [--jobs=n] [--cluster=auto] [--sweep=path] [--sweep_dir=path] [--name=value ...]"
-PROGRAM = Path(__file__).resolve().with_name("main.py")
+PROGRAM = CHECKOUT / "main.py"
 
 
 def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float = POLL_SECONDS) -> int:

@@ -14,9 +14,8 @@ from typing import Any, Self, get_type_hints
 
 from options.batch_uses import ONCE, BatchUses
 from options.command_line import flag_words
-from options.environment_families import defaults_in
 from options.environment_options import EnvironmentOptions, RealtimeOptions
-from options.flag_sets import merged, set_flags
+from options.flag_sets import dependent_defaults, merged
 from options.learning_options import LossOptions, NetworkOptions, OptimizerOptions
 from options.process_options import ClusterOptions, LearnerOptions, WorkerOptions
 from options.replay_options import ReplaySpec, check_shares, parse_replays, split_by_ratio
@@ -380,7 +379,7 @@ class Config:
         for name in values:
             if name not in OPTIONS:
                 raise unknown_flag(name, OPTIONS)
-        values = {**set_flags(values), **defaults_in(values), **values}
+        values = dependent_defaults(values) | dict(values)
         topics: dict[str, Any] = {
             topic: options(**{item.name: values[item.name] for item in fields(options) if item.name in values})
             for topic, options in TOPICS.items()

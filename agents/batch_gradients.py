@@ -47,7 +47,6 @@ class BatchGradients:
         loss: BatchLoss,
         make: Callable[[Batch, Batch], TrainingBatch],
         announce: Callable[[str], None],
-        device: torch.device,
     ) -> None:
         """`make(part, whole)` gives the tensors of a part of a batch; `averaged` is `network` with its peers."""
         self.parts = 1
@@ -62,7 +61,7 @@ class BatchGradients:
         # For vectors alone, two threads are slower than one: an update takes only some milliseconds.
         self._target_thread: ThreadPoolExecutor | None = None
         sees_pictures = network.background.numel() > 0
-        has_cores = device.type == "cpu" and 2 * torch.get_num_threads() <= usable_cores()
+        has_cores = network.background.device.type == "cpu" and 2 * torch.get_num_threads() <= usable_cores()
         if target is not None and sees_pictures and has_cores:
             self._target_thread = ThreadPoolExecutor(1, "target-network", _set_up_thread)
 

@@ -64,7 +64,6 @@ class Learner:
             ),
             lambda part, whole: make_training_batch(part, layout, loss.gamma, device, whole),
             announce,
-            device,
         )
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
-"""Options whose value sets other flags, where these are not given: --protocol and --loss."""
+"""Defaults that depend on other options: on the environment, on --protocol and on --loss."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from options.environment_families import defaults_in
 from options.game_protocols import CLASSIC, protocol_flags
 
 VTRACE = "vtrace"  # also the loss of runs of versions without this option
@@ -27,6 +28,11 @@ SETS: Mapping[str, tuple[str, Callable[[object], Mapping[str, Any]]]] = {  # by 
 def set_flags(given: Mapping[str, Any]) -> dict[str, Any]:
     """The flags that the given protocol and the given loss set."""
     return {name: value for option, (_, flags) in SETS.items() for name, value in flags(given.get(option)).items()}
+
+
+def dependent_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that depend on the given flags, where they differ from the declared ones."""
+    return set_flags(given) | defaults_in(given)
 
 
 def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from typing import Any
 
 from option_flags import OPTIONS, Config
 from options.batch_uses import ONCE
-from options.environment_families import defaults_in
-from options.flag_sets import set_flags
+from options.flag_sets import dependent_defaults
 from run_files.checkpoint import POLICY_OPTIONS
 
 # A requirement: (a function that checks whether a Config meets it, the options without effect otherwise).
@@ -88,6 +87,5 @@ def unused_in_test(config: Config) -> list[str]:
 def changed_options(config: Config) -> dict[str, Any]:
     """The options that differ from the defaults of their environment, their protocol and their loss, by name."""
     flags = config.flags()
-    defaults = {name: item.default for name, item in OPTIONS.items()}
-    defaults |= set_flags(flags) | defaults_in(flags)
+    defaults = {name: item.default for name, item in OPTIONS.items()} | dependent_defaults(flags)
     return {name: value for name, value in flags.items() if value != defaults[name]}

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from machine.program import CHECKOUT
 from reports.number_format import NOTHING_YET, count, score
 from reports.tables import table_lines
 from run_files.run_folder import write_atomically
 from sweeps.files import last_report
 from sweeps.run_source import RunSource
 
-ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = (
     *("name", "differs", "seed", "status", "agent_steps", "return_mean", "return_max", "steps_per_second"),
     "folder",
@@ -74,7 +74,7 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], picture: Path) -> str:
     if not folders:
         return "there are no curves to draw yet"
     command = [sys.executable, "-m", "reports.plot", *folders, "--output", str(picture)]
-    drawn = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    drawn = subprocess.run(command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if drawn.returncode == 0:
         return f"the curves are in {picture}"
     reason = (drawn.stderr.strip().splitlines() or [f"exit code {drawn.returncode}"])[-1]

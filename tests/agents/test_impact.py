@@ -2,9 +2,6 @@
 
 import dataclasses
 import math
-import threading
-import time
-from contextlib import closing
 from copy import deepcopy
 from typing import Any
 
@@ -20,9 +17,8 @@ from agents.distributions.independent_categoricals import IndependentCategorical
 from agents.distributions.interface import PolicyDistribution
 from agents.impact import Surrogate, clipped_policy_loss, surrogate
 from agents.learner import Learner
-from agents.network import make_network
 from agents.vtrace import vtrace
-from option_flags import LossOptions, NetworkOptions, OptimizerOptions
+from option_flags import LossOptions
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import (
     ALL_TERMS,
@@ -277,62 +273,6 @@ def slow_terms(
             cloned = float(values[t, b]) - float(fields["values"][b, t])
             sums["value_cloning_loss"] += options.value_cloning_loss_weight * cloned**2
     return {name: value / (length * size) for name, value in sums.items()}
-
-
-def impact_learner(precision: torch.dtype = torch.float32) -> Learner:
-    torch.manual_seed(0)
-    network = make_network(NetworkOptions(network="impala_shallow"), LAYOUT, precision)
-    return Learner(network, LAYOUT, IMPACT, OptimizerOptions(), 100, torch.device("cpu"))
-
-
-@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_the_target_computes_at_the_same_time_and_changes_no_bit(
-    precision: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batches = [make_batch([True] * 4, seed=seed) for seed in range(7)]
-    monkeypatch.setattr("agents.batch_gradients.usable_cores", lambda: 2 * torch.get_num_threads())
-    with closing(impact_learner(precision)) as together:
-        both = threading.Barrier(2)
-
-        def meet(*_: object) -> None:
-            both.wait(60)  # neither passes it alone
-
-        for network in (together.network, together._target):
-            assert network is not None
-            network.register_forward_pre_hook(meet)
-        for batch in batches:
-            together.update(batch)
-    monkeypatch.setattr("agents.batch_gradients.usable_cores", lambda: 1)
-    one_after_the_other = impact_learner(precision)
-    for batch in batches:
-        one_after_the_other.update(batch)
-    expected = one_after_the_other.network.state_dict()
-    for name, weights in together.network.state_dict().items():
-        assert torch.equal(weights, expected[name]), name
-
-
-def test_an_error_of_either_network_ends_the_update_and_leaves_nothing_running(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("agents.batch_gradients.usable_cores", lambda: 2 * torch.get_num_threads())
-    running: list[bool] = []
-
-    def fail(*_: object) -> None:
-        raise ArithmeticError("broken")
-
-    def run_long(*_: object) -> None:
-        running.append(True)
-        time.sleep(0.3)
-        running.pop()
-
-    for failing in ("network", "_target"):
-        with closing(impact_learner()) as learner:
-            networks = {name: getattr(learner, name) for name in ("network", "_target")}
-            for name, network in networks.items():
-                network.register_forward_pre_hook(fail if name == failing else run_long)
-            with pytest.raises(ArithmeticError, match="broken"):
-                learner.update(make_batch([True] * 4))
-            assert not running
 
 
 def test_a_resumed_learner_goes_on_with_its_target() -> None:

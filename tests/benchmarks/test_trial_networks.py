@@ -1,7 +1,6 @@
 """The networks on trial fit the platform, and their control is its default network."""
 
 import inspect
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import torch
 
 from agents.torsos.make_torso import make_torso
 from agents.torsos.torso_input import Observed
+from sweeps.plan import plan_sweep, read_sweep
 from tests.benchmarks import trial_networks
 
 ATARI = Observed((4, 84, 84), 0)
@@ -50,6 +50,6 @@ def test_normalised_features_do_not_depend_on_the_scale_of_a_sample() -> None:
 
 
 def test_the_sweep_tries_each_network_in_each_game() -> None:
-    runs = json.loads(SWEEP.read_text(encoding="utf-8"))["runs"].values()
-    tried = {(run["env"], run["network"].rpartition(":")[2]) for run in runs}
+    runs = plan_sweep(read_sweep(str(SWEEP)), {}).runs
+    tried = {(run.config.environment.env, run.config.network.network.rpartition(":")[2]) for run in runs}
     assert tried == {(f"{game}NoFrameskip-v4", name) for game in ("Pong", "Breakout") for name in NAMES}

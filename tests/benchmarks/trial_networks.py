@@ -4,8 +4,6 @@
 than the default becomes one of `agents/torsos/pictures.py`.
 """
 
-from typing import Any
-
 import torch
 from gymnasium.spaces import Box
 from torch import nn
@@ -16,6 +14,7 @@ UNITS = 512  # of the dense layer
 Layers = list[tuple[int, int, int]]  # output channels, kernel, stride
 
 NATURE: Layers = [(32, 8, 4), (64, 4, 2), (64, 3, 1)]
+NARROWER_STRIDED: Layers = [(16, 8, 4), (32, 4, 2), (64, 3, 2)]
 
 
 def nature(space: Box) -> nn.Module:
@@ -35,7 +34,7 @@ def narrower(space: Box) -> nn.Module:
 
 def narrower_strided(space: Box) -> nn.Module:
     """The same, and a third convolution in steps of two pixels: a dense layer of a third of the size."""
-    return _torso(space, [(16, 8, 4), (32, 4, 2), (64, 3, 2)])
+    return _torso(space, NARROWER_STRIDED)
 
 
 def average_pooled(space: Box) -> nn.Module:
@@ -60,7 +59,7 @@ def normalised(space: Box) -> nn.Module:
 
 def narrower_strided_normalised(space: Box) -> nn.Module:
     """`narrower_strided` with layer normalisation."""
-    return _torso(space, [(16, 8, 4), (32, 4, 2), (64, 3, 2)], norm=True)
+    return _torso(space, NARROWER_STRIDED, norm=True)
 
 
 def _torso(space: Box, layers: Layers, before_dense: nn.Module | None = None, norm: bool = False) -> nn.Module:
@@ -85,5 +84,4 @@ def _torso(space: Box, layers: Layers, before_dense: nn.Module | None = None, no
 
 def _norm(wanted: bool, features: torch.Tensor) -> list[nn.Module]:
     """Normalises each sample over all its numbers, and then scales each channel."""
-    channels: Any = features.shape[1]
-    return [nn.GroupNorm(1, channels)] if wanted else []
+    return [nn.GroupNorm(1, features.shape[1])] if wanted else []

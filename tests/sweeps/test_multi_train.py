@@ -240,7 +240,7 @@ def test_as_many_runs_as_jobs_run_at_once(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_cannot_be_drawn_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_summary, "ROOT", tmp_path)
+    monkeypatch.setattr(sweep_summary, "CHECKOUT", tmp_path)
     assert sweep_summary.draw_curves([{"return_mean": None}], tmp_path / "x.png") == "there are no curves to draw yet"
     sentence = sweep_summary.draw_curves([{"return_mean": 1.0, "folder": tmp_path}], tmp_path / "x.png")
     assert sentence.startswith("the curves could not be drawn: ") and "\n" not in sentence

@@ -1,0 +1,81 @@
+"""When evaluations during training start, and with which games and options; no game is played here."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import pytest
+import torch
+
+from evaluation.parallel_games import GameResult
+from evaluation.player_process import PlayerProcess
+from machine.stop_signals import StopSignals
+from option_flags import Config
+from run_files.checkpoint import checkpoint_name
+from tests.catch import make_catch
+from tests.training.test_periodic_evaluation import SMALL, evaluations
+from training import periodic_evaluation as evaluation_module
+from training.best_so_far import BestSoFar
+from training.periodic_evaluation import PeriodicEvaluation
+
+
+class Players:
+    """In place of a PlayerPool: all games have ended at once."""
+
+    players: ClassVar[list[PlayerProcess]] = []
+
+    def __init__(self, player: PlayerProcess, processes: int, games: range) -> None:
+        self.players.append(player)
+        self.results = [GameResult(game, 1.0, 5, False, None) for game in games]
+        self.has_unfinished_games = False
+
+    def wait(self, timeout: float) -> list[GameResult]:
+        return self.results
+
+    def close(self) -> None:
+        pass
+
+
+def test_each_evaluation_has_games_of_its_own_and_none_comes_before_the_first_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = [(100, 0), (200, 0), (220, 1), (240, 2), (300, 3), (520, 4), (580, 5)]
+    players = players_of_evaluations(tmp_path, monkeypatch, moments)
+    assert [line["agent_steps"] for line in evaluations(tmp_path)] == [220, 300, 520]
+    assert [player.seed for player in players] == [(1, 220), (1, 300), (1, 520)]
+
+
+def players_of_evaluations(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, moments: Sequence[tuple[int, int]], **flags: Any
+) -> list[PlayerProcess]:
+    """The players that evaluate every 100 steps, in a run that is at these moments (agent steps, updates)."""
+    monkeypatch.setattr(evaluation_module, "PlayerPool", Players)
+    monkeypatch.setattr(Players, "players", [])
+    learner = SimpleNamespace(updates=0, network=torch.nn.Linear(2, 2))
+    timing = SimpleNamespace(action_ms=0.0)
+    progress = SimpleNamespace(agent_steps=0, frames=0, action_timing=timing if flags else None)
+    saver: Any = SimpleNamespace(folder=folder, learner=learner, progress=progress, best=BestSoFar(), saved_updates=0)
+    config, nothing = Config.from_flags({**SMALL, "eval_period": 100, **flags}), cast(Any, None)
+    announced: list[str] = []
+    evaluation = PeriodicEvaluation(
+        config, make_catch, nothing, torch.float32, 0, saver, folder, StopSignals(), announced.append
+    )
+    for steps, updates in moments:
+        progress.agent_steps, learner.updates, saver.saved_updates = steps, updates, updates
+        timing.action_ms = 10.0 * updates
+        (folder / checkpoint_name(updates)).touch()
+        evaluation.tick()
+    evaluation.finish()
+    evaluation.close()
+    return Players.players
+
+
+def test_actions_of_an_evaluation_in_real_time_take_as_long_as_those_of_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_real_time = {"env": "PongNoFrameskip-v4", "interaction": "realtime"}
+    players = players_of_evaluations(tmp_path, monkeypatch, [(100, 1), (200, 5)], **in_real_time)
+    assert [player.realtime.inference_latency for player in players] == ["fixed:10", "fixed:50"]
+    own = players_of_evaluations(tmp_path, monkeypatch, [(300, 6)], **in_real_time, inference_latency="fixed:7")
+    assert [player.realtime.inference_latency for player in own] == ["fixed:7"]
