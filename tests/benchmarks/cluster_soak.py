@@ -1,7 +1,8 @@
 """Memory of each process of a long run on a cluster, with a fit of its growth.
 
 `python -m tests.benchmarks.cluster_soak --minutes=60`. Learner, gateway and two nodes of one worker each, all on this
-machine. Each minute the memory of all processes is read; the first tenth does not count, while buffers fill.
+machine, train Pong, or what other flags say. Each minute the memory of all processes is read; the first tenth does not
+count, while buffers fill. `--keep=<folder>` keeps the run's own folder there.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from tests.cluster.cluster_run import ClusterRun, has_loaded_ray
 from tests.cluster.some_nodes import SomeNodes
 from tests.processes import mebibytes
 
-FLAGS = ("--nolocal_workers", "--environment_max_steps=1000000000")
+FLAGS = ("--nolocal_workers", "--environment_max_steps=1000000000", "--console=plain")
 MOST_GROWTH = 0.02  # of a process's memory in an hour
 
 
@@ -30,9 +31,11 @@ def roles(run: ClusterRun, nodes: SomeNodes) -> dict[str, list[psutil.Process]]:
     for child in run.children():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             found["gateway" if has_loaded_ray(child) else "other child"].append(child)
-    for player in nodes.players():
+    players = nodes.players()
+    for player in players:
         with suppress(psutil.NoSuchProcess):
             found["actor" if "NodeActor" in " ".join(player.cmdline()) else "worker"].append(player)
+    found["Ray"] = [process for process in nodes.processes() if process not in players]
     return found
 
 
@@ -40,13 +43,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--sample_seconds", type=float, default=60.0)
+    parser.add_argument("--keep", type=Path, help="a folder for the run")
     arguments, flags = parser.parse_known_args()
     nodes = SomeNodes()
     series: dict[str, list[tuple[float, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         nodes.add()
         nodes.add()
-        run = ClusterRun(nodes, Path(folder) / "results", *FLAGS, *flags)
+        run = ClusterRun(nodes, arguments.keep or Path(folder) / "results", *FLAGS, *flags, program=("main.py",))
         try:
             run.wait_for("plays with", 120)
             run.wait_for_steps(1, 120)

@@ -1,4 +1,4 @@
-"""A run of Catch on a cluster, in a process group of its own."""
+"""A run on a cluster, in a process group of its own."""
 
 import os
 import signal
@@ -13,18 +13,21 @@ import psutil
 from run_files.metrics import read_metrics
 from tests.cluster.some_nodes import ROOT, SomeNodes
 
+CATCH_PROGRAM = ("-m", "tests.cluster.catch_main")
+
 
 class ClusterRun:
     """Starts the run, and follows what it prints."""
 
-    def __init__(self, nodes: SomeNodes, results: Path, *flags: str) -> None:
+    def __init__(self, nodes: SomeNodes, results: Path, *flags: str, program: tuple[str, ...] = CATCH_PROGRAM) -> None:
+        """`program` are the first words after `python`; by default, the run trains Catch."""
         self.lines: list[str] = []
         self._nodes = nodes
         self._results = results
         self._before = set(results.iterdir()) if results.exists() else set()
         flags = (f"--cluster={nodes.address}", f"--results_dir={results}", *flags)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.catch_main", *flags],
+            [sys.executable, *program, *flags],
             cwd=ROOT,
             env=nodes.environment,
             stdout=subprocess.PIPE,
