@@ -41,8 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         given = given_flags(arguments, OPTIONS)
         mode = given.get("op_mode")
-        place = None if mode == "test" else learner_rank()
-        check_launcher(given, place)
+        rank = None if mode == "test" else learner_rank()
+        check_launcher(given, rank)
         # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
         config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
         check_memory_limits()
@@ -70,11 +70,11 @@ def main(arguments: Sequence[str]) -> int:
             assert parent is not None  # a test without --load_model_url is refused by Config
             score_checkpoint(config, make_environment, parent)
             return 0
-        config = settle_learners(config, place)
-        if place is None and config.learners.learners > 1:
+        config = settle_learners(config, rank)
+        if rank is None and config.learners.learners > 1:
             return launch_learners(config, given)
         end_with_launcher()
-        with closing(connect(place, config)) as learners, learners.guarded():
+        with closing(connect(rank, config)) as learners, learners.guarded():
             train(config, make_environment, parent, complaints(config.environment), learners)
     except HelpRequested:
         show_help(USAGE, (*TOPICS.values(), FlagFile))

@@ -148,7 +148,7 @@ class GroupAgreement:
     def _name_divided(self, parts: Sequence[int]) -> None:
         """Tell which other learners divide their batches; this one has said so already."""
         for rank, (before, now) in enumerate(zip(self._parts, parts, strict=True)):
-            if now > before and rank != self._group.place.rank:
+            if now > before and rank != self._group.rank.index:
                 self._announce(f"the GPU's memory of learner {rank} is too small: its batches have {now} parts")
         self._parts = list(parts)
 
@@ -193,6 +193,6 @@ class GroupAgreement:
         self._without_batch = []
         self._update_granted = not self._has_ended
         heard, self._heard = self._heard, []
-        others = [rank for rank in range(self._group.size) if rank != self._group.place.rank]
+        others = [rank for rank in range(self._group.size) if rank != self._group.rank.index]
         self._receive([each[rank] for rank in others for each in heard])
         self._report, self._save = any(each[0].report for each in heard), max(each[0].save for each in heard)

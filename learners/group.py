@@ -25,7 +25,7 @@ class LearnerLostError(RunFailedError):
 class OneLearner(NoPeers):
     """A run with one learner."""
 
-    place = LearnerRank()
+    rank = LearnerRank()
     lost = False
 
     def from_first(self, value: Any) -> Any:
@@ -49,17 +49,17 @@ class LearnerGroup(OneLearner):
     that waits for the others can do something else meanwhile.
     """
 
-    def __init__(self, place: LearnerRank, timeout: float) -> None:
+    def __init__(self, rank: LearnerRank, timeout: float) -> None:
         """A learner that does not take part in what all do together for `timeout` seconds is lost."""
-        self.place = place
+        self.rank = rank
         self.timeout = timeout
         self._gradients: dist.ProcessGroup | None = None
         with self.guarded():
-            dist.init_process_group("gloo", rank=place.rank, world_size=place.size, timeout=timedelta(seconds=timeout))
+            dist.init_process_group("gloo", rank=rank.index, world_size=rank.size, timeout=timedelta(seconds=timeout))
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        return self.place.size
+        return self.rank.size
 
     def averaging(self, network: ActorCritic) -> Averaged:
         device = next(network.parameters()).device

@@ -14,11 +14,11 @@ from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint
 from run_files.run_folder import CHECKPOINTS
 
 
-def connect(place: LearnerRank | None, config: Config) -> OneLearner:
+def connect(rank: LearnerRank | None, config: Config) -> OneLearner:
     """The connection with the other learners; a run with one learner has none."""
-    if place is None or place.size == 1:
+    if rank is None or rank.size == 1:
         return OneLearner()
-    return LearnerGroup(place, SILENCE_FACTOR * config.workers.worker_timeout)
+    return LearnerGroup(rank, SILENCE_FACTOR * config.workers.worker_timeout)
 
 
 def end_with_launcher() -> None:
@@ -39,19 +39,19 @@ def tell_folder(folder: Path) -> None:
         os.write(int(descriptor), os.fsencode(folder) + b"\n")
 
 
-def folder_of(place: LearnerRank, run_folder: Path) -> Path:
+def folder_of(rank: LearnerRank, run_folder: Path) -> Path:
     """Where a learner keeps what is its own: the first one in the run's folder itself, the others below it."""
-    return run_folder if place.is_first else run_folder / f"learner_{place.rank}"
+    return run_folder if rank.is_first else run_folder / f"learner_{rank.index}"
 
 
-def parent_of(place: LearnerRank, parent: Checkpoint) -> Checkpoint:
+def parent_of(rank: LearnerRank, parent: Checkpoint) -> Checkpoint:
     """The checkpoint that a learner resumes: the run's, with its own games and replays where they were saved.
 
     The weights are always the run's: `best.pt` of this learner may be of another update.
     """
-    if place.is_first:
+    if rank.is_first:
         return parent
-    folder = folder_of(place, parent.run_folder) / CHECKPOINTS
+    folder = folder_of(rank, parent.run_folder) / CHECKPOINTS
     for name in (parent.path.name, checkpoint_name(parent.updates)):
         if (folder / name).exists():
             own = find_checkpoint(str(folder / name))

@@ -18,18 +18,18 @@ SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker:
 class LearnerRank:
     """Rank 0 reports, saves and evaluates. Local ranks count the learners of one machine."""
 
-    rank: int = 0
+    index: int = 0
     size: int = 1
-    local_rank: int = 0
+    local_index: int = 0
     local_size: int = 1
 
     @property
     def is_first(self) -> bool:
-        return self.rank == 0
+        return self.index == 0
 
 
 def learner_rank(environment: Mapping[str, str] = os.environ) -> LearnerRank | None:
-    """The place that a launcher gave this process; None for a process that was started by hand."""
+    """The rank that a launcher gave this process; None for a process that was started by hand."""
     if any(name not in environment for name in NEEDED):
         return None
     try:
@@ -43,10 +43,10 @@ def learner_rank(environment: Mapping[str, str] = os.environ) -> LearnerRank | N
 
 
 def check_launcher(
-    given: Mapping[str, Any], place: LearnerRank | None, environment: Mapping[str, str] = os.environ
+    given: Mapping[str, Any], rank: LearnerRank | None, environment: Mapping[str, str] = os.environ
 ) -> None:
     """Raise a UsageError if another launcher than ours has placed several learners, and the cluster shall do it too."""
-    by_another = place is not None and place.size > 1 and LIFELINE not in environment
+    by_another = rank is not None and rank.size > 1 and LIFELINE not in environment
     if by_another and given.get("cluster") is not None:
         raise UsageError(
             f"--cluster={given['cluster']} would let Ray place the learners that torchrun has placed; one of them "

@@ -14,13 +14,13 @@ from workers.random_streams import stream_of
 CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
 
 
-def settle_learners(config: Config, place: LearnerRank | None) -> Config:
+def settle_learners(config: Config, rank: LearnerRank | None) -> Config:
     """The configuration with a number of learners: the one asked for, or with 0 the one for this machine.
 
     A launcher that has started this process has decided it.
     """
-    if place is not None:
-        return config.replace_flags(learners=place.size)
+    if rank is not None:
+        return config.replace_flags(learners=rank.size)
     if config.learners.learners:
         _check_devices(config, config.learners.learners)
         return config
@@ -49,36 +49,36 @@ def _check_devices(config: Config, learners: int) -> None:
         )
 
 
-def part_of(config: Config, place: LearnerRank) -> Config:
+def part_of(config: Config, rank: LearnerRank) -> Config:
     """The configuration of one learner: its share of everything that the learners of a run divide among them."""
-    if place.size == 1:
+    if rank.size == 1:
         return config
-    size, workers = place.size, config.workers.worker_count
+    size, workers = rank.size, config.workers.worker_count
     replays = json.loads(config.replay.replay_parameters)
     for entry, share in zip(replays, config.replay.shares, strict=True):
         entry["capacity"] = max(-(-entry["capacity"] // size), share // size)
     changed = {
         "batch_size": config.replay.batch_size // size,
         "replay_parameters": json.dumps(replays),
-        "worker_count": _worker_share(workers, place.rank, size),
+        "worker_count": _worker_share(workers, rank.index, size),
         "learners": 1,
         "cluster": None,  # it has placed the learners, each of which plays with the workers of its node
     }
     if config.run.device in ("auto", "cuda") and torch.cuda.is_available():
-        changed["device"] = f"cuda:{place.local_rank}"
-    if not place.is_first:
-        own_seed = int(stream_of("learner", config.seed, place.rank).generate_state(1)[0] >> 1)
+        changed["device"] = f"cuda:{rank.local_index}"
+    if not rank.is_first:
+        own_seed = int(stream_of("learner", config.seed, rank.index).generate_state(1)[0] >> 1)
         quiet = {"console": "off", "curves": False, "tensorboard": False, "wandb": False, "metrics_port": 0}
         changed |= {"seed": own_seed, "eval_period": 0, **quiet}
     return config.replace_flags(**changed)
 
 
-def first_worker(config: Config, place: LearnerRank, own_workers: int) -> int:
+def first_worker(config: Config, rank: LearnerRank, own_workers: int) -> int:
     """The number of this learner's first worker among those of all learners of a run with this configuration."""
     workers = config.workers.worker_count
     if not workers:
-        return place.rank * own_workers  # learners have equally many where their machines are alike
-    return sum(_worker_share(workers, rank, place.size) for rank in range(place.rank))
+        return rank.index * own_workers  # learners have equally many where their machines are alike
+    return sum(_worker_share(workers, other, rank.size) for other in range(rank.index))
 
 
 def _worker_share(workers: int, rank: int, size: int) -> int:
@@ -86,18 +86,18 @@ def _worker_share(workers: int, rank: int, size: int) -> int:
     return workers // size + (rank < workers % size)
 
 
-def use_own_cores(place: LearnerRank) -> None:
+def use_own_cores(rank: LearnerRank) -> None:
     """Let this process, and all that it starts, use only its share of the machine's cores; where the system can."""
-    if place.local_size == 1 or not hasattr(os, "sched_setaffinity"):
+    if rank.local_size == 1 or not hasattr(os, "sched_setaffinity"):
         return
     cores = sorted(os.sched_getaffinity(0))
-    first, end = (rank * len(cores) // place.local_size for rank in (place.local_rank, place.local_rank + 1))
+    first, end = (index * len(cores) // rank.local_size for index in (rank.local_index, rank.local_index + 1))
     if own := cores[first:end]:  # with fewer cores than learners, they share them
         os.sched_setaffinity(0, own)
 
 
-def learners_in_words(part: Config, place: LearnerRank) -> list[str]:
+def learners_in_words(part: Config, rank: LearnerRank) -> list[str]:
     """A line for the head of a run with several learners."""
-    if place.size == 1:
+    if rank.size == 1:
         return []
-    return [f"{place.size} learners, each with {part.replay.batch_size} unrolls of a batch and workers of its own"]
+    return [f"{rank.size} learners, each with {part.replay.batch_size} unrolls of a batch and workers of its own"]

@@ -19,7 +19,7 @@ def make_agreement(learners: OneLearner) -> Agreement:
 
 def connect(
     agreement: Agreement,
-    place: LearnerRank,
+    rank: LearnerRank,
     learner: Learner,
     progress: Progress,
     reporter: Reporter,
@@ -32,7 +32,7 @@ def connect(
 
     def own_news() -> LearnerMessage:
         news = progress.take_unsent()._replace(updates=learner.updates)
-        if not place.is_first:
+        if not rank.is_first:
             return news
         return news._replace(goal_reached=progress.goal_reached, report=reporter.is_due, save=saver.due())
 

@@ -64,15 +64,15 @@ def set_up_run(
     elif parent is not None:
         check_resumable(config, parent)
     check_sinks(config.report)
-    if config.cluster.cluster is not None and learners.place.size == 1:
+    if config.cluster.cluster is not None and learners.rank.size == 1:
         check_combinations(config)
         check_cluster(config.cluster.cluster)
     config = agreed(settle_seed(config), learners)
     torch.manual_seed(config.seed)  # that of the first learner
-    use_own_cores(learners.place)
-    part = part_of(config, learners.place)
+    use_own_cores(learners.rank)
+    part = part_of(config, learners.rank)
     if parent is not None:
-        parent = parent_of(learners.place, parent)
+        parent = parent_of(learners.rank, parent)
     machine = prepare_machine(part)
     spec = read_spec(config, make_environment)
     layout = unroll_layout(config, spec)
@@ -93,7 +93,7 @@ def set_up_run(
         unrolls_open = 1 + rounds_behind(config.environment, layout.unroll_length)
         unrolls_in_slots += unrolls_open * machine.worker_count * environments
     memory = plan_memory(part, layout, make_environment, unrolls_in_slots).check(
-        machine.worker_count, environments, learners.place.local_size
+        machine.worker_count, environments, learners.rank.local_size
     )
     resume = Resume(parent, config, layout, machine.worker_count, part.replay)
     resume.share_plan(learners.from_first)
@@ -117,13 +117,13 @@ def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
 
 def make_folder_of_learner(setup: RunSetup, learners: OneLearner) -> Path:
     """The run's folder, which the first learner makes; or within it, the folder of another learner."""
-    place = learners.place
-    if place.is_first:
+    rank = learners.rank
+    if rank.is_first:
         folder = make_run_folder(setup.config, setup.machine, setup.weights, setup.resume)
         tell_folder(folder)
         learners.from_first(str(folder))
         return folder
-    folder = folder_of(place, Path(learners.from_first(None)))
+    folder = folder_of(rank, Path(learners.from_first(None)))
     (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     setup.resume.copy_checkpoints(folder / CHECKPOINTS)
     return folder

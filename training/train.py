@@ -50,7 +50,7 @@ def train(
     lines for the head of the run. With several learners, each of them calls this function with its own connection.
     """
     learners = learners or OneLearner()
-    place = learners.place
+    rank = learners.rank
     setup = set_up_run(config, make_environment, parent, learners)
     config, part, machine, layout, resume = setup.config, setup.part, setup.machine, setup.layout, setup.resume
 
@@ -66,7 +66,7 @@ def train(
         network = NetworkInUse(setup.network.torso_name, setup.network.compute_dtype)
         header = run_header(config, folder, machine, layout, network, setup.memory, resume.planned_updates)
         notes = [*environment_notes, *setup.environment_notes, *setup.weights.notes(), *resume.notes()]
-        console.start([*header, *learners_in_words(part, place), *notes])
+        console.start([*header, *learners_in_words(part, rank), *notes])
 
         learner = resources.enter_context(
             closing(
@@ -90,14 +90,14 @@ def train(
             config.environment.frames_per_step,
             config.run.environment_max_steps,
             config.report.avg_buff_size,
-            config.run.stop_at_return if place.is_first else None,
+            config.run.stop_at_return if rank.is_first else None,
             make_timing(config, layout, machine.inference_processes),
-            learners=place.size,
-            first_worker=first_worker(config, place, machine.worker_count),
+            learners=rank.size,
+            first_worker=first_worker(config, rank, machine.worker_count),
         )
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates
-        summary = (SummaryFile if place.is_first else NoSummary)(folder, config, progress, learner, resume.best)
+        summary = (SummaryFile if rank.is_first else NoSummary)(folder, config, progress, learner, resume.best)
         with (
             summary,
             closing(
@@ -161,7 +161,7 @@ def train(
                 )
             resources.callback(evaluation.close)
             housekeeping = Housekeeping(progress, reporter, saver, evaluation, agreement)
-            connect(agreement, place, learner, progress, reporter, saver, console.message)
+            connect(agreement, rank, learner, progress, reporter, saver, console.message)
             try:
                 with learners.guarded(), explained(learner):
                     training_loop(actors, mix, learner, progress, housekeeping, stop, agreement)
@@ -170,7 +170,7 @@ def train(
                     housekeeping.finish(
                         # Where the first learner is gone, the run resumes from its last checkpoint, to which the
                         # replays belong that the others have saved before.
-                        with_replays=config.saves_replays and (place.is_first or not learners.lost),
+                        with_replays=config.saves_replays and (rank.is_first or not learners.lost),
                         # A reproducible run that is interrupted saves its unfinished interval instead: the resumed run
                         # reports it as a whole.
                         report=progress.is_complete or not config.run.reproducible,

@@ -151,8 +151,8 @@ class ClusterStart:
             addresses = [learner.call("address") for learner in learners]
             if url := flags.get("load_model_url"):
                 copy_checkpoint(str(url), [learner.call for learner in learners])
-            for learner, place in zip(learners, places(seats, addresses, self._need_gpus), strict=True):
-                learner.call("start", flag_words(flags), place, LIFELINE, NEWS, END_SECONDS)
+            for learner, variables in zip(learners, rank_variables(seats, addresses, self._need_gpus), strict=True):
+                learner.call("start", flag_words(flags), variables, LIFELINE, NEWS, END_SECONDS)
         except LearnerGoneError as error:
             say(str(error))
             for learner in learners:
@@ -168,13 +168,13 @@ class ClusterStart:
             say(f"this machine has no room for a learner: the run's folder is on node {learners[0].node}")
 
 
-def places(seats: Sequence[Seat], addresses: Sequence[Address], have_gpus: bool) -> list[dict[str, str]]:
-    """The variables of each learner's place, as torchrun sets them."""
+def rank_variables(seats: Sequence[Seat], addresses: Sequence[Address], have_gpus: bool) -> list[dict[str, str]]:
+    """The environment variables of each learner's rank, as torchrun sets them."""
     on_node = Counter(seat.node for seat in seats)
     seen: Counter[str] = Counter()
     found = []
     for rank, seat in enumerate(seats):
-        place = {
+        variables = {
             "RANK": str(rank),
             "WORLD_SIZE": str(len(seats)),
             "LOCAL_RANK": str(seen[seat.node]),
@@ -183,11 +183,11 @@ def places(seats: Sequence[Seat], addresses: Sequence[Address], have_gpus: bool)
             "MASTER_PORT": str(addresses[0].port),
         }
         if have_gpus:  # all learners of a node see the same ones, and choose by their local rank
-            place["CUDA_VISIBLE_DEVICES"] = ",".join(
+            variables["CUDA_VISIBLE_DEVICES"] = ",".join(
                 address.gpus for address, other in zip(addresses, seats, strict=True) if other.node == seat.node
             )
         seen[seat.node] += 1
-        found.append(place)
+        found.append(variables)
     return found
 
 

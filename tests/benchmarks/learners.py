@@ -49,7 +49,7 @@ def measure(group: LearnerGroup, rounds: int) -> dict[str, list[float]]:
     torch.set_flush_denormal(True)
     bench = Bench(Config.from_flags({}))
     whole = bench.batch
-    half = Batch(whole.rows[group.place.rank :: 2].clone(), whole.fresh[group.place.rank :: 2])
+    half = Batch(whole.rows[group.rank.index :: 2].clone(), whole.fresh[group.rank.index :: 2])
     alone = make_update(bench, whole, NoPeers())
     together, apart = make_update(bench, half, group), make_update(bench, half, NoPeers())
     gradients = torch.zeros(sum(p.numel() for p in bench.learner().network.parameters()))
@@ -57,7 +57,7 @@ def measure(group: LearnerGroup, rounds: int) -> dict[str, list[float]]:
     for _ in range(rounds + 1):  # the first one warms up
         for threads, name in ((1, WHOLE), (2, THREADS)):
             torch.set_num_threads(threads)
-            if group.place.is_first:
+            if group.rank.is_first:
                 times[name].append(milliseconds(alone))
             dist.barrier()  # the other learner sleeps meanwhile
         torch.set_num_threads(1)

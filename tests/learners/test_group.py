@@ -83,7 +83,7 @@ def test_other_learners_that_divide_their_batches_are_named_once() -> None:
     group: Any = SimpleNamespace(
         lost=False,
         size=3,
-        place=LearnerRank(0, 3, 0, 3),
+        rank=LearnerRank(0, 3, 0, 3),
         guarded=nullcontext,
         of_all=lambda own: [{**own, "batch_parts": each} for each in next(parts)],
     )
@@ -99,7 +99,7 @@ def test_other_learners_that_divide_their_batches_are_named_once() -> None:
 def test_places_come_from_the_variables_of_torchrun() -> None:
     variables = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
     there = {**variables, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
-    assert learner_rank(there) == LearnerRank(rank=3, size=4, local_rank=1, local_size=2)
+    assert learner_rank(there) == LearnerRank(index=3, size=4, local_index=1, local_size=2)
     assert learner_rank(variables) is None
     with pytest.raises(UsageError, match="must be whole numbers"):
         learner_rank({**there, "RANK": "first"})
@@ -123,16 +123,16 @@ def test_each_worker_of_a_run_has_a_number_of_its_own(workers: int, learners: in
     config = Config.from_flags({"learners": learners, "batch_size": 24, "worker_count": workers, "seed": 1})
     numbers: list[int] = []
     for rank in range(learners):
-        place = LearnerRank(rank, learners, rank, learners)
-        own = part_of(config, place).workers.worker_count
-        first = first_worker(config, place, own)
+        own_rank = LearnerRank(rank, learners, rank, learners)
+        own = part_of(config, own_rank).workers.worker_count
+        first = first_worker(config, own_rank, own)
         numbers += range(first, first + own)
     assert numbers == list(range(workers))
 
 
 def waits_for_the_other(group: LearnerGroup, last: Callable[[], None]) -> Any:
     """Learner 1 does `last` instead of taking part; the report of learner 0 after that."""
-    if group.place.rank == 1:
+    if group.rank.index == 1:
         last()
         return None
     agreement = GroupAgreement(group)
@@ -152,7 +152,7 @@ def hang() -> None:
 
 def agrees(group: LearnerGroup) -> list[Any]:
     """Learner 1 is ready later, and wants the run to end after the first update."""
-    agreement, rank = GroupAgreement(group), group.place.rank
+    agreement, rank = GroupAgreement(group), group.rank.index
     heard: list[Any] = []
     agreement.connect(
         lambda: LearnerMessage(steps=10 + rank, report=rank == 0, save=1 - rank), heard.extend, lambda: 4, print
@@ -183,7 +183,7 @@ def has_no_batch_for_long(group: LearnerGroup) -> Any:
     agreement.connect(
         lambda: LearnerMessage(steps=next(steps), save=next(due, 0)), heard.extend, lambda: 4, said.append
     )
-    while not agreement.may_update(ready=group.place.is_first or time.monotonic() - begun > 3 * SILENCE):
+    while not agreement.may_update(ready=group.rank.is_first or time.monotonic() - begun > 3 * SILENCE):
         assert agreement.goes_on(over=False)
         assert not heard and agreement.save_due(lambda: 0) == 0, "nothing comes of a sign of life"
     assert time.monotonic() - begun > 3 * SILENCE
@@ -201,15 +201,15 @@ def test_a_learner_without_a_batch_is_not_lost() -> None:
 
 def judges_the_goal(group: LearnerGroup) -> tuple[bool, list[float]]:
     """Learner 0 sees good games first and then bad ones; learner 1 hears of the good ones after its own bad ones."""
-    place = group.place
-    goal = 5.0 if place.is_first else None
+    rank = group.rank
+    goal = 5.0 if rank.is_first else None
     progress = Progress(LAYOUT, 1, 4, 10_000, return_window=2, stop_at_return=goal, learners=2)
     agreement = GroupAgreement(group)
     reporter: Any = SimpleNamespace(is_due=False, games_ended=lambda episodes: None)
     saver: Any = SimpleNamespace(due=lambda: 0)
     learner: Any = SimpleNamespace(updates=0, weights_checksum=lambda: 4)
-    connect(agreement, place, learner, progress, reporter, saver, print)
-    play_games(progress, *([9.0, 9.0] if place.is_first else [0.0, 0.0]))
+    connect(agreement, rank, learner, progress, reporter, saver, print)
+    play_games(progress, *([9.0, 9.0] if rank.is_first else [0.0, 0.0]))
     while not agreement.may_update(ready=True):
         pass
     return progress.goal_reached, list(progress.recent_returns)

@@ -49,7 +49,7 @@ def updates(
 
 
 def updates_of_one(group: LearnerGroup, *arguments: Any) -> tuple[list[dict[str, float]], Any, int]:
-    return updates(group, group.place.rank, group.size, *arguments)
+    return updates(group, group.rank.index, group.size, *arguments)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -78,7 +78,7 @@ def test_the_unit_of_popart_is_that_of_the_whole_batch() -> None:
 
 
 def popart_of_a_learner(group: LearnerGroup) -> Any:
-    (_, unit), weights = popart_of_one(group, group.place.rank, group.size)
+    (_, unit), weights = popart_of_one(group, group.rank.index, group.size)
     return weights, unit
 
 
@@ -133,7 +133,7 @@ def divided_updates(
 
 def divided_updates_of_one(group: LearnerGroup, *arguments: Any) -> tuple[list[dict[str, float]], Any, int, int]:
     shared_gradients.BUCKET_MEGABYTES = 0.001  # so that even a small network's gradients are sent in several groups
-    return divided_updates(group, group.place.rank, group.size, *arguments)
+    return divided_updates(group, group.rank.index, group.size, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -176,5 +176,5 @@ def backgrounds_of_one(group: LearnerGroup) -> Any:
     learner = make(LAYOUT, LossOptions(), OptimizerOptions(), group)
     for seed in range(UPDATES):
         whole = make_batch(FRESH, LAYOUT, seed)
-        learner.update(Batch(whole.rows[group.place.rank :: 2].clone(), whole.fresh[group.place.rank :: 2]))
+        learner.update(Batch(whole.rows[group.rank.index :: 2].clone(), whole.fresh[group.rank.index :: 2]))
     return learner.network.background.numpy()

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from learners.on_cluster.cluster_start import places
+from learners.on_cluster.cluster_start import rank_variables
 from learners.on_cluster.node_learner import Address
 from learners.on_cluster.shares_of_nodes import Room, Seat, choose_seats, most_learners
 
@@ -42,10 +42,10 @@ def test_each_learner_needs_a_cpu_and_perhaps_a_gpu() -> None:
 def test_places_are_those_of_torchrun() -> None:
     seats = [Seat("a", 8), Seat("a", 8), Seat("c", 1)]
     addresses = [Address("192.0.2.1", 1111, "1"), Address("192.0.2.1", 2222, "3"), Address("192.0.2.2", 3333, "0")]
-    found = places(seats, addresses, have_gpus=True)
+    found = rank_variables(seats, addresses, have_gpus=True)
     assert [place["RANK"] for place in found] == ["0", "1", "2"]
     assert [place["LOCAL_RANK"] for place in found] == ["0", "1", "0"]
     assert [place["LOCAL_WORLD_SIZE"] for place in found] == ["2", "2", "1"]
     assert {(place["MASTER_ADDR"], place["MASTER_PORT"]) for place in found} == {("192.0.2.1", "1111")}
     assert [place["CUDA_VISIBLE_DEVICES"] for place in found] == ["1,3", "1,3", "0"]
-    assert all("CUDA_VISIBLE_DEVICES" not in place for place in places(seats, addresses, have_gpus=False))
+    assert all("CUDA_VISIBLE_DEVICES" not in each for each in rank_variables(seats, addresses, have_gpus=False))
