@@ -72,15 +72,12 @@ class ClusterActors(Actors):
 
     def wait(self, timeout: float) -> None:
         self._gateway.poll()
-        flow_control = self._intake.flow_control
-        if not self._intake.ready:
-            if not self.pool.rounds_ready:
-                flow_control.nothing_delivered(learner_waits=timeout > 0)
+        self.pool.wait(0.0)
+        if not self._intake.ready and not self.pool.rounds_ready:
+            self._intake.flow_control.nothing_delivered(learner_waits=timeout > 0)
             self._tell_wanted()
             self.pool.wait(timeout, self._gateway.sources())
             self._gateway.poll()
-        else:
-            self.pool.wait(0.0)
         self._tell_wanted()
         self._ask_for_figures()
         self._node_statistics.tick()
@@ -162,13 +159,12 @@ class ClusterActors(Actors):
             self._stop.save_now = True
 
     def _free_place(self, place: int) -> None:
+        self._tell_wanted()  # before, or the gateway would count the taken round twice as room for another one
         self._gateway.send(Kind.SLOT_FREE, place)
 
     def _set_capacity(self, added: int = 0) -> None:
         """Nodes have come or gone; the rounds of a new node are wanted at once."""
-        flow_control = self._intake.flow_control
-        flow_control.max_limit = self._node_statistics.capacity
-        flow_control.limit = min(flow_control.max_limit, flow_control.limit + added)
+        self._intake.flow_control.set_max_limit(self._node_statistics.capacity, added)
 
     def _tell_wanted(self) -> None:
         wanted = self._intake.flow_control.limit

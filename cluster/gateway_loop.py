@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from contextlib import suppress
@@ -26,6 +27,7 @@ HEARTBEAT_SECONDS = 1.0
 
 def serve(gateway: Gateway, connection: Connection) -> None:
     """Connect to Ray, and serve the learner until it closes the connection."""
+    torch.set_num_threads(1)  # further ones would spin on cores that workers need
     connect(gateway.address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
     # A node unpickles the actor before it knows where its own code is.
     cloudpickle.register_pickle_by_value(node_actor)  # type: ignore[no-untyped-call]
@@ -52,7 +54,7 @@ class GatewayLoop:
         self._version = -1
         self._reference: ObjectRef[Any] | None = None
         self._size = 0
-        self._newer = asyncio.Condition()
+        self._put_at = -math.inf
         self._closed = asyncio.Event()
         self._run_state = RunState()
 
@@ -61,7 +63,7 @@ class GatewayLoop:
         send(self._connection, Kind.HEARTBEAT, 1)
         tasks = [
             asyncio.create_task(work())
-            for work in (self._heartbeat, self._watch_nodes, self._publish, self._read_commands, self._closed.wait)
+            for work in (self._heartbeat, self._watch_nodes, self._read_commands, self._closed.wait)
         ]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         with suppress(Exception):  # the run has ended; a board that cannot be reached any more is no error
@@ -139,11 +141,17 @@ class GatewayLoop:
     def notice(self, text: str) -> None:
         self._send(Kind.NOTICE, payload=text)
 
-    async def newest_weights(self, after: int) -> tuple[int, ObjectRef[Any], int]:
-        async with self._newer:
-            await self._newer.wait_for(lambda: self._version > after)
-            assert self._reference is not None
-            return self._version, self._reference, self._size
+    def newest_weights(self) -> tuple[int, ObjectRef[Any], int]:
+        """The version of the newest weights, their size, and where they are in Ray's memory: one copy for all nodes."""
+        now = time.monotonic()
+        if self._reference is None or now - self._put_at >= self._gateway.weights_interval:
+            self._put_at = now
+            version = self._gateway.weights.copy_newer(self._version, self._flat)
+            if version > self._version or self._reference is None:
+                vector = self._flat.bfloat16().view(torch.int16) if self._gateway.bfloat16 else self._flat
+                self._reference = ray.put(vector.numpy())
+                self._version, self._size = version, vector.numel() * vector.element_size()
+        return self._version, self._reference, self._size
 
     def _distribute(self) -> None:
         """Ask for as many rounds as the learner wants, each time the node with the fewest open requests a worker."""
@@ -193,22 +201,6 @@ class GatewayLoop:
             await task
         self.notice(f"node {link.name} left the cluster")
         self._distribute()
-
-    async def _publish(self) -> None:
-        """Put the newest weights into Ray's memory, from where each node gets one copy."""
-        while True:
-            begun = time.monotonic()
-            version = self._gateway.weights.copy_newer(self._version, self._flat) if self._links else self._version
-            if version > self._version:
-                vector = self._flat
-                if self._gateway.bfloat16:
-                    vector = vector.bfloat16().view(torch.int16)
-                self._reference = ray.put(vector.numpy())
-                self._size = vector.numel() * vector.element_size()
-                async with self._newer:
-                    self._version = version
-                    self._newer.notify_all()
-            await asyncio.sleep(max(0.01, self._gateway.weights_interval - (time.monotonic() - begun)))
 
     async def _read_commands(self) -> None:
         """Pass commands from anywhere in the cluster on to the learner, and show them its state."""

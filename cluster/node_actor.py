@@ -23,6 +23,8 @@ class NodeActor:
         """The learner's checkout, the version of its code, and its version of Python."""
         self._root, self._version, self._python = root, version, python
         self._player: Any = None
+        self._weights_version = -1  # of those that the player has
+        self._newer = asyncio.Condition()
 
     async def prepare(self, spec: bytes, number: int, seed: int, workers: int) -> str | None:
         """Make the player. Returns what is wrong with this node, as the end of a sentence, or None.
@@ -69,10 +71,16 @@ class NodeActor:
         return next((folder for folder in candidates if (folder / "cluster" / "code_version.py").exists()), None)
 
     async def load_weights(self, version: int, weights: Any) -> None:
+        """Weights for the next rounds, and for those that wait for them."""
         await asyncio.to_thread(self._player.load_weights, version, weights)
+        async with self._newer:
+            self._weights_version = version
+            self._newer.notify_all()
 
-    async def next_round(self) -> bytes:
-        """The bytes of one round, once it is played."""
+    async def next_round(self, version: int) -> bytes:
+        """The bytes of one round, once it is played with weights of this version or newer ones."""
+        async with self._newer:
+            await self._newer.wait_for(lambda: self._weights_version >= version)
         content: bytes = await asyncio.wrap_future(self._player.request())
         return content
 

@@ -23,6 +23,7 @@ PING_SECONDS = 1.0
 REFUSED_SECONDS = 30.0  # after which a node that could not play is checked again
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 30.0  # seconds between two starts
 ROUNDS_PER_WORKER = 2  # that may be asked for: while one round travels, the worker plays the next one
+LONGEST_PAUSE = 5.0  # seconds after weights that took long to send
 MOST_CALLS = 10_000  # that an actor accepts at the same time
 
 Answer = TypeVar("Answer")
@@ -37,8 +38,8 @@ class Hub(Protocol):
     def next_number(self) -> tuple[int, int]:
         """The number and the seed of a new player."""
 
-    async def newest_weights(self, after: int) -> tuple[int, ObjectRef[Any], int]:
-        """Weights newer than version `after`, once there are any: their version, reference and size in bytes."""
+    def newest_weights(self) -> tuple[int, ObjectRef[Any], int]:
+        """The version, reference and size in bytes of weights that are newer than --weights_interval."""
 
     def joined(self, link: "NodeLink") -> None: ...
 
@@ -69,6 +70,8 @@ class NodeLink:
         self._pool_restarts = 0  # of workers, by earlier players
         self._pool: dict[str, Any] = {"alive": 0, "restarts": 0}
         self._requests: set[asyncio.Task[None]] = set()
+        self._version = -1  # of the weights that were sent last
+        self._sending: asyncio.Task[None] | None = None  # these weights, and then the pause after them
         self._answered_at = 0.0
         self._failures = 0  # in a row, without a round between them
         self._lost: asyncio.Future[str] | None = None
@@ -114,9 +117,10 @@ class NodeLink:
             self._last_problem = why
 
     def request(self) -> None:
-        """Ask the player for one more round."""
+        """Ask the player for one more round, and send it newer weights for this round."""
         self.asked_at = time.monotonic()
-        task = asyncio.get_running_loop().create_task(self._fetch(self._actor))
+        self._send_newer_weights()
+        task = asyncio.get_running_loop().create_task(self._fetch(self._actor, self._version))
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
 
@@ -126,7 +130,7 @@ class NodeLink:
         self._starts += 1
         self._lost = asyncio.get_running_loop().create_future()
         self._actor = _start_actor(self._node_id, self._hub.code)
-        helpers: list[asyncio.Task[None]] = []
+        ping: asyncio.Task[None] | None = None
         try:
             problem: str | None = await _answer(
                 self._actor.prepare.remote(self._hub.spec, self.number, seed, self.workers), START_SECONDS
@@ -134,16 +138,19 @@ class NodeLink:
             if problem:
                 self._starts -= 1
                 return problem, ""
-            version = await self._send_weights(-1)
+            self._version, weights, size = self._hub.newest_weights()
+            await self._load_weights(self._version, weights, size)
             self.playing, self._answered_at = True, time.monotonic()
             self._hub.joined(self)
-            helpers = [asyncio.create_task(self._keep_weights_new(version)), asyncio.create_task(self._ping())]
+            ping = asyncio.create_task(self._ping())
             return "", await self._lost
         except (RayError, TimeoutError) as error:
             return "", _reason(error)
         finally:
-            for task in (*helpers, *self._requests):
-                task.cancel()
+            for task in (ping, self._sending, *self._requests):
+                if task is not None:
+                    task.cancel()
+            self._sending = None
             self._requests.clear()
             self._pool_restarts += int(self._pool["restarts"])
             self._pool = {"alive": 0, "restarts": 0}
@@ -156,9 +163,10 @@ class NodeLink:
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(why)
 
-    async def _fetch(self, actor: ActorHandle[NodeActor]) -> None:
+    async def _fetch(self, actor: ActorHandle[NodeActor], version: int) -> None:
+        """One round, which is not played with older weights than `version`."""
         try:
-            content = await actor.next_round.remote()
+            content = await actor.next_round.remote(version)
         except ActorUnavailableError:
             return  # the network was cut and this round is lost; `_ping` finds out whether the player is still there
         except RayError as error:
@@ -173,23 +181,31 @@ class NodeLink:
         self._requests.discard(asyncio.current_task())
         self._hub.landed(self, content)
 
-    async def _keep_weights_new(self, version: int) -> None:
-        """Send newer weights as they come, but leave a slow network at least half of its time for unrolls."""
+    def _send_newer_weights(self) -> None:
+        """Start to send the newest weights, unless others were sent a moment ago or are on their way."""
+        if self._sending is not None:
+            return
+        version, weights, size = self._hub.newest_weights()
+        if version > self._version:
+            self._version = version
+            self._sending = asyncio.get_running_loop().create_task(self._send_weights(version, weights, size))
+
+    async def _send_weights(self, version: int, weights: ObjectRef[Any], size: int) -> None:
+        """Send weights, and leave a slow network as much time for unrolls."""
         try:
-            while True:
-                begun = time.monotonic()
-                version = await self._send_weights(version)
-                await asyncio.sleep(min(5.0, (self.publish_ms or 0.0) / 1000, time.monotonic() - begun))
+            await self._load_weights(version, weights, size)
+            await asyncio.sleep(min(LONGEST_PAUSE, (self.publish_ms or 0.0) / 1000))
+            self._sending = None
+            if self.outstanding > self.workers:  # a round that is asked for already will be played with them
+                self._send_newer_weights()
         except (RayError, TimeoutError) as error:
             self._lose(_reason(error))
 
-    async def _send_weights(self, after: int) -> int:
-        version, weights, size = await self._hub.newest_weights(after)
+    async def _load_weights(self, version: int, weights: ObjectRef[Any], size: int) -> None:
         begun = time.monotonic()
         await _reached(lambda: self._actor.load_weights.remote(version, weights), SILENCE_SECONDS)
         self.publish_ms = 1000 * (time.monotonic() - begun)
         self.sent_bytes += size
-        return version
 
     async def _ping(self) -> None:
         try:

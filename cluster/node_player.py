@@ -103,6 +103,7 @@ class NodePlayer:
         self._flat.copy_(vector.view(torch.bfloat16) if vector.dtype == torch.int16 else vector)
         self._weights.publish(version, self._flat)
         if self._thread is None:
+            torch.set_num_threads(1)  # the cores are the workers'
             keep_freed_memory()
             self._thread = threading.Thread(target=self._run, name="player", daemon=True)
             self._thread.start()

@@ -61,6 +61,7 @@ class RoundIntake:
 
     def deliver(self, place: int) -> None:
         self._ready.append(place)
+        self.flow_control.deliver((0, place))
 
     def take_from_round(self, limit: int) -> Iterator[Rows]:
         """At most `limit` unrolls `[nbytes]` of the oldest round; each is valid until the next one is taken."""
@@ -70,16 +71,19 @@ class RoundIntake:
         while self._round is not None and given < limit and self._taken < len(self._round.blobs):
             row = self._decode(self._round, self._taken)
             self._taken += 1
+            self.flow_control.unrolls_taken(self._taken, len(self._round.blobs))
             if row is not None:
                 given += 1
                 yield row
         if self._ready and (self._round is None or self._taken == len(self._round.blobs)):
+            if self._round is None:
+                self.flow_control.unrolls_taken(1, 1)
             self._round, self._taken = None, 0
             self._free(self._ready.popleft())
 
     def _open(self, place: int) -> Round | None:
         """The round there. One that is malformed counts as refused unrolls of the node that sent it."""
-        self.flow_control.learner_starts_round(ready_behind=len(self._ready) - 1)
+        self.flow_control.learner_starts_round()
         sender, content = self._round_slots.read(place)
         node = self._node_statistics.of_player(sender)
         if node is None:  # it left long ago

@@ -4,11 +4,16 @@ A round is the content of one slot: one unroll from each environment of a worker
 worker may play it until the learner has taken all of its unrolls.
 """
 
+import time
+from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 WorkerSlot = tuple[int, int]  # the index of a worker, and of one of its slots
 
-WAITS_PER_RAISE = 10  # the learner waits a tenth of a second each time; after ten waits the limit rises by one more
+RAISE = 0.125  # of a round, when the learner waits
+RAISE_SECONDS = 0.1  # of waiting after which the limit rises again
+SPARE = 0.25  # rounds of a surplus that are kept at first, so that chance alone seldom makes the learner wait
 
 
 class FlowControl(Protocol):
@@ -24,47 +29,70 @@ class FlowControl(Protocol):
     def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
         """A worker has filled a slot. Return the slots that the learner can take now, in order."""
 
-    def learner_starts_round(self, ready_behind: int) -> None:
-        """The learner starts to take the unrolls of a round; `ready_behind` other rounds are ready."""
+    def learner_starts_round(self) -> None:
+        """The learner starts to take the unrolls of the oldest delivered round."""
+
+    def unrolls_taken(self, taken: int, of: int) -> None:
+        """The learner has taken so many unrolls of this round."""
 
 
 class PlayOnDemand:
     """Keeps only as many rounds in flight as the learner needs, so that policy lag stays small.
 
-    The limit rises by one when the learner has to wait, and by one more with each second of waiting. It falls when
-    some rounds are always ready: the smallest number of other rounds that were ready whenever the learner started one,
-    over `2 * limit` rounds, is a surplus, and the limit falls by half of it (rounded up).
+    Rounds are counted in fractions: of the round that the learner takes now, only the rest is in flight. The limit
+    rises by an eighth of a round when the learner has to wait, and again with each tenth of a second. It falls when all
+    rounds come early: the smallest number of rounds that the learner took while a delivered one waited, over
+    `2 * limit` rounds, is a surplus, and the limit falls by all of it but a quarter of a round, or by half of it if
+    that is more.
     """
 
-    def __init__(self, max_limit: int) -> None:
+    def __init__(self, max_limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.max_limit = max_limit
-        self.limit = max_limit
-        self._waits = 0  # since the learner started to take the latest round
+        self._clock = clock
+        self._limit = float(max_limit)
+        self._is_waiting = False  # for the next round
+        self._raised_at = 0.0
+        self._finished = 0  # rounds that the learner has taken
+        self._part = 0.0  # of the next one
+        self._delivered: deque[float] = deque()  # what the learner had taken when each waiting round was delivered
         self._start_counting()
 
     def _start_counting(self) -> None:
-        self._rounds_seen, self._fewest_ready = 0, self.max_limit
+        self._rounds_seen, self._surplus = 0, float(self.max_limit)
+
+    @property
+    def limit(self) -> int:
+        return int(self._limit + self._part)
+
+    def set_max_limit(self, max_limit: int, added: int = 0) -> None:
+        """Workers have come or gone; the limit rises by the `added` rounds of new ones."""
+        self.max_limit = max_limit
+        self._limit = min(float(max_limit), self._limit + added)
 
     def nothing_delivered(self, learner_waits: bool) -> None:
-        if not learner_waits:
-            return
-        if self._waits % WAITS_PER_RAISE == 0:
-            self.limit = min(self.max_limit, self.limit + 1)
+        now = self._clock()
+        if learner_waits and (not self._is_waiting or now - self._raised_at >= RAISE_SECONDS):
+            self._is_waiting, self._raised_at = True, now
+            self._limit = min(float(self.max_limit), self._limit + RAISE)
             self._start_counting()
-        self._waits += 1
 
     def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
+        self._delivered.append(self._finished + self._part)
         return [filled]
 
-    def learner_starts_round(self, ready_behind: int) -> None:
-        self._waits = 0
-        if ready_behind >= self.limit:  # the limit fell, and more rounds than it allows are still in flight
-            return
+    def learner_starts_round(self) -> None:
+        self._is_waiting = False
+        self._surplus = min(self._surplus, self._finished + self._part - self._delivered.popleft())
         self._rounds_seen += 1
-        self._fewest_ready = min(self._fewest_ready, ready_behind)
-        if self._rounds_seen >= 2 * self.limit:
-            self.limit -= (self._fewest_ready + 1) // 2
+        if self._rounds_seen >= 2 * self._limit:
+            fall = max(self._surplus / 2, self._surplus - SPARE)
+            self._limit = max(min(1.0, self._limit), self._limit - fall)
             self._start_counting()
+
+    def unrolls_taken(self, taken: int, of: int) -> None:
+        self._part = taken / of
+        if taken == of:
+            self._finished, self._part = self._finished + 1, 0.0
 
 
 class PlayOnRequest:
@@ -79,7 +107,10 @@ class PlayOnRequest:
     def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
         return [filled]
 
-    def learner_starts_round(self, ready_behind: int) -> None:
+    def learner_starts_round(self) -> None:
+        pass
+
+    def unrolls_taken(self, taken: int, of: int) -> None:
         pass
 
 
@@ -109,5 +140,8 @@ class Lockstep:
         delivered, self._filled, self._playing = sorted(self._filled), [], False
         return delivered
 
-    def learner_starts_round(self, ready_behind: int) -> None:
+    def learner_starts_round(self) -> None:
+        pass
+
+    def unrolls_taken(self, taken: int, of: int) -> None:
         pass

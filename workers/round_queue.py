@@ -71,13 +71,14 @@ class RoundQueue:
         """The oldest delivered unroll `[nbytes]`, a view into shared memory."""
         worker, slot = self._delivered[0]
         if not self._taken:
-            self._flow_control.learner_starts_round(ready_behind=len(self._delivered) - 1)
+            self._flow_control.learner_starts_round()
         unroll: Rows = self._rows[worker, slot, self._taken]
         return unroll
 
     def unroll_taken(self) -> bool:
         """Go on to the next unroll. Return whether the slot of this one is idle now."""
         self._taken += 1
+        self._flow_control.unrolls_taken(self._taken, self._environments)
         if self._taken < self._environments:
             return False
         self._idle.append(self._delivered.popleft())

@@ -28,7 +28,7 @@ HEAD, NODE = "10.77.0.1", "10.77.0.2"
 PORT = 6379
 OBJECT_STORE = 200 << 20
 START_SECONDS = 180.0
-BURN_IN_SECONDS = 5.0  # after the first update
+BURN_IN_SECONDS = 25.0  # after the first update, in which backpressure finds its limit
 
 
 @dataclass
@@ -62,7 +62,8 @@ def two_namespaces(round_trip_ms: float, mbit: float) -> Iterator[Namespaces]:
             raise RuntimeError("the wire between the namespaces could not be opened")
         for name, address in ((names.head, HEAD), (names.node, NODE)):
             ip("-n", name, "addr", "add", f"{address}/24", "dev", DEVICE)
-            ip("-n", name, "link", "set", DEVICE, "mtu", "9000", "up")
+            # Large packets, as a network card takes them from the kernel: cutting them costs no core of the machine.
+            ip("-n", name, "link", "set", DEVICE, "mtu", "65000", "up")
         yield names
     finally:
         if wire is not None:

@@ -23,7 +23,7 @@ class Outcomes:
         self.calls = 0
         self._outcomes = outcomes
 
-    def remote(self) -> Awaitable[Any]:
+    def remote(self, *arguments: object) -> Awaitable[Any]:
         outcome = self._outcomes[min(self.calls, len(self._outcomes) - 1)]
         self.calls += 1
 
@@ -84,7 +84,7 @@ def test_a_round_that_the_network_lost_does_not_cost_the_player(outcome: object,
 
     async def fetch() -> bool:
         link._lost = asyncio.get_running_loop().create_future()
-        await link._fetch(actor)
+        await link._fetch(actor, 0)
         return link._lost.done()
 
     assert asyncio.run(fetch()) == lost

@@ -1,12 +1,13 @@
 """How many rounds are in flight, in a simulation of a learner and its workers with its own clock."""
 
-import heapq
 import random
 from dataclasses import dataclass
 
 import pytest
 
-from workers.flow_control import WAITS_PER_RAISE, Lockstep, PlayOnDemand
+from workers.flow_control import Lockstep, PlayOnDemand
+
+UNROLLS = 8  # of a round
 
 
 @dataclass
@@ -14,49 +15,69 @@ class Outcome:
     """Figures of the second half of the simulation."""
 
     rounds_per_second: float
-    mean_age: float  # rounds that were taken between the start of a round and its own use
+    mean_age: float  # rounds that were taken between the start of a round and the start of its own use
     limit: int
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 def simulate(
-    flow: PlayOnDemand, updates: int, playing: float, learning: float, jitter: float = 0.0, rounds: int = 1
+    flow: PlayOnDemand, updates: int, playing: float, learning: float, jitter: float = 0.0, batch: int = UNROLLS
 ) -> Outcome:
     """A learner and workers that play a round in `playing` seconds.
 
-    The learner takes `learning` seconds for each of the `rounds` rounds in an update.
+    The learner takes `learning` seconds for the unrolls of a round; `batch` unrolls are an update.
     """
     generator = random.Random(0)
-    now, counted_from = 0.0, 0.0
-    in_flight: list[tuple[float, int]] = []  # (when it is delivered, how many rounds were taken when it started)
-    ages: list[int] = []
+    now, counted_from, counted_at = 0.0, 0.0, 0
+    played: list[tuple[float, float]] = []  # (when it is delivered, rounds that were taken when it started)
+    delivered: list[float] = []  # of each: rounds that were taken when it started
+    ages: list[float] = []
+    taken = 0  # unrolls of all rounds
 
-    def hand_out() -> None:
-        while len(in_flight) < flow.limit:
-            delivered_at = now + playing * generator.uniform(1 - jitter, 1 + jitter)
-            heapq.heappush(in_flight, (delivered_at, len(ages)))
+    def poll() -> None:
+        for round_ in sorted(played):
+            if round_[0] <= now:
+                played.remove(round_)
+                delivered.append(round_[1])
+                flow.deliver((0, 0))
+        while len(played) + len(delivered) < flow.limit:
+            played.append((now + playing * generator.uniform(1 - jitter, 1 + jitter), taken / UNROLLS))
 
+    clock = flow._clock = Clock()
     for update in range(updates):
         if update == updates // 2:
-            counted_from = now
-        for _ in range(rounds):
-            hand_out()
-            while in_flight[0][0] > now:
+            counted_from, counted_at = now, taken
+        for _ in range(batch):
+            poll()
+            while not delivered:
+                clock.seconds = now
                 flow.nothing_delivered(learner_waits=True)
-                hand_out()
-                now = min(in_flight[0][0], now + 0.1)
-            _, started = heapq.heappop(in_flight)
-            flow.learner_starts_round(ready_behind=sum(delivered_at <= now for delivered_at, _ in in_flight))
-            ages.append(len(ages) - started)
-        hand_out()
-        now += learning * rounds
+                poll()
+                now = min(min(played)[0], now + 0.1)
+                poll()
+            if taken % UNROLLS == 0:
+                flow.learner_starts_round()
+                ages.append(taken / UNROLLS - delivered[0])
+            taken += 1
+            flow.unrolls_taken((taken - 1) % UNROLLS + 1, UNROLLS)
+            if taken % UNROLLS == 0:
+                delivered.pop(0)
+        now += learning * batch / UNROLLS
     half = ages[len(ages) // 2 :]
-    return Outcome(len(half) / (now - counted_from), sum(half) / len(half), flow.limit)
+    return Outcome((taken - counted_at) / UNROLLS / (now - counted_from), sum(half) / len(half), flow.limit)
 
 
 class NoBackpressure(PlayOnDemand):
     """For comparison: all workers play all the time."""
 
-    def learner_starts_round(self, ready_behind: int) -> None:
+    def learner_starts_round(self) -> None:
         pass
 
 
@@ -65,17 +86,25 @@ def test_a_slow_learner_gets_fresh_rounds(most: int) -> None:
     """A round takes 2.5 times as long to play as to learn from, so three or four must be in flight."""
     outcome = simulate(PlayOnDemand(most), 2000, playing=0.25, learning=0.1, jitter=0.3)
     assert outcome.limit <= min(most, 6)
-    assert outcome.mean_age <= min(most, 6)
+    assert outcome.mean_age <= min(most, 5)
     if most > 2:
         assert outcome.rounds_per_second >= 0.97 / 0.1
 
 
-@pytest.mark.parametrize("rounds", [2, 4, 5])
+@pytest.mark.parametrize("batch", [16, 32, 40])
 @pytest.mark.parametrize(("playing", "learning"), [(0.3, 0.25), (0.8, 0.5)])
-def test_updates_from_many_rounds_seldom_wait(rounds: int, playing: float, learning: float) -> None:
-    outcome = simulate(PlayOnDemand(16), 2000, playing, learning, jitter=0.3, rounds=rounds)
+def test_updates_from_many_rounds_seldom_wait(batch: int, playing: float, learning: float) -> None:
+    outcome = simulate(PlayOnDemand(16), 2000, playing, learning, jitter=0.3, batch=batch)
     assert outcome.rounds_per_second >= 0.98 / learning
-    assert outcome.limit <= 2 * rounds
+    assert outcome.limit <= 2 * batch / UNROLLS
+
+
+@pytest.mark.parametrize(("playing", "fewest"), [(0.2, 0.2), (0.5, 0.5), (0.8, 0.8)])
+def test_updates_from_a_part_of_a_round_get_rounds_just_in_time(playing: float, fewest: float) -> None:
+    """A round is played faster than it is learned from: less than one whole round needs to be ahead."""
+    outcome = simulate(PlayOnDemand(8), 4000, playing, learning=1.0, jitter=0.1, batch=2)
+    assert fewest <= outcome.mean_age <= fewest + 0.45
+    assert outcome.rounds_per_second >= 0.97
 
 
 @pytest.mark.parametrize("most", [1, 2, 8, 64])
@@ -93,38 +122,82 @@ def test_the_limit_follows_a_learner_that_becomes_slower_and_faster() -> None:
     assert simulate(flow, 500, playing=1.0, learning=0.05).limit >= 19
 
 
-def test_the_limit_stays_if_a_round_was_missing_once() -> None:
-    """One round is taken while another is played, which is not always delivered in time."""
-    flow = PlayOnDemand(2)
-    for ready in [1, 1, 0] * 100:
-        flow.learner_starts_round(ready)
-    assert flow.limit == 2
+def take_round(flow: PlayOnDemand, waits_for: int = 0) -> None:
+    """Deliver a round and take it, or the one that was delivered `waits_for` rounds before."""
+    flow.deliver((0, 0))
+    if len(flow._delivered) > waits_for:
+        flow.learner_starts_round()
+        flow.unrolls_taken(1, 1)
+
+
+def test_the_limit_stays_if_a_round_came_late_once() -> None:
+    flow = PlayOnDemand(3)
+    for _ in range(100):
+        for waits in (1, 1, 0):
+            flow.deliver((0, 0))
+            while len(flow._delivered) > waits:
+                flow.learner_starts_round()
+                flow.unrolls_taken(1, 1)
+    assert flow.limit == 3
 
 
 def test_the_limit_is_at_least_one() -> None:
     flow = PlayOnDemand(64)
     for _ in range(10_000):
-        flow.learner_starts_round(ready_behind=63)
-        flow.learner_starts_round(ready_behind=flow.limit - 1)
+        take_round(flow, waits_for=10)
     assert flow.limit == 1
 
 
-def test_each_wait_raises_the_limit_and_a_long_wait_more_than_once() -> None:
-    flow = PlayOnDemand(4)
+def test_each_wait_raises_the_limit_up_to_all_workers() -> None:
+    clock = Clock()
+    flow = PlayOnDemand(4, clock)
     for _ in range(200):
-        flow.learner_starts_round(ready_behind=min(3, flow.limit - 1))
+        take_round(flow, waits_for=3)
     assert flow.limit == 1
     flow.nothing_delivered(learner_waits=False)
     assert flow.limit == 1
-    for _ in range(WAITS_PER_RAISE):
+    for raises in range(1, 40):
+        clock.seconds += 0.101
         flow.nothing_delivered(learner_waits=True)
-    assert flow.limit == 2
-    flow.learner_starts_round(ready_behind=0)
-    flow.nothing_delivered(learner_waits=True)
-    assert flow.limit == 3
-    for _ in range(10 * WAITS_PER_RAISE):
         flow.nothing_delivered(learner_waits=True)
+        assert flow.limit == min(4, 1 + raises // 8), "a wait that some message ends early is the same wait"
+
+
+def test_each_round_that_comes_late_raises_the_limit_however_short_the_waits_are() -> None:
+    flow = PlayOnDemand(4, Clock())
+    for _ in range(200):
+        take_round(flow, waits_for=3)
+    for raises in range(1, 9):
+        flow.nothing_delivered(learner_waits=True)
+        assert flow.limit == 1 + raises // 8
+        take_round(flow)
+
+
+def test_of_the_round_that_is_taken_only_the_rest_is_in_flight() -> None:
+    flow = PlayOnDemand(4, Clock())
+    for _ in range(200):
+        take_round(flow, waits_for=3)
+    for _ in range(4):
+        flow.nothing_delivered(learner_waits=True)
+        take_round(flow)
+    flow.deliver((0, 0))
+    flow.learner_starts_round()
+    limits = []
+    for taken in range(1, 5):
+        flow.unrolls_taken(taken, 4)
+        limits.append(flow.limit)
+    assert limits == [1, 2, 2, 1], "one and a half rounds: the next one may start when half of this one is taken"
+
+
+def test_workers_that_come_may_play_at_once_and_those_that_go_count_no_more() -> None:
+    flow = PlayOnDemand(0)
+    assert flow.limit == 0
+    flow.set_max_limit(4, added=4)
     assert flow.limit == 4
+    flow.set_max_limit(2)
+    assert flow.limit == 2
+    flow.nothing_delivered(learner_waits=True)
+    assert flow.limit == 2
 
 
 def test_in_lockstep_all_workers_play_one_round_and_pause() -> None:
