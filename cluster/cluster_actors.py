@@ -198,6 +198,7 @@ def make_actors(
         return local
     spec = pickle.dumps(PlayerSpec(config, make_environment, layout, resume_count))
     code = code_version()  # once: files that change during the run must not make nodes look like the learner
+    begun = time.time()
     formats = {"auto": machine.worker_precision, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
     def make_gateway(round_slots: RoundSlots, starts: int) -> Gateway:
@@ -205,6 +206,7 @@ def make_actors(
             address=address,
             spec=spec,
             code=code,
+            begun=begun,
             seed=config.seed,
             resume_count=resume_count,
             restart_index=starts,

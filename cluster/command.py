@@ -45,15 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         command, options = _read_words(arguments)
         found = check_cluster(options.address, "--address")
         _connect(found)
-        from cluster import run_state
-
-        runs = _alive_runs()
-        name = _chosen(options.run, runs)
-        if command == "status":
-            print("\n".join(_status_lines(name, runs)))
-        else:
-            run_state.give_command(name, command)
-            _wait_until_taken(name, command)
+        _obey(command, options)
     except HelpRequested:
         show_help(USAGE, (CommandOptions,))
     except UsageError as error:
@@ -62,6 +54,26 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
+
+
+def _obey(command: str, options: CommandOptions) -> None:
+    from ray.exceptions import RayError
+
+    from cluster import run_state
+
+    try:
+        runs = _alive_runs()
+        name = _chosen(options.run, runs)
+        if command == "status":
+            print("\n".join(_status_lines(name, runs)))
+        else:
+            run_state.give_command(name, command)
+            _wait_until_taken(name, command)
+    except RayError as error:
+        raise UsageError(
+            f"the cluster at --address={options.address} does not answer any more ({type(error).__name__}); "
+            "the same command again would be right when its head is back."
+        ) from None
 
 
 def _read_words(arguments: Sequence[str]) -> tuple[str, CommandOptions]:

@@ -17,6 +17,7 @@ class Gateway:
     address: str  # of the head
     spec: bytes  # a pickled PlayerSpec, which only nodes unpickle
     code: str  # the version of the code at the start of the run
+    begun: float  # time at which the run began
     seed: int
     resume_count: int
     restart_index: int  # gateways before this one in the same run

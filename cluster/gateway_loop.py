@@ -12,13 +12,16 @@ from typing import Any
 import ray
 import torch
 from ray import ObjectRef, cloudpickle
+from ray.exceptions import RayError
 
 from cluster import node_actor
 from cluster.find_cluster import connect
 from cluster.gateway import NAMESPACE, Gateway
 from cluster.node_link import NodeLink
 from cluster.run_state import COMMAND_SECONDS, RunState
+from cluster.task_errors import first_line
 from workers.messages import Kind, Message, receive, send
+from workers.processes.early_errors import kind_of_error
 from workers.random_streams import stream_of
 
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
@@ -42,6 +45,7 @@ class GatewayLoop:
 
     def __init__(self, gateway: Gateway, connection: Connection) -> None:
         self.spec, self.code = gateway.spec, gateway.code
+        self.actor_class: Any = ray.remote(node_actor.NodeActor)
         self._gateway = gateway
         self._connection = connection
         self._own_node = ray.get_runtime_context().get_node_id()
@@ -56,7 +60,8 @@ class GatewayLoop:
         self._size = 0
         self._put_at = -math.inf
         self._closed = asyncio.Event()
-        self._run_state = RunState()
+        self._run_state = RunState(gateway.begun)
+        self._announced: set[str] = set()
 
     async def serve(self) -> None:
         asyncio.get_running_loop().add_reader(self._connection.fileno(), self._read)
@@ -66,8 +71,8 @@ class GatewayLoop:
             for work in (self._heartbeat, self._watch_nodes, self._read_commands, self._closed.wait)
         ]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        with suppress(Exception):  # the run has ended; a board that cannot be reached any more is no error
-            self._run_state.remove()
+        with suppress(Exception):  # the run has ended; that its state cannot be removed any more is no error
+            await asyncio.to_thread(self._run_state.remove)
         for task in done:
             task.result()
 
@@ -133,13 +138,18 @@ class GatewayLoop:
         self._distribute()
 
     def landed(self, link: NodeLink, content: bytes) -> None:
-        # What is longer than any round is refused by the learner, as what is left of it here is none.
+        # Longer than any round: cut here, and then refused by the learner as malformed.
         self._waiting.append((link.number, content[: self._gateway.round_slots.nbytes]))
         self._hand_over()
         self._distribute()
 
     def notice(self, text: str) -> None:
         self._send(Kind.NOTICE, payload=text)
+
+    def _notice_once(self, text: str) -> None:
+        if kind_of_error(text) not in self._announced:
+            self._announced.add(kind_of_error(text))
+            self.notice(text)
 
     def newest_weights(self) -> tuple[int, ObjectRef[Any], int]:
         """The version of the newest weights, their size, and where they are in Ray's memory: one copy for all nodes."""
@@ -149,8 +159,15 @@ class GatewayLoop:
             version = self._gateway.weights.copy_newer(self._version, self._flat)
             if version > self._version or self._reference is None:
                 vector = self._flat.bfloat16().view(torch.int16) if self._gateway.bfloat16 else self._flat
-                self._reference = ray.put(vector.numpy())
-                self._version, self._size = version, vector.numel() * vector.element_size()
+                try:
+                    self._reference = ray.put(vector.numpy())
+                    self._version, self._size = version, vector.numel() * vector.element_size()
+                except RayError as error:
+                    if self._reference is None:
+                        raise
+                    self._notice_once(
+                        f"nodes play with older weights: Ray could not store newer ones ({first_line(error)})"
+                    )
         return self._version, self._reference, self._size
 
     def _distribute(self) -> None:
@@ -206,8 +223,11 @@ class GatewayLoop:
         """Pass commands from anywhere in the cluster on to the learner, and show them its state."""
         while True:
             lines = [_line(link) for link, _ in self._links.values()]
-            for command in await asyncio.to_thread(self._run_state.exchange, lines):
-                self._send(Kind.COMMAND, payload=command)
+            try:
+                for command in await asyncio.to_thread(self._run_state.exchange, lines):
+                    self._send(Kind.COMMAND, payload=command)
+            except RayError as error:  # the head is busy or gone; what plays does not need it
+                self._notice_once(f"commands cannot be read now ({first_line(error)})")
             await asyncio.sleep(COMMAND_SECONDS)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from cluster.gateway import Gateway
 from workers.messages import Kind, Message, WorkerError, receive, send
 from workers.processes.child_process import end_process, start_process, why_it_ended
-from workers.processes.early_errors import reason
+from workers.processes.early_errors import kind_of_error, reason
 from workers.processes.restarts import Restarts, WorkerHandle
 
 SILENCE_SECONDS = 60.0  # without a heartbeat, after which the gateway is replaced; loading Ray takes some of them
@@ -143,7 +143,7 @@ class GatewayProcess:
             return
         handle.start_at = self._clock() + UNREACHABLE_SECONDS
         why = reason(error or said) or f"its gateway ended with code {exit_code}"
-        if not self._unreachable:
+        if kind_of_error(why) != kind_of_error(self._unreachable):
             self._announce(
                 f"the cluster cannot be reached ({why}); the run goes on without it, and tries again every "
                 f"{UNREACHABLE_SECONDS:g} seconds"

@@ -72,10 +72,11 @@ class NodeActor:
 
     async def load_weights(self, version: int, weights: Any) -> None:
         """Weights for the next rounds, and for those that wait for them."""
-        await asyncio.to_thread(self._player.load_weights, version, weights)
-        async with self._newer:
-            self._weights_version = version
-            self._newer.notify_all()
+        async with self._newer:  # one at a time: a call that the network repeats may come while the first one runs
+            if version > self._weights_version:
+                await asyncio.to_thread(self._player.load_weights, version, weights)
+                self._weights_version = version
+                self._newer.notify_all()
 
     async def next_round(self, version: int) -> bytes:
         """The bytes of one round, once it is played with weights of this version or newer ones."""

@@ -4,6 +4,7 @@ import asyncio
 import platform
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import ray
@@ -14,10 +15,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.code_version import ROOT
 from cluster.node_actor import NodeActor
-from cluster.task_errors import last_line
+from cluster.task_errors import first_line, one_line
+from workers.processes.early_errors import kind_of_error
 
 START_SECONDS = 120.0  # in which a node has to prepare its games
-SILENCE_SECONDS = 90.0  # after which an actor that answers no call is replaced; Ray keeps its node as long
+SILENCE_SECONDS = 90.0  # after which an actor that answers no call is replaced; docs/cluster.md lets Ray wait as long
 SILENT_SECONDS = 3.0  # after which nobody waits for the rounds of an actor
 PING_SECONDS = 1.0
 REFUSED_SECONDS = 30.0  # after which a node that could not play is checked again
@@ -34,12 +36,13 @@ class Hub(Protocol):
 
     spec: bytes
     code: str
+    actor_class: Any  # NodeActor as Ray's class: made once, because Ray keeps each one that is made
 
     def next_number(self) -> tuple[int, int]:
         """The number and the seed of a new player."""
 
     def newest_weights(self) -> tuple[int, ObjectRef[Any], int]:
-        """The version, reference and size in bytes of weights that are newer than --weights_interval."""
+        """The version, reference and size in bytes of the newest weights, read once in --weights_interval."""
 
     def joined(self, link: "NodeLink") -> None: ...
 
@@ -68,14 +71,16 @@ class NodeLink:
         self._node_id = node_id
         self._starts = 0
         self._pool_restarts = 0  # of workers, by earlier players
-        self._pool: dict[str, Any] = {"alive": 0, "restarts": 0}
+        self._pool: dict[str, Any] = {"restarts": 0}
         self._requests: set[asyncio.Task[None]] = set()
         self._version = -1  # of the weights that were sent last
+        self._arrived = -1  # of the newest weights that the node has
         self._sending: asyncio.Task[None] | None = None  # these weights, and then the pause after them
         self._answered_at = 0.0
         self._failures = 0  # in a row, without a round between them
         self._lost: asyncio.Future[str] | None = None
         self._last_problem = ""
+        self._noticed: set[str] = set()  # kinds of the sentences of this node since its latest round
 
     @property
     def outstanding(self) -> int:
@@ -96,31 +101,27 @@ class NodeLink:
         """Replacements of the player, and of its workers."""
         return max(0, self._starts - 1) + self._pool_restarts + int(self._pool["restarts"])
 
-    @property
-    def workers_alive(self) -> int:
-        return int(self._pool["alive"]) if self.playing else 0
-
     async def serve(self) -> None:
         """Run until cancelled, which happens when the node has left the cluster."""
         while True:
             problem, why = await self._play()
             if problem:
-                if problem != self._last_problem:
+                if kind_of_error(problem) != kind_of_error(self._last_problem):
                     self._hub.notice(f"node {self.name} does not play: {problem}")
                 self._last_problem = problem
                 await asyncio.sleep(REFUSED_SECONDS)
                 continue
             self._failures += 1
-            await asyncio.sleep(min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (self._failures - 1)))
-            if why != self._last_problem or self._failures == 1:
+            await asyncio.sleep(min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** min(self._failures - 1, 10)))
+            if kind_of_error(why) != kind_of_error(self._last_problem) or self._failures == 1:
                 self._hub.notice(f"node {self.name} is started again: {why}")
             self._last_problem = why
 
     def request(self) -> None:
-        """Ask the player for one more round, and send it newer weights for this round."""
+        """Ask the player for one more round. Newer weights are sent with it, unless others are on their way."""
         self.asked_at = time.monotonic()
-        self._send_newer_weights()
-        task = asyncio.get_running_loop().create_task(self._fetch(self._actor, self._version))
+        version = self._version if self._send_newer_weights() else self._arrived
+        task = asyncio.get_running_loop().create_task(self._fetch(self._actor, version))
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
 
@@ -129,9 +130,10 @@ class NodeLink:
         self.number, seed = self._hub.next_number()
         self._starts += 1
         self._lost = asyncio.get_running_loop().create_future()
-        self._actor = _start_actor(self._node_id, self._hub.code)
+        actor: ActorHandle[NodeActor] | None = None
         ping: asyncio.Task[None] | None = None
         try:
+            actor = self._actor = _start_actor(self._hub.actor_class, self._node_id, self._hub.code)
             problem: str | None = await _answer(
                 self._actor.prepare.remote(self._hub.spec, self.number, seed, self.workers), START_SECONDS
             )
@@ -153,9 +155,11 @@ class NodeLink:
             self._sending = None
             self._requests.clear()
             self._pool_restarts += int(self._pool["restarts"])
-            self._pool = {"alive": 0, "restarts": 0}
+            self._pool = {"restarts": 0}
             was_playing, self.playing = self.playing, False
-            ray.kill(self._actor)
+            with suppress(RayError):  # it has ended, or its node has
+                if actor is not None:
+                    ray.kill(actor)
             if was_playing:
                 self._hub.left(self)
 
@@ -177,18 +181,21 @@ class NodeLink:
             return
         self._failures = 0
         self._last_problem = ""
+        self._noticed.clear()
         self.received_bytes += len(content)
         self._requests.discard(asyncio.current_task())
         self._hub.landed(self, content)
 
-    def _send_newer_weights(self) -> None:
+    def _send_newer_weights(self) -> bool:
         """Start to send the newest weights, unless others were sent a moment ago or are on their way."""
         if self._sending is not None:
-            return
+            return False
         version, weights, size = self._hub.newest_weights()
-        if version > self._version:
-            self._version = version
-            self._sending = asyncio.get_running_loop().create_task(self._send_weights(version, weights, size))
+        if version <= self._version:
+            return False
+        self._version = version
+        self._sending = asyncio.get_running_loop().create_task(self._send_weights(version, weights, size))
+        return True
 
     async def _send_weights(self, version: int, weights: ObjectRef[Any], size: int) -> None:
         """Send weights, and leave a slow network as much time for unrolls."""
@@ -200,12 +207,15 @@ class NodeLink:
                 self._send_newer_weights()
         except (RayError, TimeoutError) as error:
             self._lose(_reason(error))
+        except Exception as error:  # rounds wait for these weights
+            self._lose(f"weights could not be sent ({error!r})")
 
     async def _load_weights(self, version: int, weights: ObjectRef[Any], size: int) -> None:
         begun = time.monotonic()
         await _reached(lambda: self._actor.load_weights.remote(version, weights), SILENCE_SECONDS)
         self.publish_ms = 1000 * (time.monotonic() - begun)
         self.sent_bytes += size
+        self._arrived = version
 
     async def _ping(self) -> None:
         try:
@@ -215,16 +225,17 @@ class NodeLink:
                 self._answered_at = time.monotonic()
                 self.round_trip_ms = 1000 * (time.monotonic() - begun)
                 for text in self._pool["notices"]:
-                    self._hub.notice(f"node {self.name}: {text}")
+                    if kind_of_error(text) not in self._noticed:  # each new player of a broken node says the same
+                        self._noticed.add(kind_of_error(text))
+                        self._hub.notice(f"node {self.name}: {text}")
                 await asyncio.sleep(PING_SECONDS)
         except (RayError, TimeoutError) as error:
             self._lose(_reason(error))
 
 
-def _start_actor(node_id: str, code: str) -> "ActorHandle[NodeActor]":
+def _start_actor(actor_class: Any, node_id: str, code: str) -> "ActorHandle[NodeActor]":
     """It takes no CPU of Ray's, because its workers are no processes of Ray."""
-    remote: Any = ray.remote(NodeActor)
-    handle: ActorHandle[NodeActor] = remote.options(
+    handle: ActorHandle[NodeActor] = actor_class.options(
         num_cpus=0,
         max_restarts=0,
         max_concurrency=MOST_CALLS,
@@ -235,8 +246,12 @@ def _start_actor(node_id: str, code: str) -> "ActorHandle[NodeActor]":
 
 
 async def _answer(reference: Awaitable[Answer], seconds: float) -> Answer:
-    """The value of a call; TimeoutError if it takes longer."""
-    return await asyncio.wait_for(_awaited(reference), seconds)
+    """The value of a call; TimeoutError if it takes longer.
+
+    `asyncio.wait_for` of Python 3.11 can lose a cancellation.
+    """
+    async with asyncio.timeout(seconds):
+        return await reference
 
 
 async def _reached(call: Callable[[], Awaitable[Answer]], seconds: float) -> Answer:
@@ -251,15 +266,10 @@ async def _reached(call: Callable[[], Awaitable[Answer]], seconds: float) -> Ans
                 raise TimeoutError from None
 
 
-async def _awaited(reference: Awaitable[Answer]) -> Answer:
-    return await reference
-
-
-def _reason(error: BaseException) -> str:
+def _reason(error: RayError | TimeoutError) -> str:
     """An error of Ray's, in one line."""
     if isinstance(error, TimeoutError):
         return "it did not answer"
     if isinstance(error, RayTaskError):
-        return f"its player failed ({last_line(error)})"
-    lines = str(error).strip().splitlines()
-    return f"its player was lost ({lines[0] if lines else type(error).__name__})"
+        return f"its player failed ({one_line(error)})"
+    return f"its player was lost ({first_line(error)})"

@@ -86,7 +86,7 @@ class NodePlayer:
         self._flow_control = PlayOnRequest()
         self._requests: deque[Future[bytes]] = deque()
         self._sequence = 0
-        self._restarts = self._alive = 0
+        self._restarts = 0
         self._notices: deque[str] = deque(maxlen=100)
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -122,7 +122,7 @@ class NodePlayer:
     def figures(self) -> dict[str, Any]:
         """How the pool is, and the sentences since the last call."""
         notices = [self._notices.popleft() for _ in range(len(self._notices))]
-        return {"alive": self._alive, "restarts": self._restarts, "notices": notices}
+        return {"restarts": self._restarts, "notices": notices}
 
     def close(self) -> None:
         """End the workers; open requests are not answered."""
@@ -165,7 +165,7 @@ class NodePlayer:
                 pool.wait(LONGEST_WAIT, [self._wake_receiver])
                 while self._wake_receiver.poll():
                     self._wake_receiver.recv_bytes()
-                self._restarts, self._alive = pool.restarts, pool.alive
+                self._restarts = pool.restarts
                 while pool.rounds_ready and self._requests:
                     with self._lock:  # taking the round frees its slot, which must not be filled for the same request
                         self._flow_control.limit = len(self._requests) - 1

@@ -1,7 +1,8 @@
 """A round of unrolls as one byte string: what a node sends to the learner.
 
-A header, then a table with the length and the weight version of each unroll, then the compressed unrolls. Nothing is
-pickled, so bytes from another machine cannot run code, and everything is checked before it is used.
+A header, then a table with the length and the weight version of each unroll, then the compressed unrolls. Nothing of it
+is pickled, and everything is checked before it is used. (Ray itself unpickles what its actors answer, so a cluster has
+to trust its nodes.)
 """
 
 import struct

@@ -14,7 +14,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.flow_control import PlayOnDemand
 
-MOST_GAPS = 10_000  # rounds of a player that may arrive before an earlier one
+MOST_GAPS = 2 * 1024  # rounds of a player that may arrive before an earlier one: as many as it may owe
 WORKERS_PER_SEAT = 1024  # environments of nodes are numbered as if each node had so many workers
 
 

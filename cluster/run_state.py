@@ -6,6 +6,7 @@ one sees whether its run is alive.
 
 import json
 import time
+from threading import Lock
 from typing import Any
 
 from ray.experimental import internal_kv
@@ -19,9 +20,13 @@ OLD_SECONDS = 24 * 3600.0  # after which the entry of a run that was killed is r
 class RunState:
     """The side of the run: it shows its state, and reads commands."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun: float) -> None:
+        """`begun`: the time at which the run began."""
         self.status: dict[str, str] = {}  # `run`: its name, `line`: its state; empty until they are known
-        self._begun = time.time()
+        self._begun = begun
+        self._lock = Lock()  # commands are read in another thread than the one that ends the run
+        self._ended = False
+        self._taken: list[str] = []  # commands that were read and are not returned yet
         self._remove_old()
 
     def exchange(self, details: list[str]) -> list[str]:
@@ -33,16 +38,23 @@ class RunState:
             return ["status"]
         name = self.status["run"]
         entry = {"line": self.status["line"], "begun": self._begun, "seen": time.time(), "details": details}
-        _put(_state_key(name), entry)
-        given = [command for command in COMMANDS if not is_taken(name, command)]
-        for command in given:
-            _remove(_command_key(name, command))
+        with self._lock:
+            if self._ended:
+                return []
+            _put(_state_key(name), entry)
+            for command in COMMANDS:
+                if not is_taken(name, command):
+                    self._taken.append(command)  # before it is removed: it must not be lost if that fails
+                    _remove(_command_key(name, command))
+            given, self._taken = list(dict.fromkeys(self._taken)), []
         return [*given, "status"]
 
     def remove(self) -> None:
         """The run has ended in good order."""
-        if self.status:
-            _remove_run(self.status["run"])
+        with self._lock:
+            self._ended = True
+            if self.status:
+                _remove_run(self.status["run"])
 
     def _remove_old(self) -> None:
         for name, entry in runs().items():

@@ -36,8 +36,10 @@ class UnrollCodec:
         return blob
 
     def decode(self, blob: bytes, out: Rows) -> None:
-        """Bytes → `out [nbytes]`; the inverse of `encode`."""
+        """Bytes → `out [nbytes]`; the inverse of `encode`. Raises ValueError if they are too few."""
         content = lz4.block.decompress(blob, uncompressed_size=self._nbytes)
+        if len(content) != self._nbytes:
+            raise ValueError(f"{len(content)} bytes instead of {self._nbytes}")
         out[:] = np.frombuffer(content, np.uint8)
         if not self._frame_nbytes:  # observations without a picture
             return

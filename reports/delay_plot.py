@@ -48,6 +48,7 @@ class Outcome(NamedTuple):
     game: str
     arm: str
     delay: int
+    skipped_frames: int
     return_mean: float  # of its last games, --avg_buff_size of them
     core_seconds: float  # of learner and workers
     frames: float
@@ -63,14 +64,17 @@ def main(arguments: Sequence[str]) -> None:
     if not folders:
         raise UsageError("reports.delay_plot needs at least one RUN, a run folder or an archive of curves.")
     floors = read_floors(Path(given.floors)) if given.floors else {}
-    games = by_game([outcome(history) for folder in folders for history in read_histories(Path(folder))])
+    outcomes, left_out = usable([history for folder in folders for history in read_histories(Path(folder))])
+    if not outcomes:
+        raise UsageError("; ".join(left_out) + ". Runs that have ended would be right.")
+    games = by_game(outcomes)
     output = Path(given.output)
     picture = as_bytes(draw(games, floors), output.suffix.removeprefix("."))
     try:
         write_atomically(output, picture)
     except OSError as error:
         raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None
-    print("\n".join(table(games, floors)))
+    print("\n".join([*table(games, floors), *left_out]))
     print(f"{output}: {len(games)} game{'s' if len(games) > 1 else ''}")
 
 
@@ -84,23 +88,54 @@ def read_floors(path: Path) -> Floors:
         raise UsageError(f"--floors={path} must be a JSON object of objects of numbers.") from None
 
 
+def usable(histories: Sequence[History]) -> tuple[list[Outcome], list[str]]:
+    """The outcomes of runs that have ended, and a sentence about each run that is left out.
+
+    A run that was resumed is a part of the run that resumed it.
+    """
+    resumed = {folder for history in histories for folder in history.ancestors}
+    outcomes, left_out = [], []
+    for history in histories:
+        if history.folder.resolve() in resumed:
+            continue
+        if problem := _why_left_out(history):
+            left_out.append(f"left out: {history.folder}: {problem}")
+        else:
+            outcomes.append(outcome(history))
+    return outcomes, left_out
+
+
+def _why_left_out(history: History) -> str:
+    planned = float(history.options.get("environment_max_steps") or 0)
+    goal = history.options.get("stop_at_return")
+    if _environment(history).in_real_time:
+        return "it was played by the clock, and its delay is not a number of frames"
+    if not len(history.curve("return_mean").y):
+        return "no game has ended"
+    if not len(history.curve("frames").y):
+        return "it has no counts of frames"
+    if history.agent_steps < planned and (goal is None or history.curve("return_mean").y[-1] < goal):
+        return f"it has made {history.agent_steps:,.0f} of {planned:,.0f} steps"
+    return ""
+
+
+def _environment(history: History) -> EnvironmentOptions:
+    return EnvironmentOptions(**{name: history.options[name] for name in ENVIRONMENT if name in history.options})
+
+
 def outcome(history: History) -> Outcome:
-    """The outcome of a run. Raise a UsageError if no game of it has ended."""
-    options = {name: history.options[name] for name in ENVIRONMENT if name in history.options}
-    environment = EnvironmentOptions(**options)
-    returns = history.curve("return_mean").y
-    if not len(returns):
-        raise UsageError(f"no game has ended in {history.folder} yet; runs with a mean return would be right.")
-    frames = history.curve("frames").y
+    """The outcome of a run in which a game has ended."""
+    environment = _environment(history)
     costs = history.curve("core_seconds_per_1000_frames", "frames")
     played = np.diff(costs.x, prepend=0.0)
     return Outcome(
         environment.env,
         arm_of(environment),
         0 if environment.interaction == TURNS else environment.action_delay,
-        float(returns[-1]),
+        environment.skipped_frames,
+        float(history.curve("return_mean").y[-1]),
         float((costs.y * played).sum() / 1000),
-        float(frames[-1]),
+        float(history.curve("frames").y[-1]),
     )
 
 
@@ -126,10 +161,9 @@ def by_game(outcomes: Sequence[Outcome]) -> dict[str, Outcomes]:
         arms = games.setdefault(each.game, defaultdict(lambda: defaultdict(list)))
         arms[each.arm][each.delay].append(each)
     for arms in games.values():
-        longer = min((delay for arm, of in arms.items() if arm != ASYNCHRONOUS for delay in of), default=0)
         for arm in list(arms):
             if arm != ASYNCHRONOUS:
-                shared = {delay: of for delay, of in arms[ASYNCHRONOUS].items() if delay < longer}
+                shared = {delay: of for delay, of in arms[ASYNCHRONOUS].items() if delay <= of[0].skipped_frames}
                 arms[arm] = defaultdict(list, sorted({**shared, **arms[arm]}.items()))
     return {game: dict(arms) for game, arms in games.items()}
 
@@ -158,12 +192,16 @@ def table(games: Mapping[str, Outcomes], floors: Floors) -> list[str]:
     lines = []
     for game, arms in games.items():
         for arm, of in arms.items():
-            cells = ["/".join(f"{each.return_mean:,.4g}" for each in of.get(delay, ())) for delay in delays]
+            cells = ["/".join(_number(each.return_mean) for each in of.get(delay, ())) for delay in delays]
             lines.append([game_name(game), arm, *cells])
         for policy, value in floors.get(game, {}).items():
-            lines.append([game_name(game), f"{policy} policy", f"{value:,.4g}", *[""] * (len(delays) - 1)])
+            lines.append([game_name(game), f"{policy} policy", _number(value), *[""] * (len(delays) - 1)])
     headings = ["game", "arm", *(f"d={delay}" for delay in delays)]
     return table_lines(lines, headings, right=set(range(2, len(headings))))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def draw(games: Mapping[str, Outcomes], floors: Floors) -> Figure:
@@ -183,9 +221,16 @@ def draw(games: Mapping[str, Outcomes], floors: Floors) -> Figure:
         if row == len(games) - 1:
             for axes, label in zip(panels, ("delay, frames", "delay, frames", "core-seconds of the run"), strict=True):
                 axes.set_xlabel(label, fontsize=9, color=FAINT_INK)
-    lines, labels = figure.axes[0].get_legend_handles_labels()
+    shown = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(
-        lines, labels, loc="upper left", bbox_to_anchor=(0.045, 1), ncols=6, fontsize=9, frameon=False, labelcolor=INK
+        list(shown.values()),
+        list(shown),
+        loc="upper left",
+        bbox_to_anchor=(0.045, 1),
+        ncols=6,
+        fontsize=9,
+        frameon=False,
+        labelcolor=INK,
     )
     return figure
 

@@ -121,7 +121,8 @@ _PROGRESS = table(
                 "idle_frames": whole(),
                 "ages": list_of(tuple_of(whole(), whole())),
                 "intervals": list_of(tuple_of(whole(), whole())),
-            }
+            },
+            {"clock": list_of(number(0), 6)},
         ),
     },
 )

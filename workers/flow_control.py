@@ -4,6 +4,7 @@ A round is the content of one slot: one unroll from each environment of a worker
 worker may play it until the learner has taken all of its unrolls.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -57,8 +58,9 @@ class PlayOnDemand:
         self._delivered: deque[float] = deque()  # what the learner had taken when each waiting round was delivered
         self._start_counting()
 
-    def _start_counting(self) -> None:
-        self._rounds_seen, self._surplus = 0, float(self.max_limit)
+    def _start_counting(self, skipped: int = 0) -> None:
+        """The next `skipped` rounds do not count: they were in flight when the limit changed."""
+        self._rounds_seen, self._surplus = -skipped, float(self.max_limit)
 
     @property
     def limit(self) -> int:
@@ -82,12 +84,14 @@ class PlayOnDemand:
 
     def learner_starts_round(self) -> None:
         self._is_waiting = False
-        self._surplus = min(self._surplus, self._finished + self._part - self._delivered.popleft())
+        waited = self._finished + self._part - self._delivered.popleft()
         self._rounds_seen += 1
+        if self._rounds_seen > 0:
+            self._surplus = min(self._surplus, waited)
         if self._rounds_seen >= 2 * self._limit:
             fall = max(self._surplus / 2, self._surplus - SPARE)
-            self._limit = max(min(1.0, self._limit), self._limit - fall)
-            self._start_counting()
+            before, self._limit = self._limit, max(min(1.0, self._limit), self._limit - fall)
+            self._start_counting(skipped=math.ceil(before) if fall else 0)
 
     def unrolls_taken(self, taken: int, of: int) -> None:
         self._part = taken / of

@@ -1,8 +1,8 @@
 """Messages between processes: a kind, an index, and for some kinds a payload.
 
 A message of up to 16 KiB is written whole or not at all, so a process that is killed while it sends leaves no half
-message. Only snapshots, games, results and pictures can be longer; their receiver gets EOFError if the sender is
-killed. Nothing is pickled for a message without a payload.
+message. Only snapshots, games, results, pictures and the figures of a hundred nodes can be longer; their receiver gets
+EOFError if the sender is killed. Nothing is pickled for a message without a payload.
 """
 
 import pickle
@@ -33,8 +33,8 @@ class Kind(IntEnum):
     PICTURE_REQUEST = 12  # parent → live game: send a picture; `index` is 1 for one with saliency
     PICTURE = 13  # live game → parent: the payload is the picture, or a sentence that says why there is none
     ROUNDS_WANTED = 14  # learner → gateway of a cluster: `index` rounds of other nodes may be in flight
-    NODE_JOINED = 15  # gateway → learner: a node plays; payload: its number, name and workers
-    NODE_LEFT = 16  # gateway → learner: the node `index` plays no more
+    NODE_JOINED = 15  # gateway → learner: a node plays; the payload describes it
+    NODE_LEFT = 16  # gateway → learner: the node in the payload plays no more
     NODE_FIGURES = 17  # learner → gateway: send the figures of all nodes; gateway → learner: the payload is the figures
     NOTICE = 18  # gateway → learner: the payload is a sentence for the console
     COMMAND = 19  # gateway → learner: the payload is save, stop or status

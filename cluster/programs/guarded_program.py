@@ -68,6 +68,9 @@ class GuardedProgram:
     def _exit_code(self) -> int | None:
         """None while the program runs."""
         self._check_guard()
+        failed = self._folder / "error"
+        if failed.exists():
+            raise RuntimeError(failed.read_text())
         ended = self._folder / "exit_code"
         return int(ended.read_text()) if ended.exists() else None
 

@@ -18,7 +18,7 @@ from cluster import code_version
 from cluster.code_version import ROOT
 from cluster.find_cluster import connect
 from cluster.programs import guarded_program, node_code
-from cluster.task_errors import last_line
+from cluster.task_errors import one_line
 from machine.stop_signals import STOP_SIGNALS
 from options.rules import UsageError
 
@@ -110,5 +110,5 @@ def why_lost(error: RayError, node: str) -> str:
     if isinstance(error, GetTimeoutError):
         return f"its node {node} did not answer for {ANSWER_SECONDS:g} seconds"
     if isinstance(error, RayTaskError):  # raised by the node's own code, such as by a full disk there
-        return f"its node {node} could not go on with it ({last_line(error)})"
+        return f"its node {node} could not go on with it ({one_line(error)})"
     return f"its node {node} has lost it ({type(error).__name__})"

@@ -2,8 +2,8 @@
 
 `python process_guard.py <folder>` reads one JSON object a line from its standard input: {"start": ...}, which is what
 `GuardedProgram.start` sends, and {"signal": number}. It writes the process id of the program to `<folder>/pid`, and its
-exit code to `<folder>/exit_code`. When its input is closed, because the process that started it has ended, however it
-ended, it ends the program and removes the folder.
+exit code to `<folder>/exit_code`; or to `<folder>/error` why it could not be started. When its input is closed, because
+the process that started it has ended, however it ended, it ends the program and removes the folder.
 """
 
 import json
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 PROCESS_ID = "pid"  # the file with the process id of the program
+ERROR = "error"  # the file that says why the program could not be started
 POLL_SECONDS = 0.1
 REMOVE_SECONDS = 10.0  # for which processes that end may still write files
 
@@ -45,7 +46,11 @@ class Guard:
 
     def _obey(self, command: dict[str, Any]) -> None:
         if "start" in command:
-            self._start(**command["start"])
+            try:
+                self._start(**command["start"])
+            except OSError as error:
+                name = Path(command["start"]["words"][1]).name
+                write_at_once(self._folder / ERROR, f"{name} cannot start there: {error}")
         elif self._run is not None and self._run.poll() is None:
             self._run.send_signal(command["signal"])
 
@@ -82,9 +87,7 @@ class Guard:
     def _note_end(self) -> None:
         file = self._folder / "exit_code"
         if self._run is not None and self._run.poll() is not None and not file.exists():
-            temporary = self._folder / "exit_code.tmp"
-            temporary.write_text(str(self._run.returncode))
-            temporary.replace(file)
+            write_at_once(file, str(self._run.returncode))
 
     def _end(self) -> None:
         if self._run is not None:
@@ -99,6 +102,13 @@ class Guard:
         while self._folder.exists() and time.monotonic() < deadline:
             shutil.rmtree(self._folder, ignore_errors=True)
             time.sleep(POLL_SECONDS)
+
+
+def write_at_once(path: Path, text: str) -> None:
+    """So that nobody reads half of it."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
 
 
 if __name__ == "__main__":

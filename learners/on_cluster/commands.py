@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from contextlib import suppress
 
 from cluster.run_state import COMMAND_SECONDS, RunState
@@ -19,6 +20,7 @@ class Commands:
     def __init__(self) -> None:
         self._run_state: RunState | None = None  # made by the thread, because that asks the head
         self._shown: tuple[dict[str, str], list[str]] = {}, []
+        self._begun = time.time()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
@@ -42,7 +44,7 @@ class Commands:
 
     def _exchange(self) -> None:
         if self._run_state is None:
-            self._run_state = RunState()
+            self._run_state = RunState(self._begun)
         self._run_state.status, learners = self._shown
         for command in self._run_state.exchange(learners):
             if command in SIGNALS:

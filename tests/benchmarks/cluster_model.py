@@ -7,7 +7,6 @@
 import argparse
 from dataclasses import dataclass
 
-ROUNDS_PER_WORKER = 2  # that may be in flight, see cluster/node_link.py
 HALF = 0.5  # of a network's time is left for unrolls, see cluster/node_link.py
 
 
@@ -42,26 +41,29 @@ class Forecast:
 
 def forecast(machines: Machines, nodes: int) -> Forecast:
     """The speed is the lowest of what nodes play, what the learner learns from, and what the network carries."""
-    sending = nodes * machines.weight_bytes / machines.bandwidth
-    weights_every = max(machines.interval, machines.round_trip + sending / HALF)
-    sent = nodes * machines.weight_bytes / weights_every
     step_bytes = machines.unroll_bytes / machines.unroll
     limits = {
         "nodes": nodes * machines.workers * machines.steps_per_worker,
         "learner": machines.batch * machines.unroll / machines.update_seconds,
-        "network": (machines.bandwidth - sent) / step_bytes,
     }
+    round_steps = machines.unroll * machines.environments
+    rounds_of_node = min(limits.values()) / nodes / round_steps  # a second
+    sending = nodes * machines.weight_bytes / machines.bandwidth  # seconds, to all nodes
+    # Weights come with requests for rounds, and leave a slow network half of its time for unrolls.
+    weights_every = max(machines.interval, machines.round_trip + sending / HALF, 1 / rounds_of_node)
+    sent = nodes * machines.weight_bytes / weights_every
+    limits["network"] = (machines.bandwidth - sent) / step_bytes
     limited_by = min(limits, key=lambda name: limits[name])
     speed = limits[limited_by]
     updates_per_second = speed / (machines.batch * machines.unroll)
-    # Backpressure keeps as few rounds in flight as the learner needs: those that are played to meet its speed, and
-    # those that travel.
-    playing = machines.unroll * machines.environments / machines.steps_per_worker  # seconds of a round
-    busy = min(nodes * machines.workers, max(1.0, speed / machines.steps_per_worker))
-    round_steps = machines.unroll * machines.environments
-    waiting = round_steps * busy / speed - playing  # a worker that is not needed waits before it plays, not after
-    seconds = weights_every / 2 + machines.round_trip + playing / 2 + max(0.0, waiting) / 2
-    return Forecast(speed, limited_by, speed * step_bytes, sent, weights_every, updates_per_second * seconds)
+    # All steps of a round are played with the weights that its worker has when it starts: those of its own request, or
+    # of an earlier one where requests are more frequent. Rounds wait for the learner for less than one round.
+    age = weights_every / 2 if rounds_of_node * weights_every > 1 else 0.0
+    travelling = machines.round_trip + machines.weight_bytes / machines.bandwidth
+    playing = round_steps / machines.steps_per_worker  # seconds of a round
+    uses = max(0.0, machines.environments / machines.batch - 1)  # updates from the first to the last unroll of a round
+    lag = updates_per_second * (age + travelling + playing) + uses / 2
+    return Forecast(speed, limited_by, speed * step_bytes, sent, weights_every, lag)
 
 
 def main() -> None:

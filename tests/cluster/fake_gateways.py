@@ -23,8 +23,10 @@ class EchoGateway:
 class UnreachableGateway:
     """Cannot connect."""
 
+    why: str = "nobody is there"
+
     def run(self, connection: Connection) -> None:
-        raise ConnectionError("nobody is there")
+        raise ConnectionError(self.why)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
 """The inside of the gateway, with stand-ins for Ray and its nodes."""
 
 import asyncio
+from collections.abc import Callable
 from multiprocessing import Pipe
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("ray")
+
+from ray.exceptions import ObjectStoreFullError
 
 from cluster import gateway_loop
 from cluster.gateway import Gateway
@@ -42,30 +47,84 @@ class StandIn:
         raise RuntimeError("no link today")
 
 
-def test_rounds_have_their_sender_and_an_error_of_a_link_ends_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+def replace_ray(monkeypatch: pytest.MonkeyPatch, put: Callable[[Any], object] = np.array) -> None:
     context = SimpleNamespace(get_node_id=lambda: "own")
-    monkeypatch.setattr(gateway_loop, "ray", SimpleNamespace(nodes=lambda: NODES, get_runtime_context=lambda: context))
-    monkeypatch.setattr(gateway_loop, "NodeLink", StandIn)
-    monkeypatch.setattr(
-        gateway_loop, "RunState", lambda: SimpleNamespace(exchange=lambda lines: [], remove=lambda: None)
+    stand_in = SimpleNamespace(
+        nodes=lambda: NODES, get_runtime_context=lambda: context, remote=lambda kind: kind, put=put
     )
-    monkeypatch.setattr(gateway_loop, "_described", lambda link: {})
-    monkeypatch.setattr(StandIn, "started", [])
-    round_slots = RoundSlots(places=2, nbytes=10)
-    learner, connection = Pipe()
-    gateway = Gateway(
+    monkeypatch.setattr(gateway_loop, "ray", stand_in)
+    monkeypatch.setattr(
+        gateway_loop, "RunState", lambda begun: SimpleNamespace(exchange=lambda lines: [], remove=lambda: None)
+    )
+
+
+def make_gateway(round_slots: RoundSlots, bfloat16: bool = False) -> Gateway:
+    return Gateway(
         address="127.0.0.1:1",
         spec=b"",
         code="",
+        begun=0.0,
         seed=1,
         resume_count=0,
         restart_index=0,
         node_workers=0,
         weights=SharedWeights(1),
         weights_interval=1.0,
-        bfloat16=False,
+        bfloat16=bfloat16,
         round_slots=round_slots,
     )
+
+
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_all_nodes_get_the_same_copy_of_the_weights_for_the_interval(
+    bfloat16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[Any] = []
+
+    def put(weights: Any) -> Any:
+        if copies == ["full"]:
+            raise ObjectStoreFullError("the store is full\nand more")
+        copies.append(weights.copy())
+        return copies[-1]
+
+    replace_ray(monkeypatch, put)
+    now = 0.0
+    monkeypatch.setattr(gateway_loop, "time", SimpleNamespace(monotonic=lambda: now))
+    gateway = make_gateway(RoundSlots(places=1, nbytes=1), bfloat16)
+    learner, connection = Pipe()
+    loop = GatewayLoop(gateway, connection)
+    gateway.weights.publish(3, torch.tensor([1.5]))
+    version, reference, size = loop.newest_weights()
+    assert (version, size) == (3, 2 if bfloat16 else 4)
+    stored = torch.from_numpy(reference)
+    assert (stored.view(torch.bfloat16) if bfloat16 else stored).item() == 1.5
+    gateway.weights.publish(4, torch.tensor([2.5]))
+    now = 0.9
+    assert loop.newest_weights()[0] == 3 and len(copies) == 1
+    now = 1.1
+    assert loop.newest_weights()[0] == 4 and len(copies) == 2
+    now = 2.2
+    assert loop.newest_weights()[0] == 4 and len(copies) == 2, "there are no newer ones"
+
+    copies[:] = ["full"]
+    for version in (5, 6):
+        gateway.weights.publish(version, torch.tensor([3.5]))
+        now += 1.1
+        assert loop.newest_weights()[0] == 4
+    assert receive(learner).payload == (
+        "nodes play with older weights: Ray could not store newer ones (the store is full)"
+    )
+    assert not learner.poll(), "it is said once"
+
+
+def test_rounds_have_their_sender_and_an_error_of_a_link_ends_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_ray(monkeypatch)
+    monkeypatch.setattr(gateway_loop, "NodeLink", StandIn)
+    monkeypatch.setattr(gateway_loop, "_described", lambda link: {})
+    monkeypatch.setattr(StandIn, "started", [])
+    round_slots = RoundSlots(places=2, nbytes=10)
+    learner, connection = Pipe()
+    gateway = make_gateway(round_slots)
     for place in range(2):
         send(learner, Kind.SLOT_FREE, place)
     with pytest.raises(RuntimeError, match="no link today"):

@@ -145,6 +145,18 @@ def test_only_gateways_that_fail_at_once_end_the_run(clock: Clock, worked: bool)
     assert said and all("the gateway to the cluster is replaced" in text for text in said)
 
 
+def test_another_reason_why_the_cluster_cannot_be_reached_is_said_too(watch: Watch, clock: Clock) -> None:
+    why = ["nobody is there", "nobody is there", "another version of Ray"]
+    watched = watch(lambda starts: UnreachableGateway(why[starts]) if starts < 3 else EchoGateway())
+    for ends in (1, 2, 3):
+        watched.poll_until(lambda ends=ends: watched.ends == ends)  # type: ignore[misc]
+        clock.now += UNREACHABLE_SECONDS + 1
+    assert [text.partition("; ")[0] for text in watched.said] == [
+        "the cluster cannot be reached (ConnectionError: nobody is there)",
+        "the cluster cannot be reached (ConnectionError: another version of Ray)",
+    ]
+
+
 def test_a_cluster_that_cannot_be_reached_is_tried_again(watch: Watch, clock: Clock) -> None:
     watched = watch(lambda starts: UnreachableGateway() if starts < 2 else EchoGateway())
     watched.poll_until(lambda: watched.ends == 1)

@@ -89,3 +89,109 @@ def test_a_round_that_the_network_lost_does_not_cost_the_player(outcome: object,
 
     assert asyncio.run(fetch()) == lost
     assert hub.contents == ([outcome] if isinstance(outcome, bytes) else [])
+
+
+class Node:
+    """In place of a gateway and of the actor: newer weights at each look, and each call ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.answers: list[asyncio.Future[Any]] = []
+        self.version = 10
+        self.load_weights, self.next_round = self._method("weights"), self._method("round")
+
+    def newest_weights(self) -> tuple[int, Any, int]:
+        self.version += 1
+        return self.version, "reference", 100
+
+    def landed(self, link: NodeLink, content: bytes) -> None:
+        """The round is counted by the link."""
+
+    def _method(self, name: str) -> Any:
+        def remote(version: int, *arguments: object) -> Awaitable[Any]:
+            self.calls.append((name, version))
+            self.answers.append(asyncio.get_running_loop().create_future())
+            return self.answers[-1]
+
+        return type("Method", (), {"remote": staticmethod(remote)})
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_a_request_waits_for_weights_that_are_sent_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    node: Any = Node()
+    link = NodeLink(node, "id", 0, "node", 1, workers=1)
+    link._actor = node
+    link._version = link._arrived = 10
+
+    async def requests() -> None:
+        link.request()
+        await settle()
+        assert sorted(node.calls) == [("round", 11), ("weights", 11)]
+        link.request()
+        await settle()
+        assert node.calls[2:] == [("round", 10)], "it does not wait for weights that others have asked for"
+        node.answers[node.calls.index(("weights", 11))].set_result(None)
+        await asyncio.sleep(0.01)
+        await settle()
+        assert node.calls[3:] == [("weights", 12)], "the second round is not played yet, because there is one worker"
+        for call, answer in zip(node.calls, node.answers, strict=True):
+            if not answer.done():
+                answer.set_result(b"content" if call[0] == "round" else None)
+        await asyncio.sleep(0.01)
+        await settle()
+        assert node.calls[4:] == [] and not link.outstanding
+        assert (link.received_bytes, link.sent_bytes) == (14, 200)
+        await asyncio.sleep(0.1)
+        link.request()
+        await settle()
+        assert sorted(node.calls[4:]) == [("round", 13), ("weights", 13)]
+
+    asyncio.run(requests())
+
+
+def test_a_slow_network_has_as_much_time_for_rounds_as_for_weights() -> None:
+    node: Any = Node()
+    link = NodeLink(node, "id", 0, "node", 1, workers=1)
+    link._actor = node
+    link._version = link._arrived = 10
+
+    async def requests() -> None:
+        link.request()
+        await asyncio.sleep(0.2)
+        node.answers[node.calls.index(("weights", 11))].set_result(None)
+        await asyncio.sleep(0.05)
+        link.request()
+        await settle()
+        assert node.calls[2:] == [("round", 11)], "the pause is as long as the weights took"
+        await asyncio.sleep(0.3)
+        assert node.calls[3:] == [("weights", 12)]
+
+    asyncio.run(requests())
+
+
+def test_a_node_that_fails_for_hours_is_still_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    hub: Any = type("Hub", (), {"notice": staticmethod(said.append)})
+    link = NodeLink(hub, "id", 0, "node", 1, 1)
+    link._failures = 5000
+    pauses: list[float] = []
+    outcomes = iter([("", "lost 1"), ("", "lost 2"), ("it has 3 GiB", ""), ("it has 2 GiB", "")])
+
+    async def play() -> tuple[str, str]:
+        for outcome in outcomes:
+            return outcome
+        raise asyncio.CancelledError
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(link, "_play", play)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(link.serve())
+    assert pauses == [30.0] * 4
+    assert said == ["node node is started again: lost 1", "node node does not play: it has 3 GiB"]

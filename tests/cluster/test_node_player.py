@@ -59,7 +59,7 @@ def test_one_round_is_played_for_each_request(player: NodePlayer) -> None:
     assert {one.versions for one in rounds} == {(3, 3, 3, 3)}
     environments = {tuple(LAYOUT.array(rows_of(content), "environment_id").tolist()) for content in contents}
     assert environments <= {(0, 1, 2, 3), (4, 5, 6, 7)}
-    assert player.figures()["alive"] == 2
+    assert player.figures() == {"restarts": 0, "notices": []}
     player.load_weights(9, weights())
     assert set(unpack_round(player.request().result(60), LAYOUT.fingerprint).versions) == {9}
 

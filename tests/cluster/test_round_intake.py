@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import count
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.cluster_actors import ClusterActors
 from cluster.node_statistics import NodeStatistics
 from cluster.round_format import longest_round, pack_round
 from cluster.round_intake import WORKERS_PER_SEAT, RoundIntake
@@ -16,6 +19,7 @@ from replay.compression import UnrollCodec
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.cluster.rounds import LAYOUT, described, packed, unrolls
+from workers.messages import Kind
 
 ENVIRONMENTS = 4
 PLACES = 8
@@ -182,3 +186,28 @@ def test_malformed_rounds_are_refused_and_the_next_is_taken(make: object) -> Non
     assert setting.figures["unrolls_accepted"] == 3
     first, repeated = ENVIRONMENTS if make in WHOLE_ROUNDS else 1, ENVIRONMENTS
     assert setting.figures["unrolls_refused"] == first + repeated
+
+
+def test_backpressure_counts_every_round_once_and_malformed_ones_too() -> None:
+    setting = Intake()
+    flow = setting.intake.flow_control
+    flow.set_max_limit(3, added=3)
+    setting.deliver(packed(unrolls(ENVIRONMENTS, version=0), sequence=0))
+    setting.deliver(b"nonsense")
+    setting.deliver(packed(unrolls(ENVIRONMENTS, version=0), sequence=1))
+    limits = []
+    for _ in range(2 * ENVIRONMENTS):
+        setting.take(limit=1)
+        limits.append(flow._finished + flow._part)
+    assert limits == [0.25, 0.5, 0.75, 1.0, 2.25, 2.5, 2.75, 3.0]
+    assert not flow._delivered and len(setting.freed) == 3
+
+
+def test_the_gateway_knows_the_lower_limit_before_the_place_of_a_taken_round_is_free() -> None:
+    sent: list[Kind] = []
+    flow = SimpleNamespace(limit=2)
+    actors: Any = ClusterActors.__new__(ClusterActors)
+    actors._gateway = SimpleNamespace(is_connected=True, send=lambda kind, index: sent.append(kind))
+    actors._intake, actors._wanted = SimpleNamespace(flow_control=flow), 3
+    actors._free_place(5)
+    assert sent == [Kind.ROUNDS_WANTED, Kind.SLOT_FREE]

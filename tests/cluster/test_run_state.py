@@ -34,7 +34,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, bytes]:
 
 @pytest.fixture
 def board(store: dict[bytes, bytes]) -> RunState:
-    made = RunState()
+    made = RunState(1000.0)
     made.status = {"run": "Pong_1", "line": "done 5%"}
     return made
 
@@ -53,8 +53,10 @@ def test_nothing_stays_of_a_run_that_ended(board: RunState, store: dict[bytes, b
     board.exchange([])
     run_state.give_command("Pong_1", "save")
     assert list(run_state.runs()) == ["Pong_1"]
+    assert run_state.runs()["Pong_1"]["begun"] == 1000.0, "the beginning of the run, not that of a new gateway"
     board.remove()
     assert not store
+    assert board.exchange([]) == [] and not store, "the thread that reads commands may be late"
 
 
 def test_an_old_run_that_was_killed_is_forgotten(
@@ -64,7 +66,7 @@ def test_an_old_run_that_was_killed_is_forgotten(
     run_state.give_command("Pong_1", "stop")
     now = time.time() + OLD_SECONDS + 1
     monkeypatch.setattr(time, "time", lambda: now)
-    RunState()
+    RunState(0.0)
     assert not store
 
 

@@ -96,7 +96,7 @@ def test_other_learners_that_divide_their_batches_are_named_once() -> None:
     assert [each["batch_parts"] for each in merged["learners"]] == [2, 1, 4]  # type: ignore[union-attr,index,call-overload]
 
 
-def test_places_come_from_the_variables_of_torchrun() -> None:
+def test_ranks_come_from_the_variables_of_torchrun() -> None:
     variables = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
     there = {**variables, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
     assert learner_rank(there) == LearnerRank(index=3, size=4, local_index=1, local_size=2)

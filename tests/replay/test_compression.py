@@ -108,7 +108,10 @@ def test_higher_levels_are_smaller() -> None:
     assert sizes[2] <= sizes[1] < sizes[0] < ATARI.nbytes / 20
 
 
-@pytest.mark.parametrize("blob", [b"", b"nonsense", UnrollCodec(ATARI, 0).encode(noise(ATARI, 6))[:-100]])
+ONE_BYTE = lz4.block.compress(b"x", store_size=False)
+
+
+@pytest.mark.parametrize("blob", [b"", b"nonsense", UnrollCodec(ATARI, 0).encode(noise(ATARI, 6))[:-100], ONE_BYTE])
 def test_a_damaged_blob_is_an_error(blob: bytes) -> None:
     with pytest.raises((lz4.block.LZ4BlockError, ValueError)):
         UnrollCodec(ATARI, 0).decode(blob, np.zeros(ATARI.nbytes, np.uint8))

@@ -1,5 +1,6 @@
 """Return and regret against delay: which runs form an arm, the figures, and messages for wrong input."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -8,22 +9,31 @@ import pytest
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
-from reports.delay_plot import arm_of, by_game, main, outcome, regrets
+from reports.delay_plot import arm_of, by_game, main, outcome, regrets, usable
 from run_files.curve_archive import ArchivedRun, read_histories, write_archive
 
 BOXING = "BoxingNoFrameskip-v4"
 
 
 def run(
-    interaction: str, delay: int, returns: float, *, idle: str = "noop", env: str = BOXING, seed: int = 1
+    interaction: str,
+    delay: int,
+    returns: float,
+    *,
+    idle: str = "noop",
+    env: str = BOXING,
+    seed: int = 1,
+    planned: int = 1000,
+    name: str = "",
 ) -> ArchivedRun:
     """Two reports of 1,000 and 3,000 frames, that took 2 and 5 core-seconds for a thousand frames."""
     options = {"env": env, "interaction": interaction, "action_delay": delay, "idle_action": idle, "seed": seed}
+    options["environment_max_steps"] = planned
     reports = [
         {"agent_steps": 250.0, "frames": 1000.0, "return_mean": -9.0, "core_seconds_per_1000_frames": 2.0},
         {"agent_steps": 1000.0, "frames": 4000.0, "return_mean": returns, "core_seconds_per_1000_frames": 5.0},
     ]
-    return ArchivedRun(f"{interaction}{delay}{idle}{seed}{env}", options, {}, reports)
+    return ArchivedRun(name or f"{interaction}{delay}{idle}{seed}{env}", options, {}, reports)
 
 
 RUNS = [
@@ -44,7 +54,9 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_arms_and_regrets(archive: Path) -> None:
-    (arms,) = by_game([outcome(history) for history in read_histories(archive)]).values()
+    outcomes, left_out = usable(read_histories(archive))
+    assert not left_out
+    (arms,) = by_game(outcomes).values()
     returns = {arm: {delay: [one.return_mean for one in of[delay]] for delay in of} for arm, of in arms.items()}
     assert returns == {
         "asynchronous": {0: [40.0], 4: [30.0], 8: [20.0, 26.0]},
@@ -56,6 +68,40 @@ def test_arms_and_regrets(archive: Path) -> None:
         "inaction, sequential, noop": {0: 0.0, 4: 0.0, 8: 18.0},
         "inaction, sequential, repeat": {0: 0.0, 4: 0.0, 8: 12.0},
     }
+
+
+def test_runs_that_cannot_be_compared_are_named_and_resumed_ones_count_once(tmp_path: Path) -> None:
+    archive = tmp_path / "runs.jsonl.gz"
+    others = [
+        run("asynchronous", 8, 3.0, name="resumed"),
+        run("asynchronous", 16, 3.0, planned=2000, name="half"),
+        run("realtime", 0, 3.0, name="clock"),
+        run("sequential", 16, 3.0, name="no_game"),
+        run("asynchronous", 32, 3.0, planned=2000, name="goal"),
+    ]
+    without = [{name: value for name, value in each.items() if name != "return_mean"} for each in RUNS[0].reports]
+    others[3] = others[3]._replace(reports=without)
+    others[4] = others[4]._replace(options={**others[4].options, "stop_at_return": 2.0})
+    write_archive(archive, [*RUNS, *others])
+    histories = read_histories(archive)
+    resumed = next(history for history in histories if history.options["action_delay"] == 8)
+    (old,) = [history for history in histories if history.folder.name == "resumed"]
+    histories[histories.index(resumed)] = dataclasses.replace(resumed, ancestors=frozenset({old.folder.resolve()}))
+    outcomes, left_out = usable(histories)
+    assert sorted(each.return_mean for each in outcomes) == [3.0, 5.0, 11.0, 20.0, 26.0, 30.0, 40.0]
+    assert [text.rpartition(": ")[2] for text in left_out] == [
+        "it has made 1,000 of 2,000 steps",
+        "it was played by the clock, and its delay is not a number of frames",
+        "no game has ended",
+    ]
+
+
+def test_a_part_of_a_sweep_has_regrets_of_what_is_there_only(tmp_path: Path) -> None:
+    runs = [run("asynchronous", delay, 40.0 - delay) for delay in (0, 16, 30)] + [run("sequential", 30, 5.0)]
+    write_archive(tmp_path / "runs.jsonl.gz", runs)
+    arms = by_game(usable(read_histories(tmp_path / "runs.jsonl.gz"))[0])[BOXING]
+    assert list(arms["sequential, noop"]) == [0, 30], "nothing is known about 16 frames"
+    assert regrets(arms)["inaction, sequential, noop"] == {0: 0.0, 30: 5.0}
 
 
 def test_the_cost_of_a_run_counts_each_frame_once(archive: Path) -> None:
@@ -99,8 +145,11 @@ def test_the_command_draws_two_games_and_prints_their_table(tmp_path: Path, caps
         (["{archive}", "--floors={archive}"], "must be a JSON object of objects of numbers"),
         (["{archive}", "--output=a.txt"], "--output must end in one of"),
         (["{folder}"], "is not the folder of a run"),
+        (["{unfinished}"], r"it has made 1,000 of 5,000 steps. Runs that have ended would be right"),
     ],
 )
 def test_wrong_input_is_one_sentence(tmp_path: Path, archive: Path, words: list[str], sentence: str) -> None:
+    unfinished = tmp_path / "unfinished.jsonl.gz"
+    write_archive(unfinished, [run("asynchronous", 0, 1.0, planned=5000)])
     with pytest.raises(UsageError, match=sentence):
-        main([word.format(archive=archive, folder=tmp_path) for word in words])
+        main([word.format(archive=archive, folder=tmp_path, unfinished=unfinished) for word in words])

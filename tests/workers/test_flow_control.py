@@ -17,6 +17,7 @@ class Outcome:
     rounds_per_second: float
     mean_age: float  # rounds that were taken between the start of a round and the start of its own use
     limit: int
+    lowest: int  # limit in the whole simulation
 
 
 class Clock:
@@ -40,6 +41,7 @@ def simulate(
     delivered: list[float] = []  # of each: rounds that were taken when it started
     ages: list[float] = []
     taken = 0  # unrolls of all rounds
+    lowest = flow.limit
 
     def poll() -> None:
         for round_ in sorted(played):
@@ -65,13 +67,14 @@ def simulate(
             if taken % UNROLLS == 0:
                 flow.learner_starts_round()
                 ages.append(taken / UNROLLS - delivered[0])
+                lowest = min(lowest, flow.limit)
             taken += 1
             flow.unrolls_taken((taken - 1) % UNROLLS + 1, UNROLLS)
             if taken % UNROLLS == 0:
                 delivered.pop(0)
         now += learning * batch / UNROLLS
     half = ages[len(ages) // 2 :]
-    return Outcome((taken - counted_at) / UNROLLS / (now - counted_from), sum(half) / len(half), flow.limit)
+    return Outcome((taken - counted_at) / UNROLLS / (now - counted_from), sum(half) / len(half), flow.limit, lowest)
 
 
 class NoBackpressure(PlayOnDemand):
@@ -89,6 +92,14 @@ def test_a_slow_learner_gets_fresh_rounds(most: int) -> None:
     assert outcome.mean_age <= min(most, 5)
     if most > 2:
         assert outcome.rounds_per_second >= 0.97 / 0.1
+
+
+@pytest.mark.parametrize(("most", "playing", "learning"), [(32, 1.0, 0.1), (128, 3.0, 0.1), (128, 5.0, 0.5)])
+def test_a_high_limit_falls_once_for_the_same_surplus(most: int, playing: float, learning: float) -> None:
+    """The rounds in flight when the limit falls wait as long as before."""
+    outcome = simulate(PlayOnDemand(most), 1000, playing, learning, jitter=0.1)
+    assert outcome.lowest >= 0.8 * playing / learning
+    assert outcome.limit <= 1.5 * playing / learning + 2
 
 
 @pytest.mark.parametrize("batch", [16, 32, 40])

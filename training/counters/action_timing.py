@@ -38,13 +38,14 @@ class ActionTiming:
         """Count one unroll `[nbytes]`."""
         fields = {
             name: self._layout.array(row, name)
-            for name in ("valid", "ages", "durations", "played_frames", "idle_frames")
+            for name in ("valid", "ended", "ages", "durations", "played_frames", "idle_frames")
         }
         self.frames += int(fields["played_frames"])
         self._idle_frames += int(fields["idle_frames"])
         valid = fields["valid"].astype(bool)
         self._ages.update(fields["ages"][valid].tolist())
-        self._intervals.update(np.rint(fields["durations"][valid] * self._skipped_frames).astype(int).tolist())
+        followed = valid & ~fields["ended"].astype(bool)  # after the last action of an episode comes none
+        self._intervals.update(np.rint(fields["durations"][followed] * self._skipped_frames).astype(int).tolist())
 
     def figures(self) -> dict[str, float | None]:
         """The figures of this interval, by their names in metrics.jsonl; None where nothing took effect."""

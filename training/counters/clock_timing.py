@@ -1,5 +1,8 @@
 """How well a run in real time keeps to the clock."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from option_flags import Config
 from realtime.staggering import needed_processes
 from replay.row_layout import Rows
@@ -32,6 +35,15 @@ class ClockTiming(ActionTiming):
         self._longest = max(self._longest, float(times.max()))
         self._missed += int(self._layout.array(row, "missed_frames"))
         self._dropped += int(self._layout.array(row, "dropped_unrolls"))
+
+    def state_dict(self) -> dict[str, Any]:
+        sums = [self._inferences, self._lost, self._missed, self._dropped, self._seconds, self._longest]
+        return {**super().state_dict(), "clock": sums}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        if "clock" in state:  # older versions did not save it
+            self._inferences, self._lost, self._missed, self._dropped, self._seconds, self._longest = state["clock"]
 
     @property
     def action_ms(self) -> float | None:

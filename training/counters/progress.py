@@ -156,7 +156,7 @@ class Progress:
     @property
     def interval_frames_per_second(self) -> float:
         if self._layout.real_time and self.action_timing is not None:
-            return self.action_timing.frames / self.interval_seconds
+            return self.action_timing.frames * self._learners / self.interval_seconds  # all have about as many
         return self.steps_since_report * self.frames_per_step / self.interval_seconds
 
     @property

@@ -16,7 +16,7 @@ _HEADER_BYTES = 64
 
 
 class SharedWeights:
-    """Two buffers of float32, written in turn, each with a version number, so that no copy mixes two versions.
+    """Two buffers of float32, each with a version number, so that no copy mixes two versions.
 
     A reader copies the newest buffer and then checks that its version is unchanged. If the writer has published once
     more meanwhile and started to overwrite this buffer, the reader copies again.
@@ -27,6 +27,7 @@ class SharedWeights:
         self._block = SharedBlock(_HEADER_BYTES + 2 * 4 * weight_count)
         self._open()
         self._latest[0] = NOT_PUBLISHED
+        self._versions[:] = NOT_PUBLISHED
 
     def _open(self) -> None:
         header = self._block.bytes[:_HEADER_BYTES].view(np.int64)
@@ -35,15 +36,15 @@ class SharedWeights:
         self._fence = threading.Lock()
 
     def publish(self, version: int, flat: torch.Tensor) -> None:
-        """Make `flat [weight_count]` the newest weights. Versions rise by one."""
+        """Make `flat [weight_count]` the newest weights. Versions rise."""
         with self.publishing(version) as buffer:
             buffer.copy_(flat)
 
     @contextmanager
     def publishing(self, version: int) -> Iterator[torch.Tensor]:
         """Yield a tensor `[weight_count]`; what the `with` block writes there becomes the newest weights."""
-        buffer = version % 2
-        self._versions[buffer] = -1
+        buffer = 1 - self._buffer_of(int(self._latest[0]))  # readers copy the newest weights meanwhile
+        self._versions[buffer] = NOT_PUBLISHED
         self._order_memory()
         yield torch.from_numpy(self._buffers[buffer])
         self._order_memory()
@@ -53,7 +54,7 @@ class SharedWeights:
     def copy_newer(self, known_version: int, out: torch.Tensor) -> int:
         """Copy weights newer than `known_version`, if there are any, to `out [weight_count]`; return their version."""
         while (version := int(self._latest[0])) > known_version:
-            buffer = version % 2
+            buffer = self._buffer_of(version)
             self._order_memory()
             out.numpy()[:] = self._buffers[buffer]
             self._order_memory()
@@ -63,6 +64,10 @@ class SharedWeights:
 
     def close(self) -> None:
         self._block.close()
+
+    def _buffer_of(self, version: int) -> int:
+        """The buffer that has this version; the first one if none has."""
+        return int(self._versions[1] == version)
 
     def _order_memory(self) -> None:
         """Prevent the processor from moving reads or writes across this point. Some do that, but not x86."""

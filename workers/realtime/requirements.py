@@ -49,7 +49,7 @@ def check_realtime(
     skipped_frames = config.environment.skipped_frames
     processes = config.realtime.inference_processes
     if not processes:
-        longest = max(times) if latency is None else longest_latency(latency)
+        longest = max(*times, 0.0 if latency is None else longest_latency(latency))
         processes = needed_processes(longest, skipped_frames / config.realtime.fps)
     mean = sum(times) / len(times)
     check_frame_rate(

@@ -28,11 +28,13 @@ from workers.realtime.inference_pool import Answered, InferencePool, Joined, Los
 from workers.realtime.inference_process import InferenceProcess
 from workers.realtime.inference_schedule import InferenceSchedule
 from workers.realtime.player import Book, RealtimePlayer
+from workers.realtime.requirements import longest_latency
 from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
 from wrappers.clip_reward import reward_clipping
 from wrappers.emulator import Frame
 
 OTHER_FILES, FILES_OF_PROCESS = 256, 4
+UNBOUNDED_FACTOR = 3  # of the longest time that was drawn
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
 
 
@@ -95,7 +97,8 @@ class RealtimeSession:
             self.inference = undo.enter_context(closing(InferencePool(make, rows, self._selector)))
             self._resources = undo.pop_all()
         latency = setup.latency
-        slowest = 0.0 if latency is None else min(latency.longest, LONGEST_TIME) / 1000
+        # A model without a bound may draw longer times than the longest of many draws.
+        slowest = 0.0 if latency is None else min(UNBOUNDED_FACTOR * longest_latency(latency), LONGEST_TIME / 1000)
         self._timeout = setup.timeout + slowest
         self._check_at = 0.0
         self._ready: set[int] = set()  # processes, before the clock starts

@@ -83,6 +83,13 @@ class RealtimeUnrolls(Book):
         self._first += self._layout.unroll_length
         return self._rows.popleft()
 
+    def dropped(self, rows: Rows) -> None:
+        """Unrolls that `take` returned reach nobody: the games that ended in them are stored with later steps."""
+        fields = self._layout.arrays(rows)
+        for e, finished in enumerate(self._finished):
+            returns, lengths = fields["game_returns"][e].tolist(), fields["game_lengths"][e].tolist()
+            finished.extendleft(reversed([each for each in zip(returns, lengths, strict=True) if each[1]]))
+
     def started(self, sequence: int, seen: Seen) -> None:
         if sequence:
             self._finish_step(sequence - 1, seen)

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -47,7 +48,8 @@ class RealtimeWorker(Worker):
             timeout=self.config.workers.worker_timeout,
             seed=stream_of("latency", self.seed, self.index, self.resume_count, self.restart_index),
         )
-        delivery = Delivery(self, connection, 1 + self.inference_processes // self.layout.unroll_length)
+        most = 1 + self.inference_processes // self.layout.unroll_length
+        delivery = Delivery(self, connection, most, unrolls.dropped)
         heartbeat_at = 0.0
         seats = [each.env for each in environments]
         uniforms = [each.uniforms for each in environments]
@@ -76,7 +78,9 @@ class Delivery:
     follow a slow decision do so all at once: `most` is 1, and as many as there can be of these.
     """
 
-    def __init__(self, worker: Worker, learner: Connection, most: int) -> None:
+    def __init__(self, worker: Worker, learner: Connection, most: int, dropped: Callable[[Rows], None]) -> None:
+        """`dropped` is called with the unrolls that are dropped."""
+        self._report_dropped = dropped
         self._worker = worker
         self._learner = learner
         self._most = most
@@ -89,7 +93,7 @@ class Delivery:
         self._waiting.append(rows)
         self._deliver()
         if len(self._waiting) > self._most:
-            self._waiting.popleft()
+            self._report_dropped(self._waiting.popleft())
             self._dropped += 1
 
     def slot_free(self, slot: int) -> None:

@@ -77,6 +77,13 @@ def test_it_saves_and_ends_when_its_actor_ends(node: NodeLearner, tmp_path: Path
     wait_for(lambda: not list(tmp_path.glob("rl_learner_*")))
 
 
+def test_a_program_that_cannot_be_started_is_said(node: NodeLearner, tmp_path: Path) -> None:
+    node._cwd = tmp_path / "removed"
+    node.start(["0"], {"RANK": "3"}, "LIFELINE", "TELL", 1.0)
+    with pytest.raises(RuntimeError, match=r"main.py cannot start there: .*No such file or directory"):
+        wait_for(lambda: node.state().exit_code is not None)
+
+
 def test_one_that_hangs_is_killed_after_its_actor_has_ended(node: NodeLearner, tmp_path: Path) -> None:
     process = start(node, "hangs", 1.0)
     end(node)

@@ -39,7 +39,7 @@ def test_each_learner_needs_a_cpu_and_perhaps_a_gpu() -> None:
     assert choose_seats(rooms, 3, "b", need_gpus=True) == [("a", 8), ("a", 8), ("c", 1)]
 
 
-def test_places_are_those_of_torchrun() -> None:
+def test_ranks_are_those_of_torchrun() -> None:
     seats = [Seat("a", 8), Seat("a", 8), Seat("c", 1)]
     addresses = [Address("192.0.2.1", 1111, "1"), Address("192.0.2.1", 2222, "3"), Address("192.0.2.2", 3333, "0")]
     found = rank_variables(seats, addresses, have_gpus=True)

@@ -15,10 +15,17 @@ from wrappers.atari import make_atari
 LAYOUT = UnrollLayout(4, 1, (1, 1, 1), 2, delayed_actions=True)
 
 
-def unroll(valid: list[int], ages: list[int], intervals: list[int], frames: int, idle: int) -> np.ndarray:
+def unroll(
+    valid: list[int],
+    ages: list[int],
+    intervals: list[int],
+    frames: int,
+    idle: int,
+    ended: tuple[int, ...] = (0, 0, 0, 0),
+) -> np.ndarray:
     row = np.zeros(LAYOUT.nbytes, np.uint8)
     fields = LAYOUT.arrays(row)
-    fields["valid"][:], fields["ages"][:] = valid, ages
+    fields["valid"][:], fields["ages"][:], fields["ended"][:] = valid, ages, ended
     fields["durations"][:] = np.array(intervals) / 3
     fields["played_frames"][...], fields["idle_frames"][...] = frames, idle
     return row
@@ -43,6 +50,14 @@ def test_figures_of_two_unrolls_and_of_a_new_interval() -> None:
     assert resumed.figures() == timing.figures()
     timing.begin()
     assert timing.figures() == dict.fromkeys(expected)
+
+
+def test_the_end_of_an_episode_is_no_effect_of_another_action() -> None:
+    timing = ActionTiming(LAYOUT, skipped_frames=3)
+    timing.add(unroll([1, 1, 1, 1], [5, 6, 7, 8], [3, 1, 3, 3], frames=10, idle=0, ended=(0, 1, 0, 0)))
+    figures = timing.figures()
+    assert (figures["action_interval_mean"], figures["action_interval_deviation"]) == (3.0, 0.0)
+    assert figures["action_age_mean"] == 6.5
 
 
 @pytest.mark.slow

@@ -40,6 +40,9 @@ def test_the_figures_of_the_clock() -> None:
         "dropped_unrolls": 2,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
+    resumed = ClockTiming(LAYOUT, skipped_frames=4, fps=60.0)
+    resumed.load_state_dict(timing.state_dict())
+    assert resumed.figures() == found, "an interval goes on after a resume"
     timing.begin()
     empty = timing.figures()
     assert [empty[name] for name in expected] == [None] * 5 + [0, 0]
@@ -78,6 +81,14 @@ def test_frames_are_those_that_were_played() -> None:
     assert resumed.frames == 27
     resumed.count_unroll(unroll([1, 1, 1], 40, 0, 0))
     assert (resumed.agent_steps, resumed.frames) == (9, 67)
+
+
+def test_several_learners_play_as_many_frames_each() -> None:
+    timing = ClockTiming(LAYOUT, skipped_frames=4, fps=60.0)
+    progress = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing, learners=2)
+    progress.count_unroll(unroll([1, 1, 1], 30, 0, 0))
+    rate = progress.interval_frames_per_second
+    assert rate == pytest.approx(60 / progress.interval_seconds, rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,18 @@ def test_no_copy_mixes_two_versions() -> None:
     enough.close()
 
 
+def test_the_newest_weights_can_be_read_while_others_are_written_however_the_versions_jump() -> None:
+    weights, copy = SharedWeights(4), torch.zeros(4)
+    for version in (1, 3, 8, 10):
+        with weights.publishing(version) as buffer:
+            buffer.fill_(float(version))
+            if version > 1:
+                before = int(copy[0])
+                assert weights.copy_newer(NOT_PUBLISHED, copy) == before and (copy == before).all()
+        assert weights.copy_newer(NOT_PUBLISHED, copy) == version and (copy == version).all()
+    weights.close()
+
+
 class OvertakenCopy:
     """The destination of a copy; while the first copy is made, the writer publishes once and starts to write again."""
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.messages import receive
 from workers.realtime.worker import Delivery
@@ -26,7 +27,8 @@ GAMES = 2
 def test_the_newest_rounds_wait(most: int, expected: list[tuple[int, int]]) -> None:
     slots = SimpleNamespace(rows=np.zeros((1, 2, GAMES, LAYOUT.nbytes), np.uint8))
     learner, connection = multiprocessing.Pipe()
-    delivery = Delivery(cast(Any, SimpleNamespace(layout=LAYOUT, slots=slots, index=0)), connection, most)
+    lost: list[Rows] = []
+    delivery = Delivery(cast(Any, SimpleNamespace(layout=LAYOUT, slots=slots, index=0)), connection, most, lost.append)
     numbers = iter(range(1, 9))
 
     def complete() -> None:
@@ -57,5 +59,6 @@ def test_the_newest_rounds_wait(most: int, expected: list[tuple[int, int]]) -> N
     complete()
     delivery.slot_free(1)
     assert delivered() == expected[2:]
+    assert len(lost) == sum(dropped for _, dropped in expected)
     for end in (learner, connection):
         end.close()

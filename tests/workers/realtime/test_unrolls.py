@@ -237,6 +237,18 @@ def test_finished_games_and_the_oldest_weights_are_stored() -> None:
     assert returns[0] == pytest.approx(sum(range(1, 14)) / 100)
 
 
+def test_games_that_ended_in_dropped_unrolls_are_stored_with_later_steps() -> None:
+    log, _ = play(GAMES, 2, "max", 0.3, unrolls=6)
+    rows = next(rows for rows in log.delivered if LAYOUT.array(rows, "game_lengths").any())
+    fields = LAYOUT.arrays(rows)
+    for e, finished in enumerate(log._finished):
+        finished.clear()
+        finished.append((9.0, 9))
+        fields["game_lengths"][e], fields["game_returns"][e] = [0, 7, 0, 8, 0], [0, 70, 0, 80, 0]
+    log.dropped(rows)
+    assert [list(finished) for finished in log._finished] == [[(70.0, 7), (80.0, 8), (9.0, 9)]] * len(GAMES)
+
+
 def test_the_rewards_of_an_episode_are_counted_once() -> None:
     """With actions in another order than their decisions, too."""
     log, _ = play([[Ending(60)]], 4, "mean", 0.8, unrolls=4)
