@@ -5,33 +5,36 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from agents.learner import Learner
-from cluster.cluster_actors import make_actors
 from learners.group import OneLearner
-from learners.shares import first_worker, learners_in_words
 from machine.cpu_energy import CpuEnergy
 from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.bottleneck import name_bottleneck
-from reports.run_summary import NetworkInUse, RunEnd, run_ending, run_header
+from reports.run_summary import RunEnd, run_ending
 from reports.sinks.make_sinks import make_sinks
 from reports.sinks.sink import SinkList
 from reports.terminal.console import RecordedConsole, make_console
 from run_files.checkpoint import Checkpoint
-from run_files.run_folder import CHECKPOINTS, MESSAGES
+from run_files.run_folder import MESSAGES
 from training.checkpoint_saver import CheckpointSaver
-from training.counters.clock_timing import make_timing
 from training.counters.machine_load import MachineLoad
 from training.counters.progress import Progress
 from training.gpu_memory import explained
 from training.housekeeping import Housekeeping
 from training.learner_exchange import connect, make_agreement
 from training.loop import training_loop
+from training.make_parts import (
+    first_lines,
+    make_evaluation,
+    make_learner,
+    make_progress,
+    make_reporter,
+    make_saver,
+    start_actors,
+)
 from training.make_replays import make_mix
-from training.periodic_evaluation import Evaluation, PeriodicEvaluation
-from training.reporter import Reporter
 from training.run_setup import make_folder_of_learner, set_up_run
 from training.summary_file import NoSummary, SummaryFile
 from wrappers.environment_types import MakeWatchedEnvironment
@@ -52,7 +55,7 @@ def train(
     learners = learners or OneLearner()
     rank = learners.rank
     setup = set_up_run(config, make_environment, parent, learners)
-    config, part, machine, layout, resume = setup.config, setup.part, setup.machine, setup.layout, setup.resume
+    config, part, layout, resume = setup.config, setup.part, setup.layout, setup.resume
 
     with ExitStack() as resources:  # closed in reverse order
         stop = resources.enter_context(StopSignals())
@@ -63,102 +66,26 @@ def train(
         sink = resources.enter_context(closing(make_sinks(part, folder, console.message)))
         last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         resources.callback(console.close, last_lines)
-        network = NetworkInUse(setup.network.torso_name, setup.network.compute_dtype)
-        header = run_header(config, folder, machine, layout, network, setup.memory, resume.planned_updates)
-        notes = [*environment_notes, *setup.environment_notes, *setup.weights.notes(), *resume.notes()]
-        console.start([*header, *learners_in_words(part, rank), *notes])
+        console.start(first_lines(setup, rank, folder, environment_notes))
 
-        learner = resources.enter_context(
-            closing(
-                Learner(
-                    setup.network,
-                    layout,
-                    config.loss,
-                    config.optimizer,
-                    resume.schedule_updates,
-                    machine.device,
-                    learners,
-                    console.message,
-                )
-            )
-        )
-        setup.weights.restore_background(learner)
+        learner = resources.enter_context(closing(make_learner(setup, learners, console.message)))
         mix = resources.enter_context(closing(make_mix(part, layout, resume, learner)))
-        progress = Progress(
-            layout,
-            config.workers.envs_per_worker,
-            config.environment.frames_per_step,
-            config.run.environment_max_steps,
-            config.report.avg_buff_size,
-            config.run.stop_at_return if rank.is_first else None,
-            make_timing(config, layout, machine.inference_processes),
-            learners=rank.size,
-            first_worker=first_worker(config, rank, machine.worker_count),
-        )
+        progress = make_progress(setup, rank)
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates
         summary = (SummaryFile if rank.is_first else NoSummary)(folder, config, progress, learner, resume.best)
-        with (
-            summary,
-            closing(
-                make_actors(
-                    part,
-                    make_environment,
-                    learner.network,
-                    learner.updates,
-                    layout,
-                    machine,
-                    resume.count,
-                    console.message,
-                )
-            ) as actors,
-        ):
+        with summary, closing(start_actors(setup, make_environment, learner, console.message)) as actors:
             resume.restore_workers(actors.pool)
-            gpu = GpuGauge(machine.device)
-            load = MachineLoad(actors.times, actors.pool, gpu, CpuEnergy(), progress.watt_hours)
+            load = MachineLoad(
+                actors.times, actors.pool, GpuGauge(setup.machine.device), CpuEnergy(), progress.watt_hours
+            )
             agreement = make_agreement(learners)
-            reporter = Reporter(
-                progress,
-                learner,
-                actors.pool,
-                load,
-                mix,
-                SinkList(sink, summary),
-                console,
-                period=config.report.report_period,
-                planned_updates=resume.planned_updates,
-                warmup_unrolls=part.replay.warmup_unrolls,
-                actors=actors,
-                agreement=agreement,
+            reporter = make_reporter(
+                setup, progress, learner, actors, load, mix, SinkList(sink, summary), console, agreement
             )
             actors.answer_commands(folder.name, stop, reporter.line)
-            saver = CheckpointSaver(
-                folder / CHECKPOINTS,
-                config,
-                layout,
-                resume.count,
-                resume.planned_updates,
-                learner,
-                mix,
-                progress,
-                resume.best,
-                actors.pool,
-                stop,
-                console.message,
-            )
-            evaluation: Evaluation = Evaluation()
-            if part.test.eval_period:
-                evaluation = PeriodicEvaluation(
-                    config,
-                    make_environment,
-                    layout,
-                    machine.worker_precision,
-                    machine.inference_processes,
-                    saver,
-                    folder,
-                    stop,
-                    console.message,
-                )
+            saver = make_saver(setup, folder, learner, mix, progress, actors.pool, stop, console.message)
+            evaluation = make_evaluation(setup, make_environment, saver, folder, stop, console.message)
             resources.callback(evaluation.close)
             housekeeping = Housekeeping(progress, reporter, saver, evaluation, agreement)
             connect(agreement, rank, learner, progress, reporter, saver, console.message)

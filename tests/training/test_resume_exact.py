@@ -15,6 +15,7 @@ from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run, copy_of, ending_at, stop_at_once
 from training import checkpoint_saver as saver
+from training import make_parts
 from training import train as training
 from training.train import train
 from wrappers.atari import make_atari
@@ -103,7 +104,7 @@ def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
     more: dict[str, Any] = {**flags, "r_f_steps": 5, "frames_stacked": 2, "report_period": 130}
     whole = catch_run(tmp_path, environment_max_steps=900, **more)
     with monkeypatch.context() as patched:
-        patched.setattr(training, "Progress", ending_at(455))
+        patched.setattr(make_parts, "Progress", ending_at(455))
         part = catch_run(tmp_path, environment_max_steps=900, **more)
     with monkeypatch.context() as patched:
         patched.setattr(Config, "planned_updates", 1_000)

@@ -10,6 +10,7 @@ from run_files.checkpoint import BEST, find_checkpoint, read_checkpoint, write_c
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import copy_of, ending_at, games, stop_at_once
+from training import make_parts
 from training import train as training
 from training.resume import plan_updates
 
@@ -75,7 +76,7 @@ def test_the_best_checkpoint_is_kept_until_a_better_one(tmp_path: Path, saved_ru
 def test_the_first_run_fixes_the_schedule_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed run keeps both, even with another batch size."""
     with monkeypatch.context() as patched:
-        patched.setattr(training, "Progress", ending_at(500))
+        patched.setattr(make_parts, "Progress", ending_at(500))
         first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0, seed=None)
     fixed = find_checkpoint(str(first))
     assert fixed.options["seed"] is not None
