@@ -17,6 +17,7 @@ from ray._private.utils import check_version_info
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
 from cluster.check import TOKEN_REFUSED
+from cluster.task_errors import first_line
 
 CALL_SECONDS = 10.0
 ALIVE = 0  # the state of a node in Ray's table
@@ -67,8 +68,7 @@ def _why(error: Exception) -> str:
     text = str(error)
     if "unauthenticated" in text.lower() or "token" in text.lower():
         return TOKEN_REFUSED
-    line = (text.strip().splitlines() or [type(error).__name__])[0]
-    return f"its head does not answer ({line}); a head that runs would be right."
+    return f"its head does not answer ({first_line(error)}); a head that runs would be right."
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from cluster.node_link import NodeLink
 from cluster.run_state import COMMAND_SECONDS, RunState
 from cluster.task_errors import first_line
 from workers.messages import Kind, Message, receive, send
-from workers.processes.early_errors import kind_of_error
+from workers.processes.early_errors import KindsOfErrors
 from workers.random_streams import stream_of
 
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
@@ -61,7 +61,7 @@ class GatewayLoop:
         self._put_at = -math.inf
         self._closed = asyncio.Event()
         self._run_state = RunState(gateway.begun)
-        self._announced: set[str] = set()
+        self._announced = KindsOfErrors()
 
     async def serve(self) -> None:
         asyncio.get_running_loop().add_reader(self._connection.fileno(), self._read)
@@ -147,8 +147,7 @@ class GatewayLoop:
         self._send(Kind.NOTICE, payload=text)
 
     def _notice_once(self, text: str) -> None:
-        if kind_of_error(text) not in self._announced:
-            self._announced.add(kind_of_error(text))
+        if self._announced.is_new(text):
             self.notice(text)
 
     def newest_weights(self) -> tuple[int, ObjectRef[Any], int]:

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from cluster.code_version import ROOT
 from cluster.node_actor import NodeActor
 from cluster.task_errors import first_line, one_line
-from workers.processes.early_errors import kind_of_error
+from workers.processes.early_errors import KindsOfErrors, kind_of_error
 
 START_SECONDS = 120.0  # in which a node has to prepare its games
 SILENCE_SECONDS = 90.0  # after which an actor that answers no call is replaced; docs/cluster.md lets Ray wait as long
@@ -80,7 +80,7 @@ class NodeLink:
         self._failures = 0  # in a row, without a round between them
         self._lost: asyncio.Future[str] | None = None
         self._last_problem = ""
-        self._noticed: set[str] = set()  # kinds of the sentences of this node since its latest round
+        self._noticed = KindsOfErrors()  # what this node has said since its latest round
 
     @property
     def outstanding(self) -> int:
@@ -225,8 +225,7 @@ class NodeLink:
                 self._answered_at = time.monotonic()
                 self.round_trip_ms = 1000 * (time.monotonic() - begun)
                 for text in self._pool["notices"]:
-                    if kind_of_error(text) not in self._noticed:  # each new player of a broken node says the same
-                        self._noticed.add(kind_of_error(text))
+                    if self._noticed.is_new(text):  # each new player of a broken node says the same
                         self._hub.notice(f"node {self.name}: {text}")
                 await asyncio.sleep(PING_SECONDS)
         except (RayError, TimeoutError) as error:

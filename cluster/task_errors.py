@@ -1,6 +1,6 @@
-"""What an error says that code on a node has raised. Imported only with --cluster."""
+"""What errors of Ray, and of code on its nodes, say in one line. Imported only with --cluster."""
 
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from workers.failures import WorkersFailedError
 
@@ -11,11 +11,13 @@ def one_line(error: RayTaskError) -> str:
     The last line of these is about a whole run, which goes on here.
     """
     cause = getattr(error, "cause", None) or error
-    lines = str(cause).strip().splitlines() or [type(cause).__name__]
-    return lines[0] if isinstance(cause, WorkersFailedError) else lines[-1]
+    return _lines(cause)[0 if isinstance(cause, WorkersFailedError) else -1]
 
 
-def first_line(error: RayError) -> str:
+def first_line(error: BaseException) -> str:
     """What an error of Ray's says, in one line."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return _lines(error)[0]
+
+
+def _lines(error: BaseException) -> list[str]:
+    return str(error).strip().splitlines() or [type(error).__name__]

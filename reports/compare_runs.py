@@ -82,11 +82,11 @@ def group_runs(histories: Sequence[History]) -> list[Group]:
     return [
         Group(_name(configuration, names, keys), str(configuration["env"]), tuple(last))
         for configuration, runs in groups
-        for last in [_without_continued(runs)]
+        for last in [without_continued(runs)]
     ]
 
 
-def _without_continued(runs: Sequence[History]) -> list[History]:
+def without_continued(runs: Sequence[History]) -> list[History]:
     """Leave out runs whose whole curve is part of another run."""
     return [
         run

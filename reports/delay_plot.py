@@ -17,6 +17,7 @@ from option_flags import EnvironmentOptions
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, matching, option
 from reports.colours import COLOURS
+from reports.compare_runs import without_continued
 from reports.plot_style import FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
 from reports.scores.human_scores import game_name
 from reports.tables import table_lines
@@ -93,11 +94,8 @@ def usable(histories: Sequence[History]) -> tuple[list[Outcome], list[str]]:
 
     A run that was resumed is a part of the run that resumed it.
     """
-    resumed = {folder for history in histories for folder in history.ancestors}
     outcomes, left_out = [], []
-    for history in histories:
-        if history.folder.resolve() in resumed:
-            continue
+    for history in without_continued(histories):
         if problem := _why_left_out(history):
             left_out.append(f"left out: {history.folder}: {problem}")
         else:

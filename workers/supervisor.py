@@ -12,7 +12,7 @@ from workers.failures import could_not_start
 from workers.inference.server import InferenceServer, connect_worker
 from workers.messages import Kind, Message, WorkerError, receive, send
 from workers.processes.child_process import end_process, start_process, why_it_ended
-from workers.processes.early_errors import kind_of_error, reason
+from workers.processes.early_errors import KindsOfErrors, reason
 from workers.processes.heartbeat import HEARTBEAT_SECONDS
 from workers.processes.restarts import Restarts, WorkerHandle
 from workers.processes.silence import SilenceLimit
@@ -56,7 +56,7 @@ class Supervisor:
         self._servers = [] if server is None else [WorkerHandle(-1, "the inference server")]
         self._handles = [*self._servers, *self._workers]
         self._sources: dict[Any, WorkerHandle] = {}  # by pipe and by process sentinel
-        self._shown: set[str] = set()  # kinds of errors, of which one output or traceback has been announced
+        self._shown = KindsOfErrors()  # of which one output or traceback has been announced
         try:
             for handle in self._handles:
                 self._start_first(handle)
@@ -194,11 +194,9 @@ class Supervisor:
     def _failure(self, handle: WorkerHandle, text: str) -> str:
         """How a process failed: with its traceback, if this is the first of its kind."""
         what = "failed" if handle.interrupted_at is None else self._silence.in_words
-        kind = kind_of_error(text)
-        if kind in self._shown:
-            return f"{what}, in the same way as before: {text.splitlines()[-1]}"
-        self._shown.add(kind)
-        return f"{what}:\n{text}"
+        if self._shown.is_new(text):
+            return f"{what}:\n{text}"
+        return f"{what}, in the same way as before: {text.splitlines()[-1]}"
 
     def _lose(self, handle: WorkerHandle, how: str = "") -> None:
         """End a process and plan its replacement."""
@@ -208,9 +206,7 @@ class Supervisor:
         said = "" if how else why_it_ended(process, exit_code)
         why = reason(said)
         how = self._restarts.plan(handle, exit_code, how, why)
-        kind = kind_of_error(why)
-        if said != why and kind not in self._shown:  # once: each new process is likely to end in the same way
-            self._shown.add(kind)
+        if said != why and self._shown.is_new(why):  # once: each new process is likely to end in the same way
             how += f"; before, it wrote:\n{said}"
         self._announce(f"{handle.name} is replaced: it {how}")
         if handle in self._servers:

@@ -116,16 +116,22 @@ class Node:
         return type("Method", (), {"remote": staticmethod(remote)})
 
 
+def linked() -> tuple[Any, NodeLink]:
+    """A node with one worker that has weights of version 10, and the link to it."""
+    node: Any = Node()
+    link = NodeLink(node, "id", 0, "node", 1, workers=1)
+    link._actor = node
+    link._version = link._arrived = 10
+    return node, link
+
+
 async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-def test_a_request_waits_for_weights_that_are_sent_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    node: Any = Node()
-    link = NodeLink(node, "id", 0, "node", 1, workers=1)
-    link._actor = node
-    link._version = link._arrived = 10
+def test_a_request_waits_for_weights_that_are_sent_with_it() -> None:
+    node, link = linked()
 
     async def requests() -> None:
         link.request()
@@ -154,10 +160,7 @@ def test_a_request_waits_for_weights_that_are_sent_with_it(monkeypatch: pytest.M
 
 
 def test_a_slow_network_has_as_much_time_for_rounds_as_for_weights() -> None:
-    node: Any = Node()
-    link = NodeLink(node, "id", 0, "node", 1, workers=1)
-    link._actor = node
-    link._version = link._arrived = 10
+    node, link = linked()
 
     async def requests() -> None:
         link.request()

@@ -93,3 +93,21 @@ def reason(said: str) -> str:
 def kind_of_error(reason: str) -> str:
     """The reason without its values, such as a process id, in which the same error differs between two processes."""
     return VALUES.sub("*", reason)
+
+
+class KindsOfErrors:
+    """Those that were said already, so that each one is said once."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def is_new(self, text: str) -> bool:
+        """Whether this is the first text of its kind since the beginning, or since `clear`."""
+        kind = kind_of_error(text)
+        if kind in self._said:
+            return False
+        self._said.add(kind)
+        return True
+
+    def clear(self) -> None:
+        self._said.clear()
