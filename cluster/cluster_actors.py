@@ -18,6 +18,7 @@ from cluster.round_slots import RoundSlots
 from machine.machine_setup import Machine
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from options.rules import counted
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.metrics import JsonValue
@@ -26,7 +27,7 @@ from workers.actors import Actors
 from workers.messages import Kind, Message
 from wrappers.environment_types import MakeEnvironment
 
-PLACES = 32  # for rounds on their way from the gateway to the replays
+SLOTS = 32  # for rounds on their way from the gateway to the replays
 FIGURES_SECONDS = 1.0
 
 
@@ -47,10 +48,10 @@ class ClusterActors(Actors):
         super().__init__(local.pool, local.publisher, local.times, lockstep=False)
         self._environments = environments
         self._announce = announce
-        self._round_slots = RoundSlots(PLACES, longest_round(environments, layout.nbytes))
+        self._round_slots = RoundSlots(SLOTS, longest_round(environments, layout.nbytes))
         self._node_statistics = NodeStatistics(layout.unroll_length)
         self._intake = RoundIntake(
-            layout, self._round_slots, self._node_statistics, environments, max_policy_lag, self._free_place, announce
+            layout, self._round_slots, self._node_statistics, environments, max_policy_lag, self._free_slot, announce
         )
         self._intake.version = version
         self._gateway = GatewayProcess(
@@ -87,11 +88,11 @@ class ClusterActors(Actors):
         taken = 0
         while taken < limit and (self.pool.rounds_ready or self._intake.ready):
             if self._intake.ready and (self._remote_turn or not self.pool.rounds_ready):
-                places = self._intake.ready
+                ready = self._intake.ready
                 for row in self._intake.take_from_round(limit - taken):
                     taken += 1
                     yield row
-                self._remote_turn = self._intake.ready == places  # the round is not taken completely
+                self._remote_turn = self._intake.ready == ready  # the round is not taken completely
             else:
                 for row in self.pool.take(min(limit - taken, self._environments - self._taken_locally)):
                     taken += 1
@@ -120,8 +121,8 @@ class ClusterActors(Actors):
 
     def _gateway_started(self) -> None:
         self._wanted = 0
-        for place in set(range(PLACES)) - self._intake.places():
-            self._gateway.send(Kind.SLOT_FREE, place)
+        for slot in set(range(SLOTS)) - self._intake.slots():
+            self._gateway.send(Kind.SLOT_FREE, slot)
 
     def _gateway_ended(self) -> None:
         self._node_statistics.all_left()
@@ -135,7 +136,7 @@ class ClusterActors(Actors):
             case Kind.NODE_JOINED:
                 node = self._node_statistics.joined(message.payload)
                 self._set_capacity(node.capacity)
-                self._announce(f"node {node.name} plays with {node.workers} workers")
+                self._announce(f"node {node.name} plays with {counted(node.workers, 'worker')}")
             case Kind.NODE_LEFT:
                 self._node_statistics.left(message.payload)
                 self._set_capacity()
@@ -158,9 +159,9 @@ class ClusterActors(Actors):
         else:
             self._stop.save_now = True
 
-    def _free_place(self, place: int) -> None:
+    def _free_slot(self, slot: int) -> None:
         self._tell_wanted()  # before, or the gateway would count the taken round twice as room for another one
-        self._gateway.send(Kind.SLOT_FREE, place)
+        self._gateway.send(Kind.SLOT_FREE, slot)
 
     def _set_capacity(self, added: int = 0) -> None:
         """Nodes have come or gone; the rounds of a new node are wanted at once."""

@@ -20,6 +20,7 @@ from cluster.gateway import NAMESPACE, Gateway
 from cluster.node_link import NodeLink
 from cluster.run_state import COMMAND_SECONDS, RunState
 from cluster.task_errors import first_line
+from options.rules import counted
 from workers.messages import Kind, Message, receive, send
 from workers.processes.early_errors import KindsOfErrors
 from workers.random_streams import stream_of
@@ -52,8 +53,8 @@ class GatewayLoop:
         self._links: dict[str, tuple[NodeLink, asyncio.Task[None]]] = {}  # by Ray's id of the node
         self._numbers = self._links_opened = 0
         self._wanted = 0  # rounds that may be in flight
-        self._free_places: deque[int] = deque()
-        self._waiting: deque[tuple[int, bytes]] = deque()  # players and rounds for which no place is free
+        self._free_slots: deque[int] = deque()
+        self._waiting: deque[tuple[int, bytes]] = deque()  # players and rounds for which no slot is free
         self._flat = torch.zeros(gateway.weights.weight_count)
         self._version = -1
         self._reference: ObjectRef[Any] | None = None
@@ -91,7 +92,7 @@ class GatewayLoop:
     def _received(self, message: Message) -> None:
         match message.kind:
             case Kind.SLOT_FREE:
-                self._free_places.append(message.index)
+                self._free_slots.append(message.index)
                 self._hand_over()
             case Kind.ROUNDS_WANTED:
                 self._wanted = message.index
@@ -113,10 +114,10 @@ class GatewayLoop:
             self._distribute()  # a node may have become silent
 
     def _hand_over(self) -> None:
-        while self._waiting and self._free_places:
-            place = self._free_places.popleft()
-            self._gateway.round_slots.write(place, *self._waiting.popleft())
-            self._send(Kind.SLOT_FILLED, place)
+        while self._waiting and self._free_slots:
+            slot = self._free_slots.popleft()
+            self._gateway.round_slots.write(slot, *self._waiting.popleft())
+            self._send(Kind.SLOT_FILLED, slot)
 
     def _figures(self) -> list[dict[str, Any]]:
         return [_described(link) for link, _ in self._links.values()]
@@ -171,9 +172,9 @@ class GatewayLoop:
 
     def _distribute(self) -> None:
         """Ask for as many rounds as the learner wants, each time the node with the fewest open requests a worker."""
-        places_taken = self._gateway.round_slots.places - len(self._free_places)
+        slots_taken = self._gateway.round_slots.count - len(self._free_slots)
         links = [link for link, _ in self._links.values() if not link.is_silent]
-        in_flight = sum(link.outstanding for link in links) + len(self._waiting) + places_taken
+        in_flight = sum(link.outstanding for link in links) + len(self._waiting) + slots_taken
         for _ in range(self._wanted - in_flight):
             able = [link for link in links if link.outstanding < link.capacity]
             if not able:
@@ -231,8 +232,8 @@ class GatewayLoop:
 
 
 def _line(link: NodeLink) -> str:
-    state = f"plays with {link.workers} workers" if link.playing else "does not play now"
-    return f"node {link.name} {state}, restarted {link.restarts} times"
+    state = f"plays with {counted(link.workers, 'worker')}" if link.playing else "does not play now"
+    return f"node {link.name} {state}, restarted {counted(link.restarts, 'time')}"
 
 
 def _described(link: NodeLink) -> dict[str, Any]:

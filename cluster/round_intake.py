@@ -19,7 +19,7 @@ WORKERS_PER_SEAT = 1024  # environments of nodes are numbered as if each node ha
 
 
 class RoundIntake:
-    """Keeps the places with rounds in the order in which they arrived, and decodes their unrolls one by one."""
+    """Keeps the slots with rounds in the order in which they arrived, and decodes their unrolls one by one."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class RoundIntake:
         node_statistics: NodeStatistics,
         environments: int,  # of each worker
         max_policy_lag: int,
-        free: Callable[[int], None],  # called with each place whose round is taken completely
+        free: Callable[[int], None],  # called with each slot whose round is taken completely
         announce: Callable[[str], None],
     ) -> None:
         self.flow_control = PlayOnDemand(0)
@@ -43,7 +43,7 @@ class RoundIntake:
         self._free = free
         self._announce = announce
         self._ready: deque[int] = deque()
-        self._round: Round | None = None  # of the first place
+        self._round: Round | None = None  # of the first slot
         self._taken = 0  # unrolls of it
         self._row: Rows = np.empty(layout.nbytes, np.uint8)
         self._seen: dict[int, tuple[int, set[int]]] = {}  # player → rounds below this were seen, and those above it
@@ -55,13 +55,13 @@ class RoundIntake:
         """Rounds that are not taken completely."""
         return len(self._ready)
 
-    def places(self) -> set[int]:
+    def slots(self) -> set[int]:
         """Where they are."""
         return set(self._ready)
 
-    def deliver(self, place: int) -> None:
-        self._ready.append(place)
-        self.flow_control.deliver((0, place))
+    def deliver(self, slot: int) -> None:
+        self._ready.append(slot)
+        self.flow_control.deliver((0, slot))
 
     def take_from_round(self, limit: int) -> Iterator[Rows]:
         """At most `limit` unrolls `[nbytes]` of the oldest round; each is valid until the next one is taken."""
@@ -81,10 +81,10 @@ class RoundIntake:
             self._round, self._taken = None, 0
             self._free(self._ready.popleft())
 
-    def _open(self, place: int) -> Round | None:
+    def _open(self, slot: int) -> Round | None:
         """The round there. One that is malformed counts as refused unrolls of the node that sent it."""
         self.flow_control.learner_starts_round()
-        sender, content = self._round_slots.read(place)
+        sender, content = self._round_slots.read(slot)
         node = self._node_statistics.of_player(sender)
         if node is None:  # it left long ago
             return None

@@ -13,6 +13,7 @@ import numpy as np
 from evaluation.film import Film, Picture, Scene, film_format, score_text
 from evaluation.parallel_games import IDLE, GameResult, game_streams
 from option_flags import EnvironmentOptions
+from options.rules import counted
 from reports.scores.human_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
@@ -130,7 +131,7 @@ class _Replay:
 
 def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str]:
     """What a frame plays in a game that does not wait, and the age of the screen that it was chosen from."""
-    age = "idle action" if played.age is None else "1 frame" if played.age == 1 else f"{played.age} frames"
+    age = "idle action" if played.age is None else counted(played.age, "frame")
     return {"action": name_of(played.action), "age of its screen": age}
 
 

@@ -26,7 +26,7 @@ from machine.machine_setup import settle_seed
 from machine.process_memory import check_processes
 from machine.stop_signals import StopSignals
 from option_flags import Config
-from options.rules import UsageError
+from options.rules import UsageError, counted
 from reports.protocol_words import protocol_in_words
 from reports.terminal.console import Console, make_console
 from reports.terminal.scoreboard import TestStatus, result_lines
@@ -232,8 +232,8 @@ def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]
         "greedy": "the most likely actions are taken; --test_policy=sampled draws them from the policy",
     }
     protocol = protocol_in_words(config.environment, leave_out=("episodic_life",))  # a test plays whole games
-    subject = [config.environment.env, f"{games:,} games", f"{policy} policy", protocol]
-    subject += [f"seed {config.run.seed}", "1 process" if processes == 1 else f"{processes} processes"]
+    subject = [config.environment.env, counted(games, "game"), f"{policy} policy", protocol]
+    subject += [f"seed {config.run.seed}", counted(processes, "process")]
     return [
         ", ".join(filter(None, subject)),
         f"{checkpoint.path}: {checkpoint.agent_steps:,} agent steps, {checkpoint.updates:,} updates",

@@ -59,6 +59,12 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def counted(number: int, noun: str) -> str:
+    """Such as "1 worker" or "1,200 processes"."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
 def whole(low: int, high: int | None = None, optional: bool = False) -> Rule:
     if high is None:
         return Rule(int, f"be a whole number of at least {low}", lambda v: v >= low, optional=optional)

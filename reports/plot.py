@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter
 
 from machine.run_command import run_command
 from options.command_line import split_words
-from options.rules import Options, Rule, UsageError, declared, matching, one_of, option, whole
+from options.rules import Options, Rule, UsageError, counted, declared, matching, one_of, option, whole
 from reports.colours import COLOURS
 from reports.compare_runs import Group, group_runs, seed_band
 from reports.plot_style import (
@@ -70,8 +70,7 @@ def main(arguments: Sequence[str]) -> None:
     histories = [history for folder in folders for history in read_histories(Path(folder))]
     groups = compare(histories, output, x=given.x, metric=given.metric, smooth=given.smooth)
     drawn = sum(len(group.runs) for group in groups)
-    runs = "1 run" if drawn == 1 else f"{drawn} runs"
-    print(f"{output}: {runs} of {len(groups)} configuration{'s' if len(groups) > 1 else ''}")
+    print(f"{output}: {counted(drawn, 'run')} of {counted(len(groups), 'configuration')}")
 
 
 def compare(

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
+from options.rules import counted
 from reports.terminal.cards import Trend
 
 LIVE_PERIOD = 0.5  # seconds; a drawing takes some milliseconds of the learner's time
@@ -135,8 +136,11 @@ class PlainConsole(Console):
         if status.starting:
             if not self._start_announced:
                 self._start_announced = True
-                workers = "1 worker" if status.worker_count == 1 else f"{status.worker_count} workers"
-                what = f"starting {workers}" if status.worker_count else "waiting for other nodes"
+                what = (
+                    f"starting {counted(status.worker_count, 'worker')}"
+                    if status.worker_count
+                    else "waiting for other nodes"
+                )
                 self._output.write(f"{what}\n")
         elif self._timer.due(now):
             self._timer.restart(now)

@@ -15,7 +15,7 @@ import torch
 
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from cluster.cluster_actors import PLACES
+from cluster.cluster_actors import SLOTS
 from cluster.node_statistics import NodeStatistics
 from cluster.round_format import longest_round, pack_round, unpack_round
 from cluster.round_intake import RoundIntake
@@ -36,7 +36,7 @@ ROUNDS = 8  # recorded ones
 
 @dataclass(frozen=True)
 class ReplayingGateway:
-    """Fills each free place with the next recorded round of the next of several nodes."""
+    """Fills each free slot with the next recorded round of the next of several nodes."""
 
     round_slots: RoundSlots
     rounds: tuple[bytes, ...]
@@ -47,12 +47,12 @@ class ReplayingGateway:
         rounds = [unpack_round(content, self.fingerprint) for content in self.rounds]
         sent = 0
         while True:
-            place = receive(connection).index
+            slot = receive(connection).index
             recorded = rounds[sent % len(rounds)]
             player, sequence = sent % self.nodes, sent // self.nodes
             content = pack_round(self.fingerprint, player, sequence, recorded.versions, recorded.blobs)
-            self.round_slots.write(place, player, content)
-            send(connection, Kind.SLOT_FILLED, place)
+            self.round_slots.write(slot, player, content)
+            send(connection, Kind.SLOT_FILLED, slot)
             sent += 1
 
 
@@ -68,7 +68,7 @@ def recorded_rounds(config: Config, layout: UnrollLayout) -> tuple[bytes, ...]:
 def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) -> tuple[float, float]:
     """Agent steps a second that are taken in and mixed, and the bytes of one unroll on its way."""
     rounds = recorded_rounds(config, layout)
-    round_slots = RoundSlots(PLACES, longest_round(ENVIRONMENTS, layout.nbytes))
+    round_slots = RoundSlots(SLOTS, longest_round(ENVIRONMENTS, layout.nbytes))
     node_statistics = NodeStatistics(layout.unroll_length)
     for number in range(nodes):
         node = {"number": number, "name": str(number), "seat": number + 1, "workers": 8, "capacity": 16}
@@ -76,14 +76,14 @@ def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) ->
     gateway = ReplayingGateway(round_slots, rounds, layout.fingerprint, nodes)
     process, connection = start_process(gateway, "replaying gateway")
 
-    def free(place: int) -> None:
-        send(connection, Kind.SLOT_FREE, place)
+    def free(slot: int) -> None:
+        send(connection, Kind.SLOT_FREE, slot)
 
     intake = RoundIntake(layout, round_slots, node_statistics, ENVIRONMENTS, 0, free, print)
     mix = make_mix(config, layout)
     try:
-        for place in range(PLACES):
-            free(place)
+        for slot in range(SLOTS):
+            free(slot)
         intake_for(1.0, connection, intake, mix)  # burn-in
         begun = time.perf_counter()
         taken = intake_for(seconds, connection, intake, mix)

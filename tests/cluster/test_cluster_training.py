@@ -29,7 +29,7 @@ def steps_of_nodes(folder: Path) -> int:
 
 def test_all_steps_are_played_on_another_node(start_run: StartRun, nodes: SomeNodes) -> None:
     run = start_run(REMOTE, "--environment_max_steps=8000")
-    run.wait_for("plays with 1 workers")
+    run.wait_for("plays with 1 worker")
     output = run.finish()
     report = reports(run.folder)[-1]
     assert report["agent_steps"] == 8000 == steps_of_nodes(run.folder)
@@ -65,7 +65,7 @@ def wait_until_reported(run: ClusterRun) -> None:
 @pytest.mark.by_hand
 def test_nodes_join_hang_and_are_killed(start_run: StartRun, nodes: SomeNodes) -> None:
     run = start_run(REMOTE, ENDLESS)
-    place = run.wait_for("plays with 1 workers")
+    place = run.wait_for("plays with 1 worker")
     index = nodes.add(cpus=2)
     place = run.wait_for("plays with 2 workers", after=place)
     run.wait_for_steps(800)
@@ -130,7 +130,7 @@ def test_commands_from_the_cluster(start_run: StartRun, nodes: SomeNodes) -> Non
     deadline = time.monotonic() + 30
     while status.returncode and time.monotonic() < deadline:  # the run has not shown its state yet
         status = command(nodes, "status")
-    assert run.folder.name in status.stdout and "plays with 1 workers" in status.stdout, status
+    assert run.folder.name in status.stdout and "plays with 1 worker" in status.stdout, status
     assert not list(run.folder.glob("checkpoints/*.pt"))
     assert command(nodes, "save", f"--run={run.folder.name}").returncode == 0
     while not list(run.folder.glob("checkpoints/*.pt")):
@@ -154,7 +154,7 @@ def test_a_node_with_other_code_does_not_play(start_run: StartRun, nodes: SomeNo
     try:
         run = start_run(REMOTE, ENDLESS)
         run.wait_for(f"does not play: the code in its {copy} is another version")
-        run.wait_for("plays with 1 workers")
+        run.wait_for("plays with 1 worker")
         run.wait_for_steps(400)
         run.stop()
     finally:

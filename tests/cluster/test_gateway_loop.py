@@ -90,7 +90,7 @@ def test_all_nodes_get_the_same_copy_of_the_weights_for_the_interval(
     replace_ray(monkeypatch, put)
     now = 0.0
     monkeypatch.setattr(gateway_loop, "time", SimpleNamespace(monotonic=lambda: now))
-    gateway = make_gateway(RoundSlots(places=1, nbytes=1), bfloat16)
+    gateway = make_gateway(RoundSlots(count=1, nbytes=1), bfloat16)
     learner, connection = Pipe()
     loop = GatewayLoop(gateway, connection)
     gateway.weights.publish(3, torch.tensor([1.5]))
@@ -122,11 +122,11 @@ def test_rounds_have_their_sender_and_an_error_of_a_link_ends_the_gateway(monkey
     monkeypatch.setattr(gateway_loop, "NodeLink", StandIn)
     monkeypatch.setattr(gateway_loop, "_described", lambda link: {})
     monkeypatch.setattr(StandIn, "started", [])
-    round_slots = RoundSlots(places=2, nbytes=10)
+    round_slots = RoundSlots(count=2, nbytes=10)
     learner, connection = Pipe()
     gateway = make_gateway(round_slots)
-    for place in range(2):
-        send(learner, Kind.SLOT_FREE, place)
+    for slot in range(2):
+        send(learner, Kind.SLOT_FREE, slot)
     with pytest.raises(RuntimeError, match="no link today"):
         asyncio.run(asyncio.wait_for(GatewayLoop(gateway, connection).serve(), 60))
     assert [link.name for link in StandIn.started] == ["a"], "neither the learner's own node nor one without CPUs"

@@ -22,16 +22,16 @@ from tests.cluster.rounds import LAYOUT, described, packed, unrolls
 from workers.messages import Kind
 
 ENVIRONMENTS = 4
-PLACES = 8
+SLOTS = 8
 
 
 class Intake:
-    """An intake with a node, a place for each round, and what it said."""
+    """An intake with a node, a slot for each round, and what it said."""
 
     def __init__(self, max_policy_lag: int = 0) -> None:
         self.node_statistics = NodeStatistics(LAYOUT.unroll_length)
         self.node_statistics.joined(described())
-        self.round_slots = RoundSlots(PLACES, longest_round(ENVIRONMENTS, LAYOUT.nbytes))
+        self.round_slots = RoundSlots(SLOTS, longest_round(ENVIRONMENTS, LAYOUT.nbytes))
         self.freed: list[int] = []
         self.said: list[str] = []
         self.intake = RoundIntake(
@@ -43,12 +43,12 @@ class Intake:
             self.freed.append,
             self.said.append,
         )
-        self._places = count()
+        self._slots = count()
 
     def deliver(self, content: bytes, sender: int = 0) -> None:
-        place = next(self._places) % PLACES
-        self.round_slots.write(place, sender, content)
-        self.intake.deliver(place)
+        slot = next(self._slots) % SLOTS
+        self.round_slots.write(slot, sender, content)
+        self.intake.deliver(slot)
 
     def take(self, limit: int = 1000) -> list[Rows]:
         taken: list[Rows] = []
@@ -209,5 +209,5 @@ def test_the_gateway_knows_the_lower_limit_before_the_place_of_a_taken_round_is_
     actors: Any = ClusterActors.__new__(ClusterActors)
     actors._gateway = SimpleNamespace(is_connected=True, send=lambda kind, index: sent.append(kind))
     actors._intake, actors._wanted = SimpleNamespace(flow_control=flow), 3
-    actors._free_place(5)
+    actors._free_slot(5)
     assert sent == [Kind.ROUNDS_WANTED, Kind.SLOT_FREE]
