@@ -70,7 +70,7 @@ class RunOptions(Options):
         ON_OFF,
         "With train_w_load: start a new run, also of another game, from the weights of --load_model_url alone.",
     )
-    environment_max_steps: int = option(6_000_000, whole(1), "Agent steps of the run, all environments together.")
+    environment_max_steps: int = option(6_000_000, whole(1, 10**15), "Agent steps of all environments together.")
     stop_at_return: float | None = option(
         None,
         Rule(float, "be a number", math.isfinite, optional=True),

@@ -10,6 +10,7 @@ import torch
 from machine.machine_setup import Machine
 from machine.program import command_of
 from option_flags import Config
+from options.rules import counted
 from replay.unroll_layout import UnrollLayout
 from reports.protocol_words import protocol_in_words
 from reports.unused_options import unused_in_training
@@ -49,11 +50,11 @@ def run_header(
     goal, window = config.run.stop_at_return, _games(config.report.avg_buff_size)
     return [
         ", ".join(filter(None, subject)),
-        f"learner on {machine.device} in {precision} with {_counted(machine.learner_threads, 'thread')}; "
-        f"{_counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
+        f"learner on {machine.device} in {precision} with {counted(machine.learner_threads, 'thread')}; "
+        f"{counted(machine.worker_count, 'worker')} × {config.workers.envs_per_worker} environments = {environments}",
         f"batch of {config.replay.batch_size} unrolls × {config.replay.r_f_steps} steps: {' + '.join(shares)}; "
         f"{network.name}{' with LSTM' if config.network.use_lstm else ''}, "
-        f"{planned_updates:,} updates planned",
+        f"{_planned(config, planned_updates)}",
         *_interaction(config, machine),
         *_cluster(config),
         *([] if goal is None else [f"the run ends when the mean return of {window} reaches {goal:g}"]),
@@ -63,12 +64,19 @@ def run_header(
     ]
 
 
+def _planned(config: Config, updates: int) -> str:
+    too_short = updates == 1 and config.steps_to_learn > config.run.environment_max_steps
+    if too_short and config.run.op_mode == "train":
+        return f"no update, because the first one needs {config.steps_to_learn:,} agent steps"
+    return f"{counted(updates, 'update')} planned"
+
+
 def described_observations(layout: UnrollLayout) -> str:
     """Such as "sees 4 numbers" or "sees 4 pictures of 84×84×1 and 3 numbers"."""
     channels, height, width = layout.frame_shape
-    pictures = _counted(layout.frame_stack, "picture")
+    pictures = counted(layout.frame_stack, "picture")
     parts = [f"{pictures} of {height}×{width}×{channels}"] if layout.has_pictures else []
-    parts += [_counted(layout.vector_size, "number")] if layout.vector_size else []
+    parts += [counted(layout.vector_size, "number")] if layout.vector_size else []
     return f"sees {' and '.join(parts)}"
 
 
@@ -78,7 +86,7 @@ def described_actions(layout: UnrollLayout) -> str:
     if layout.action_kind == "discrete":
         return f"{layout.action_count} actions"
     if layout.action_kind == "gaussian":
-        return _counted(len(sizes), "real-valued action")
+        return counted(len(sizes), "real-valued action")
     if len(set(sizes)) == 1:
         return f"{len(sizes)} choices of {sizes[0]} actions"
     return f"choices of {', '.join(sizes[:-1])} and {sizes[-1]} actions"
@@ -98,12 +106,12 @@ def _interaction(config: Config, machine: Machine) -> list[str]:
     if not options.in_real_time:
         return [
             f"{options.interaction} interaction: a decision every {options.frames_per_step} frames, which takes effect "
-            f"{_counted(options.action_delay, 'frame')} after its screen; idle action: {options.idle_action}"
+            f"{counted(options.action_delay, 'frame')} after its screen; idle action: {options.idle_action}"
         ]
     latency = config.realtime.inference_latency
     return [
         f"in real time at {config.realtime.fps:g} frames a second: each worker has "
-        f"{_counted(machine.inference_processes, 'inference process')}, staggered by {config.realtime.stagger}; "
+        f"{counted(machine.inference_processes, 'inference process')}, staggered by {config.realtime.stagger}; "
         f"idle action: {options.idle_action}{'' if latency is None else f'; inference times {latency} ms'}"
     ]
 
@@ -176,8 +184,3 @@ def go_on_command(folder: Path, agent_steps: int, steps_to_learn: int, steps_lef
 
 def _games(count: int) -> str:
     return "the last game" if count == 1 else f"the last {count:,} games"
-
-
-def _counted(number: int, noun: str) -> str:
-    plural = "es" if noun.endswith("s") else "s"
-    return f"{number} {noun}{'' if number == 1 else plural}"

@@ -27,12 +27,17 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
         lambda c: c.cluster.cluster,
         ("local_workers", "node_workers", "weights_interval", "weights_precision", "max_policy_lag"),
     ),
+    "--learners": (lambda c: c.learners.learners != 1, ("learner_restarts",)),
     "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
     "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
     "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight", "impact_uses")),
     "a replay besides queues": (
         lambda c: c.replay.longest_warmup,
-        ("training_fill_in_factor", "use_replay_compression"),
+        (
+            *("training_fill_in_factor", "use_replay_compression"),
+            *("use_policy_cloning_loss", "policy_cloning_loss_weight"),
+            *("use_value_cloning_loss", "value_cloning_loss_weight"),
+        ),
     ),
     "a replay that compares features": (lambda c: c.replay.ranks_by_features, ("feature_out_layer_size",)),
     "a second use of each fresh unroll": (

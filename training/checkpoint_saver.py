@@ -19,7 +19,7 @@ from training.best_so_far import BestSoFar
 from training.counters.progress import Progress
 from training.divergence import end_if_diverged
 from training.gpu_memory import end_if_half_updated
-from workers.failures import WorkersFailedError
+from workers.failures import RunFailedError, WorkersFailedError
 from workers.worker_pool import WorkerPool
 
 NOTHING, CHECKPOINT, WITH_REPLAYS = range(3)  # what is due
@@ -46,6 +46,7 @@ class CheckpointSaver:
     def __post_init__(self) -> None:
         # Updates of the newest complete checkpoint, -1 without one; a resumed run starts with its parent's checkpoint.
         self.saved_updates = self.learner.updates if self.resume_count else -1
+        self.failure = ""  # why the latest save failed; empty if it did not
         self.seconds = 0.0  # spent on saving
         self._network_source = network_source(self.config.network.network)  # now: the file may change during the run
         self._tried_updates = self.learner.updates
@@ -78,11 +79,12 @@ class CheckpointSaver:
             self.save(with_replays=due == WITH_REPLAYS)
 
     def save(self, with_replays: bool) -> None:
-        """Write a checkpoint; if that fails, announce it and continue. Weights that are not finite end the run."""
+        """Write a checkpoint; if that fails, announce it and return. Weights that are not finite end the run."""
         if self.resume_count and self.progress.agent_steps == self._first_steps:
             return  # the parent's checkpoint, copied into this run, is still up to date
         self.end_if_diverged()
         begun = time.monotonic()
+        self.failure = ""
         self._tried_updates = self.learner.updates
         if with_replays:
             self._replays_tried_at = begun
@@ -92,12 +94,21 @@ class CheckpointSaver:
             if with_replays:
                 self._write_replays()
         except OSError as error:
-            self.announce(
-                f"no checkpoint could be written ({error.strerror}); the last complete one is kept, training continues"
-            )
+            self.failure = f"no checkpoint could be written ({error.strerror})"
+            self.announce(f"{self.failure}; the last complete one is kept")
         finally:
             self._saved_at = time.monotonic()
             self.seconds += self._saved_at - begun
+
+    def end_if_unsaved(self) -> None:
+        """At the end of a run: a RunFailedError if its last checkpoint could not be written."""
+        if self.failure:
+            kept = (
+                f"the newest one has {self.saved_updates:,} of {self.learner.updates:,} updates"
+                if self.has_saved
+                else "the run cannot be resumed"
+            )
+            raise RunFailedError(f"at the end, {self.failure}; {kept}.")
 
     def end_if_diverged(self) -> None:
         """End the run if it has nothing to save any more: its loss or its weights are not finite, or half-updated."""

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from learners.agreement import Agreement
 from run_files.metrics import Episode
-from training.checkpoint_saver import CheckpointSaver
+from training.checkpoint_saver import NOTHING, CheckpointSaver
 from training.counters.progress import Progress
 from training.periodic_evaluation import Evaluation
 from training.reporter import Reporter
+from training.summary_file import SummaryFile
 
 
 class Housekeeping:
@@ -19,12 +20,14 @@ class Housekeeping:
         reporter: Reporter,
         saver: CheckpointSaver,
         evaluation: Evaluation,
+        summary: SummaryFile,
         agreement: Agreement,
     ) -> None:
         self._progress = progress
         self._reporter = reporter
         self._saver = saver
         self._evaluation = evaluation
+        self._summary = summary
         self._agreement = agreement
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
@@ -38,7 +41,10 @@ class Housekeeping:
     def tick(self) -> None:
         """Called in every iteration of the training loop."""
         with self._progress.stage("save"):
-            self._saver.save_if(self._agreement.save_due(self._saver.due))
+            due = self._agreement.save_due(self._saver.due)
+            self._saver.save_if(due)
+            if due != NOTHING:
+                self._summary.update()
             self._evaluation.tick()
         with self._progress.stage("report"):
             self._reporter.tick()

@@ -8,7 +8,7 @@ from typing import Any
 from agents.learner import Learner
 from agents.torsos.own_torso import note_on_source
 from option_flags import OPTIONS, Config, ReplayOptions
-from options.batch_uses import BatchUses
+from options.rules import counted
 from replay.batch_mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
@@ -53,13 +53,16 @@ class Resume:
         self.in_flight: dict[str, Any] | None = None  # the workers' games and untaken unrolls; None: new games begin
         self._replays: dict[str, Any] | None = None
         self._notes: list[str] = []
-        self.best = BestSoFar() if parent is None else BestSoFar.of_parent(parent)
+        self._same_environment = parent is not None and all(
+            parent.options.get(name, OPTIONS[name].default) == value  # an older version may lack the option
+            for name, value in asdict(config.environment).items()
+        )
+        self.best = BestSoFar() if parent is None or not self._same_environment else BestSoFar.of_parent(parent)
         if parent is not None:
-            self._same_environment = all(
-                parent.options.get(name, OPTIONS[name].default) == value  # an older version may lack the option
-                for name, value in asdict(config.environment).items()
-            )
+            self._note_other_environment()
             self._note_reached_goal(parent, config)
+            self._note_ended_schedule(parent, config)
+            self._note_new_optimizer(parent, config)
             self._note_new_options(parent, config)
             self._notes += note_on_source(parent.content)
             self._read_replays(parent, config, layout)
@@ -103,7 +106,8 @@ class Resume:
         }
         content = {**self._parent.content, **own}
         write_checkpoint(checkpoints / checkpoint_name(self._parent.updates), content)
-        for best in (BEST, BEST_EVAL):  # last: a folder that holds only a best checkpoint would be resumed from it
+        kept = (BEST, BEST_EVAL) if self._same_environment else ()
+        for best in kept:  # last: a folder that holds only a best checkpoint would be resumed from it
             if (path.parent / best).exists():
                 link(path.parent / best, checkpoints / best)
 
@@ -117,8 +121,17 @@ class Resume:
             self._replays = None
 
     def _progress_from(self, parent: Checkpoint, config: Config) -> dict[str, Any]:
-        """The parent's progress. An interval that it has reported, and draws from other replays, are left out."""
+        """The parent's progress. Left out are an interval that it has reported, draws from other replays, and the
+        returns of another environment."""
         progress: dict[str, Any] = parent.content["progress"]
+        if not self._same_environment:
+            none_yet: dict[str, Any] = {
+                "recent_returns": [],
+                "return_max": None,
+                "return_min": None,
+                "reached_goal": None,
+            }
+            progress = {**progress, **none_yet}
         if not config.run.reproducible and self._is_reported(parent):
             return without_interval(progress)
         same_replays = parent.options["replay_parameters"] == config.replay.replay_parameters
@@ -137,10 +150,30 @@ class Resume:
         if self.in_flight is not None:
             pool.restore(self.in_flight)
 
+    def _note_other_environment(self) -> None:
+        if not self._same_environment:
+            self._notes.append("the best checkpoint and mean returns begin anew: the environment has other options")
+
     def _note_reached_goal(self, parent: Checkpoint, config: Config) -> None:
         goal = parent.content["options"].get("stop_at_return")
-        if goal is not None and config.run.stop_at_return is None:
+        window = int(parent.options.get("avg_buff_size", OPTIONS["avg_buff_size"].default))
+        if config.run.stop_at_return is None and parent.has_reached(goal, window):
             self._notes.append(f"--stop_at_return={goal:g} was reached, so the run goes on without it")
+
+    def _note_ended_schedule(self, parent: Checkpoint, config: Config) -> None:
+        if config.optimizer.lr_end_value == 0 and parent.updates >= self.schedule_updates:
+            self._notes.append(
+                f"nothing more will be learned: the learning rate is 0 after {self.schedule_updates:,} updates; a "
+                "larger --lr_scheduler_steps, or 0 for all planned updates, would be right"
+            )
+
+    def _note_new_optimizer(self, parent: Checkpoint, config: Config) -> None:
+        """Parents of older versions may lack the options; theirs are the defaults."""
+        saved = {name: parent.options.get(name, OPTIONS[name].default) for name in ("optimizer", "rmsprop_momentum")}
+        options = config.optimizer
+        with_momentum = options.rmsprop_momentum > 0 and not saved["rmsprop_momentum"]
+        if saved["optimizer"] != options.optimizer or (options.optimizer == "rmsprop" and with_momentum):
+            self._notes.append("the optimizer's moving averages begin anew: it is another one than the parent's")
 
     def _note_new_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}
@@ -159,7 +192,7 @@ class Resume:
         wanted, saved = config.flags(), {"use_replay_compression": False, "learners": 1, **parent.options}
         same = all(saved[name] == wanted[name] for name in ("replay_parameters", "use_replay_compression"))
         if saved["learners"] != wanted["learners"]:
-            whose = "one learner" if saved["learners"] == 1 else f"{saved['learners']} learners"
+            whose = counted(saved["learners"], "learner")
             self._notes.append(f"the replays start empty: the saved ones are those of {whose}")
             return
         if not self._same_environment:
@@ -179,7 +212,7 @@ class Resume:
             is_newest = path == parent.replay_path and replays.get("agent_steps") == parent.agent_steps
             # What a queue holds follows from the batch size and its uses; that of the other replays does not.
             same_batches = parent.options["batch_size"] == config.replay.batch_size
-            with_queues = is_newest and same_batches and batch_uses_of(parent.options) == config.batch_uses
+            with_queues = is_newest and same_batches and _batches_of(parent.options).batch_uses == config.batch_uses
             check_replays(replays, self._own_replays, layout, with_queues, config.batch_uses)
         except (DamagedFileError, OSError) as error:
             self._notes.append(f"the replays start empty: {error}")
@@ -210,23 +243,25 @@ class Resume:
             self._notes.append("new games begin")
 
 
-def batch_uses_of(options: Mapping[str, Any]) -> BatchUses:
-    """How often a run with these options used each batch of new unrolls; older versions lack the options."""
-    names = ("loss", "impact_uses", "impact_batches", "replay_parameters")
-    return Config.from_flags({name: options[name] for name in names if name in options}).batch_uses
+def _batches_of(options: Mapping[str, Any]) -> Config:
+    """A configuration with the batches of a run with these options, some of which older versions lack."""
+    names = ("loss", "impact_uses", "impact_batches", "replay_parameters", "batch_size", "r_f_steps")
+    return Config.from_flags({name: options[name] for name in names if name in options})
 
 
 def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
     """The updates that λ of the replays depends on, and those of the learning-rate schedule.
 
     The first run fixes both for the runs that resume from it. A run with another --environment_max_steps than its
-    parent plans again; otherwise a longer run would continue with a learning rate of 0.
+    parent, or with more or fewer steps for an update, plans again; otherwise its learning rate would reach its end
+    too early or not at all.
     """
     chosen = config.optimizer.lr_scheduler_steps
     if parent is None:
         return config.planned_updates, chosen or config.planned_updates
     planned = int(parent.content["planned_updates"])
-    if config.run.environment_max_steps != parent.options["environment_max_steps"]:
+    same_updates = config.agent_steps_per_update == _batches_of(parent.options).agent_steps_per_update
+    if not same_updates or config.run.environment_max_steps != parent.options["environment_max_steps"]:
         steps_left = config.run.environment_max_steps - parent.agent_steps
         planned = parent.updates + max(1, int(steps_left / config.agent_steps_per_update))
     return planned, chosen or planned

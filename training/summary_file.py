@@ -21,7 +21,7 @@ ENERGY = {"cpu": "cpu_watt_hours", "gpu": "gpu_watt_hours"}  # in reports, where
 
 
 class SummaryFile:
-    """Writes `summary.json` atomically: after a report, as a sink, and on leaving its `with` block.
+    """Writes `summary.json` atomically: on entering and leaving its `with` block, and after reports, as a sink.
 
     Each time, the file is synced to the disk, which may take longer than the training between two reports of a fast
     environment. So reports that come soon after it was written leave it as it is.
@@ -31,7 +31,8 @@ class SummaryFile:
     """
 
     def __init__(self, folder: Path, config: Config, progress: Progress, learner: Learner, best: BestSoFar) -> None:
-        self.finished = False  # set when training has ended
+        self._finished = False
+        self._seconds: float | None = None  # of training, once it has ended
         self._folder = folder
         self._config = config
         self._progress = progress
@@ -41,6 +42,7 @@ class SummaryFile:
         self._written_at = -math.inf
 
     def __enter__(self) -> Self:
+        self.update()
         return self
 
     def __exit__(
@@ -48,16 +50,24 @@ class SummaryFile:
     ) -> None:
         if error is not None:
             self._write("failed", str(error) or type(error).__name__)
-        elif self.finished:
+        elif self._finished:
             self._write("finished", self._why_finished())
         else:
             self._write("stopped", "a signal asked the run to stop")
 
+    def training_ended(self, finished: bool) -> None:
+        """What is written on leaving the block: later evaluations of the policy do not count as training time."""
+        self._finished, self._seconds = finished, self._progress.seconds
+
     def write(self, report: Report) -> None:
         self._energy = {name: report[key] for name, key in ENERGY.items() if report.get(key) is not None}
         if time.monotonic() - self._written_at >= LEAST_SECONDS:
-            self._write("running", None)
-            self._written_at = time.monotonic()
+            self.update()
+
+    def update(self) -> None:
+        """Write the file of a run that goes on; also when a checkpoint was written, which it names."""
+        self._write("running", None)
+        self._written_at = time.monotonic()
 
     def episode(self, row: Episode) -> None:
         pass
@@ -74,6 +84,7 @@ class SummaryFile:
         progress, best = self._progress, self._best
         checkpoint = checkpoint_to_use(self._folder / CHECKPOINTS)
         steps, steps_left = progress.agent_steps, progress.unrolls_left > 0
+        seconds = progress.seconds if self._seconds is None else self._seconds
         summary: dict[str, Any] = {
             "status": status,
             "why": why,
@@ -82,8 +93,8 @@ class SummaryFile:
             "frames": progress.frames,
             "updates": self._learner.updates,
             "episodes": progress.episodes,
-            "seconds": progress.seconds,
-            "steps_per_second": steps / max(progress.seconds, 1e-9),
+            "seconds": seconds,
+            "steps_per_second": steps / max(seconds, 1e-9),
             "return_mean": progress.return_mean,
             "return_max": progress.return_max,
             "best_return_mean": best.return_mean,

@@ -73,8 +73,9 @@ def train(
         progress = make_progress(setup, rank)
         resume.restore(learner, mix, progress)
         updates_at_start = learner.updates
-        summary = (SummaryFile if rank.is_first else NoSummary)(folder, config, progress, learner, resume.best)
-        with summary, closing(start_actors(setup, make_environment, learner, console.message)) as actors:
+        make_summary = SummaryFile if rank.is_first else NoSummary
+        summary = resources.enter_context(make_summary(folder, config, progress, learner, resume.best))
+        with closing(start_actors(setup, make_environment, learner, console.message)) as actors:
             resume.restore_workers(actors.pool)
             load = MachineLoad(
                 actors.times, actors.pool, GpuGauge(setup.machine.device), CpuEnergy(), progress.watt_hours
@@ -87,7 +88,7 @@ def train(
             saver = make_saver(setup, folder, learner, mix, progress, actors.pool, stop, console.message)
             evaluation = make_evaluation(setup, make_environment, saver, folder, stop, console.message)
             resources.callback(evaluation.close)
-            housekeeping = Housekeeping(progress, reporter, saver, evaluation, agreement)
+            housekeeping = Housekeeping(progress, reporter, saver, evaluation, summary, agreement)
             connect(agreement, rank, learner, progress, reporter, saver, console.message)
             try:
                 with learners.guarded(), explained(learner):
@@ -104,11 +105,12 @@ def train(
                     )
                 finally:
                     finished = progress.goal_reached or not (progress.unrolls_left or mix.ready())
-                    summary.finished = finished
+                    summary.training_ended(finished)
                     last_lines += describe_end(
                         config, folder, finished, progress, learner.updates, updates_at_start, saver, load
                     )
         evaluation.finish()
+        saver.end_if_unsaved()
     return folder
 
 

@@ -81,7 +81,7 @@ def test_a_run_goes_on_with_another_number_of_learners(tmp_path: Path, after: in
     saved = find_checkpoint(str(second))
     assert saved.agent_steps == 4000
     assert saved.updates > find_checkpoint(str(first)).updates
-    whose = "2 learners" if after == 1 else "one learner"
+    whose = "2 learners" if after == 1 else "1 learner"
     assert f"the replays start empty: the saved ones are those of {whose}" in (second / "messages.txt").read_text()
 
 

@@ -1,6 +1,7 @@
 """When checkpoints and replays are saved, and what happens if the disk is full."""
 
 import errno
+import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from training import checkpoint_saver as saver
 from training.best_so_far import BestSoFar
 from training.checkpoint_saver import CheckpointSaver
 from training.counters.progress import Progress
+from workers.failures import RunFailedError
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +60,29 @@ def test_a_checkpoint_is_kept_if_its_replays_cannot_be_saved(
     assert "the replays could not be written (No space left on device); the checkpoint is complete without them" in out
     assert "no checkpoint could be written" not in out and "go on with: " in out.splitlines()[-1]
     assert find_checkpoint(str(folder)).agent_steps == 1_000
+
+
+def test_a_run_whose_last_checkpoint_cannot_be_written_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real, written = checkpoint_files.write_checkpoint, 0
+
+    def write(path: Path, content: dict[str, Any]) -> None:
+        nonlocal written
+        if written == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, content)
+        written += 1
+
+    monkeypatch.setattr(checkpoint_files, "write_checkpoint", write)
+    with pytest.raises(
+        RunFailedError, match=r"^at the end, no checkpoint could be written \(No space left on device\); "
+    ):
+        catch_run(tmp_path, environment_max_steps=2_000, save_model_period=15, console="plain")
+    (folder,) = tmp_path.iterdir()
+    assert json.loads((folder / "summary.json").read_text())["status"] == "failed"
+    assert find_checkpoint(str(folder)).updates == 15
+    assert capsys.readouterr().out.splitlines()[-1].startswith("go on with: ")
 
 
 def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,15 +75,15 @@ def test_the_best_checkpoint_is_kept_until_a_better_one(tmp_path: Path, saved_ru
 
 
 def test_the_first_run_fixes_the_schedule_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resumed run keeps both, even with another batch size."""
+    """A resumed run keeps both, even with another learning rate."""
     with monkeypatch.context() as patched:
         patched.setattr(make_parts, "Progress", ending_at(500))
         first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0, seed=None)
     fixed = find_checkpoint(str(first))
     assert fixed.options["seed"] is not None
     assert fixed.content["planned_updates"] == (1_000 // 10 - 4) // 4, "the warm-up takes a tenth of the replay"
-    second = find_checkpoint(str(resume_run(first, make_catch, batch_size=4)))
-    assert {name for name, value in fixed.options.items() if value != second.options[name]} == {"batch_size"}
+    second = find_checkpoint(str(resume_run(first, make_catch, lr=1e-4)))
+    assert {name for name, value in fixed.options.items() if value != second.options[name]} == {"lr"}
     assert second.content["planned_updates"] == fixed.content["planned_updates"]
     config = json.loads((second.run_folder / "config.json").read_text())
     assert config["planned_updates"] == fixed.content["planned_updates"]
@@ -116,3 +117,47 @@ def test_a_given_schedule_is_kept(saved_plan: bool, saved_run: Path) -> None:
     new_plan, schedule = plan_updates(parent, longer)
     assert new_plan > 4 * planned
     assert schedule == (new_plan if saved_plan else 500)
+
+
+def test_updates_of_fewer_steps_get_a_new_schedule(saved_run: Path) -> None:
+    """Otherwise the learning rate of the last steps would be 0."""
+    parent = find_checkpoint(str(saved_run))
+    options = {**parent.options, "lr_scheduler_steps": 0, "environment_max_steps": parent.agent_steps + 8_000}
+    parent.content["options"] = options
+    planned = int(parent.content["planned_updates"])
+    assert plan_updates(parent, Config.from_flags({**options, "lr": 0.1})) == (planned, planned)
+    for flags, steps_per_update in (
+        ({"batch_size": 4}, 20),
+        ({"r_f_steps": 5}, 20),
+        ({"replay_parameters": QUEUE}, 80),
+    ):
+        expected = parent.updates + 8_000 // steps_per_update
+        assert plan_updates(parent, Config.from_flags({**options, **flags})) == (expected, expected)
+
+
+def test_the_results_of_another_environment_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = catch_run(tmp_path, environment_max_steps=1_000)
+    assert (first / "checkpoints" / BEST).exists()
+    second = resume_run(first, make_catch, environment_max_steps=1_010, max_game_frames=400, console="plain")
+    assert "mean returns begin anew: the environment has other options" in capsys.readouterr().out
+    assert not (second / "checkpoints" / BEST).exists(), "there were too few games for a best one"
+    progress = find_checkpoint(str(second)).content["progress"]
+    assert len(progress["recent_returns"]) < 20 and progress["best_return_mean"] is None
+    assert progress["episodes"] >= 200, "the counters go on"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"optimizer": "adam"}, "the optimizer's moving averages begin anew"),
+        ({"rmsprop_momentum": 0.9}, "the optimizer's moving averages begin anew"),
+        ({"lr_scheduler_steps": 3}, "nothing more will be learned: the learning rate is 0 after 3 updates"),
+    ],
+)
+def test_what_a_resumed_run_does_not_keep_is_said(
+    saved_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: dict[str, Any], words: str
+) -> None:
+    folder = copy_of(saved_run, tmp_path)
+    for given in ({}, flags):
+        resume_run(folder, make_catch, environment_max_steps=1_200, console="plain", **given)
+        assert (words in capsys.readouterr().out) == (given == flags)

@@ -60,6 +60,7 @@ def test_a_run_too_short_for_a_batch_prints_how_many_steps_it_needs(
     words = {"environment_max_steps": 1, "worker_count": 1, "envs_per_worker": 1, "console": "plain", "curves": False}
     folder = train(Config.from_flags({**words, "results_dir": str(tmp_path)}), make_catch)
     lines = capsys.readouterr().out.splitlines()
+    assert any("no update, because the first one needs 160 agent steps" in line for line in lines[:5])
     assert lines[-3] == "nothing was learned: the first update needs 160 agent steps"
     parent = find_checkpoint(str(folder))
     assert parent.updates == 0
@@ -126,6 +127,10 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     )
     assert notes(replay_parameters=elite % 6, batch_size=2, proximal_loss_weight=1.0) == [
         "--proximal_loss_weight has no effect without a queue"
+    ]
+    assert notes(policy_cloning_loss_weight=1.0, learner_restarts=1) == [
+        "--learner_restarts has no effect without --learners",
+        "--policy_cloning_loss_weight has no effect without a replay besides queues",
     ]
     assert notes(impact_rho=3.0) == ["--impact_rho has no effect without --loss=impact"]
     assert notes(loss="impact", impact_uses=3, impact_batches=5, impact_target_period=7) == []

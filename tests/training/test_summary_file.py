@@ -86,16 +86,19 @@ def test_a_run_that_is_stopped_or_fails(tmp_path: Path, monkeypatch: pytest.Monk
         assert folder / summary["checkpoint"] == find_checkpoint(str(folder)).path, "there is no best one yet"
 
 
-def test_a_run_says_running_at_each_report_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that is what remains of a run that is killed. Watt-hours are those of the latest report."""
+def test_a_run_says_running_at_its_start_and_at_each_report_and_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So this is what remains of a run that is killed. Watt-hours are those of the latest report."""
     written: list[dict[str, Any]] = []
     monkeypatch.setattr(summary_file, "write_json", lambda path, value: written.append(value))
     monkeypatch.setattr(summary_file, "ENERGY", {"cpu": "memory_learner_mb", "gpu": "gpu_memory_mb"})
     monkeypatch.setattr(summary_file, "LEAST_SECONDS", 0.0)
     folder = catch_run(tmp_path, environment_max_steps=2_000)
     seen = [(summary["status"], summary["agent_steps"]) for summary in written]
-    assert seen == [*(("running", report["agent_steps"]) for report in reports(folder)), ("finished", 2_000)]
-    assert [summary["why"] for summary in written[:-1]] == [None] * len(reports(folder))
+    steps = [0, *(report["agent_steps"] for report in reports(folder))]
+    assert seen == [*(("running", number) for number in steps), ("finished", 2_000)]
+    assert [summary["why"] for summary in written[:-1]] == [None] * len(steps)
     assert written[-1]["energy_wh"] == {"cpu": reports(folder)[-1]["memory_learner_mb"]}
 
 
@@ -109,8 +112,25 @@ def test_reports_that_come_soon_after_another_leave_the_summary(
     )
     monkeypatch.setattr(summary_file, "LEAST_SECONDS", 1e6)
     folder = catch_run(tmp_path, environment_max_steps=2_000)
-    steps = [report["agent_steps"] for report in reports(folder)]
-    assert len(steps) > 1 and written == [("running", steps[0]), ("finished", 2_000)]
+    assert len(reports(folder)) > 1 and written == [("running", 0), ("finished", 2_000)]
+
+
+def test_a_checkpoint_is_in_the_summary_before_the_next_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run by the clock may take minutes until it reports."""
+    written: list[dict[str, Any]] = []
+    monkeypatch.setattr(summary_file, "write_json", lambda path, value: written.append(value))
+    catch_run(tmp_path, environment_max_steps=2_000, report_period=2_000, save_model_period=5)
+    before_the_report = [summary for summary in written if summary["agent_steps"] < 2_000]
+    assert before_the_report[0]["go_on"] is None
+    assert all(summary["checkpoint"] and summary["go_on"] for summary in before_the_report[1:])
+    assert len(before_the_report) > 2
+
+
+def test_the_summary_has_evaluations_that_end_after_training(tmp_path: Path) -> None:
+    folder = catch_run(tmp_path, environment_max_steps=1_000, eval_period=1_000, eval_episode_count=2)
+    summary = summary_of(folder)
+    assert summary["status"] == "finished" and summary["best_eval_return_mean"] is not None
+    assert summary["steps_per_second"] == pytest.approx(1_000 / summary["seconds"])
 
 
 def test_a_summary_that_cannot_be_written_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

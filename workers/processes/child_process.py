@@ -106,6 +106,16 @@ def allow_children() -> None:
     multiprocessing.current_process().daemon = False
 
 
+def unblock_signals() -> None:
+    """In a child that runs environments: do nothing at the signals that only the parent handles, and unblock them.
+
+    The programs that an environment starts would inherit the block, and SIGTERM could not end them.
+    """
+    for number in PARENT_SIGNALS:
+        signal.signal(number, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)
+
+
 def end_process(process: BaseProcess, connection: Connection) -> int:
     """Kill the process if it is alive, and return its exit code."""
     connection.close()

@@ -9,7 +9,7 @@ from workers.processes.child_process import where_it_hangs
 from workers.processes.interrupts import GRACE_SECONDS, interrupt
 
 
-class FilmFrames(Protocol):
+class WatchedChild(Protocol):
     """What a parent notes about a child process."""
 
     silent_since: float
@@ -34,7 +34,7 @@ class SilenceLimit:
         place = where_it_hangs(process)
         return f"{self.in_words}; it hangs here, most recent call first:\n{place}" if place else self.in_words
 
-    def has_waited(self, timeout: float, children: Iterable[FilmFrames]) -> None:
+    def has_waited(self, timeout: float, children: Iterable[WatchedChild]) -> None:
         """Call it after each wait of up to `timeout` seconds: silence does not count while the parent was stopped."""
         now = self._clock()
         stopped, self._waited_at = now - self._waited_at - timeout, now
@@ -42,7 +42,7 @@ class SilenceLimit:
             for child in children:
                 child.silent_since = now
 
-    def hangs(self, child: FilmFrames, process: BaseProcess) -> bool:
+    def hangs(self, child: WatchedChild, process: BaseProcess) -> bool:
         """Let a silent process say where it hangs. Returns whether it did not end by that, and must be killed."""
         now = self._clock()
         if now - child.silent_since <= self._seconds:

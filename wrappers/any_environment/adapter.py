@@ -22,6 +22,7 @@ from wrappers.score_keeper import FinishedGame
 
 ENDED = (Exception, SystemExit, NoAnswerError)  # how a call of the environment's code can end without a result
 
+LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
 STICKY = 1  # the number of the stream of sticky actions among those of one seed
 
 
@@ -143,8 +144,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             number = float(reward)
         except (TypeError, ValueError):
             number = math.nan
-        if not math.isfinite(number):
-            raise self._fault(f"the reward is {reward!r:.60}; a finite number would be right")
+        if not abs(number) <= LARGEST_REWARD:
+            raise self._fault(f"the reward is {reward!r:.60}; a number of at most {LARGEST_REWARD:g} would be right")
         try:
             ends, is_cut = bool(terminated), bool(truncated)
         except (TypeError, ValueError):
