@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from agents.flat_weights import load_flat_weights
+from agents.memory_format import channels_last
 from agents.network import ActorCritic, NetworkInput
 
 
@@ -53,7 +54,7 @@ class Actor:
 
     def __init__(self, network: ActorCritic) -> None:
         self.distribution = network.distribution
-        self._network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._network = channels_last(network.eval().requires_grad_(False))
         if network.compute_dtype == torch.bfloat16 and not network.has_own_torso:
             # Once, instead of at every step by autocast; the result is the same for our own torsos.
             self._network.torso.bfloat16()

@@ -11,8 +11,10 @@ import torch
 from agents.batch_gradients import BatchGradients
 from agents.batch_loss import BatchLoss
 from agents.flat_weights import flat_weights
+from agents.memory_format import channels_last
 from agents.network import ActorCritic
 from agents.other_learners import NoPeers, Peers, trained_parameters
+from agents.policy_heads import GaussianHead
 from agents.training_batch import TrainingBatch, make_training_batch
 from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, OptimizerOptions
@@ -37,7 +39,7 @@ class Learner:
         peers: Peers | None = None,  # the other learners of the run
         announce: Callable[[str], None] = lambda message: None,
     ) -> None:
-        self.network = network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network = channels_last(network.to(device))
         self._peers = peers or NoPeers()
         averaged = self._peers.averaging(self.network)
         self.updates = 0
@@ -94,6 +96,8 @@ class Learner:
     def _step(self, unrolls: TrainingBatch, targets: torch.Tensor) -> None:
         """Change the weights by their gradients, and the statistics by the batch and the targets of its values."""
         self._optimizer.step()
+        if isinstance(self.network.policy_head, GaussianHead):
+            self.network.policy_head.keep_in_range()
         self.updates += 1
         share = 1 / (self._background_updates + self.updates)  # of this update among all
         weight = max(share, SMALLEST_WEIGHT)

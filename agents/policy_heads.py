@@ -5,7 +5,11 @@ import math
 import torch
 from torch import nn
 
-from agents.distributions.diagonal_gaussian import DiagonalGaussian
+from agents.distributions.diagonal_gaussian import (
+    LARGEST_LOG_DEVIATION,
+    SMALLEST_LOG_DEVIATION,
+    DiagonalGaussian,
+)
 from agents.distributions.interface import PolicyDistribution
 from agents.head import Head
 
@@ -25,6 +29,11 @@ class GaussianHead(Head):
         """`[..., F]` → `[..., 2K]`."""
         means = super().forward(features)
         return torch.cat([means, self.log_deviations.expand_as(means)], dim=-1)
+
+    @torch.no_grad()
+    def keep_in_range(self) -> None:
+        """After a step of the optimizer. Beyond the range the gradient is 0, so that no step would lead back."""
+        self.log_deviations.clamp_(SMALLEST_LOG_DEVIATION, LARGEST_LOG_DEVIATION)
 
 
 def make_policy_head(distribution: PolicyDistribution, part: slice) -> Head:

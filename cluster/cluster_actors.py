@@ -200,7 +200,10 @@ def make_actors(
     spec = pickle.dumps(PlayerSpec(config, make_environment, layout, resume_count))
     code = code_version()  # once: files that change during the run must not make nodes look like the learner
     begun = time.time()
-    formats = {"auto": machine.worker_precision, "float32": torch.float32, "bfloat16": torch.bfloat16}
+    # Statistics of vectors and values would lose digits that count.
+    has_statistics = layout.vector_size or config.network.popart
+    auto = torch.float32 if has_statistics else machine.worker_precision
+    formats = {"auto": auto, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
     def make_gateway(round_slots: RoundSlots, starts: int) -> Gateway:
         return Gateway(

@@ -13,6 +13,7 @@ from agents.network import ActorCritic
 from agents.other_learners import Averaged, NoPeers
 from learners.rank import LearnerRank
 from learners.shared_gradients import SharedGradients
+from options.rules import UsageError
 from workers.failures import RunFailedError
 
 
@@ -26,7 +27,8 @@ class OneLearner(NoPeers):
     """A run with one learner."""
 
     rank = LearnerRank()
-    lost = False
+    lost = False  # whether nothing is done together any more
+    another_lost = False  # whether that is because another learner has ended
 
     def from_first(self, value: Any) -> Any:
         return value
@@ -63,6 +65,12 @@ class LearnerGroup(OneLearner):
 
     def averaging(self, network: ActorCritic) -> Averaged:
         device = next(network.parameters()).device
+        types = sorted(set(self.of_all(device.type)))
+        if len(types) > 1:
+            raise UsageError(
+                f"the learners have different devices ({' and '.join(types)}); --device=cpu, or a GPU for each one, "
+                "would be right."
+            )
         if device.type == "cuda":
             self._gradients = dist.new_group(backend="nccl", timeout=timedelta(seconds=self.timeout))
         return SharedGradients(network, self._gradients)
@@ -98,9 +106,11 @@ class LearnerGroup(OneLearner):
             self.lost = True
             if not is_connection_error(error):
                 raise
+            self.another_lost = True
             raise LearnerLostError("another learner has ended, or does not respond") from error
-        except BaseException:
+        except BaseException as error:
             self.lost = True
+            self.another_lost = isinstance(error, LearnerLostError)
             raise
 
     def close(self) -> None:

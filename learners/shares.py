@@ -24,10 +24,10 @@ def settle_learners(config: Config, rank: LearnerRank | None) -> Config:
     if config.learners.learners:
         _check_devices(config, config.learners.learners)
         return config
+    is_single = config.run.device.startswith("cuda:") or config.run.device == "mps"
     gpus = torch.cuda.device_count() if config.run.device in ("auto", "cuda") else 0
-    most = gpus or usable_cores() // CORES_PER_LEARNER
-    if config.cluster.cluster is not None:
-        most = 1
+    most = 1 if is_single or config.cluster.cluster is not None else gpus or usable_cores() // CORES_PER_LEARNER
+    most = min(most, config.workers.worker_count or most)
     fitting = [n for n in range(1, most + 1) if all(share % n == 0 for share in config.replay.shares)]
     return config.replace_flags(learners=max(fitting, default=1))
 

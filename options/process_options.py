@@ -48,7 +48,8 @@ class ClusterOptions(Options):
     weights_precision: str = option(
         "auto",
         one_of("auto", "float32", "bfloat16"),
-        "With --cluster: number format of weights on their way to the nodes. auto: that of the workers' networks.",
+        "With --cluster: number format of weights on their way to the nodes. auto: that of the workers' networks, "
+        "float32 where a network keeps statistics.",
     )
     max_policy_lag: int = option(
         200, whole(0), "With --cluster: unrolls of other nodes that are more updates old are refused. 0: none is."

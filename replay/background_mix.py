@@ -69,7 +69,7 @@ class BackgroundMix:
 
     def state_dict(self) -> dict[str, Any]:
         state = self._idle_mix().state_dict()
-        batches = [future.result() for future in self._batches]
+        batches = [future.result() for future in self._batches if future.exception() is None]
         return {**state, "prepared": [{"rows": batch.rows, "draws": batch.draws} for batch in batches]}
 
     def load_state_dict(self, state: dict[str, Any], with_queues: bool = True) -> None:
@@ -93,9 +93,10 @@ class BackgroundMix:
         return len(self._batches) > self._ahead
 
     def _idle_mix(self) -> BatchMix:
-        """The mix, after the draws that were started have ended."""
+        """The mix, after the draws that were started have ended. Only `mix` raises their errors: so a run that ends
+        by one can save and report what it has."""
         if self._batches:
-            self._batches[-1].result()
+            self._batches[-1].exception()
         return self._mix
 
     def _draw(self, buffer: torch.Tensor, updates: int) -> Batch:

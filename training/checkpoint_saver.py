@@ -23,7 +23,7 @@ from workers.failures import RunFailedError, WorkersFailedError
 from workers.worker_pool import WorkerPool
 
 NOTHING, CHECKPOINT, WITH_REPLAYS = range(3)  # what is due
-SNAPSHOT_SECONDS = 2.5  # longest wait for workers to finish their current unrolls
+QUIET_SECONDS = 2.0  # of waiting for the workers, after which the run says so
 
 
 @dataclass
@@ -145,8 +145,18 @@ class CheckpointSaver:
 
     def _snapshot(self) -> dict[str, Any] | None:
         """The environments and the unrolls not yet received; None if a worker does not finish in time."""
+        begun = time.monotonic()
+        is_announced = False
+
+        def give_up() -> bool:
+            nonlocal is_announced
+            if not is_announced and time.monotonic() - begun > QUIET_SECONDS:
+                is_announced = True
+                self.announce("waiting until the workers have played their unrolls; CTRL+C again skips the games")
+            return self.stop.stop_now
+
         try:
-            snapshot = self.pool.snapshot(time.monotonic() + SNAPSHOT_SECONDS, lambda: self.stop.stop_now)
+            snapshot = self.pool.snapshot(begun + self.config.workers.worker_timeout, give_up)
         except WorkersFailedError:  # save the checkpoint anyway; the next wait for the workers raises this again
             snapshot = None
         if snapshot is None:

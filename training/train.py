@@ -95,14 +95,16 @@ def train(
                     training_loop(actors, mix, learner, progress, housekeeping, stop, agreement)
             finally:
                 try:
-                    housekeeping.finish(
-                        # Where the first learner is gone, the run resumes from its last checkpoint, to which the
-                        # replays belong that the others have saved before.
-                        with_replays=config.saves_replays and (rank.is_first or not learners.lost),
-                        # A reproducible run that is interrupted saves its unfinished interval instead: the resumed run
-                        # reports it as a whole.
-                        report=progress.is_complete or not config.run.reproducible,
-                    )
+                    # A GPU may wait for the gradients of a lost learner for ever, and every copy from it with it.
+                    if not (learners.another_lost and learner.device.type == "cuda"):
+                        housekeeping.finish(
+                            # Where the first learner is gone, the run resumes from its last checkpoint, to which the
+                            # replays belong that the others have saved before.
+                            with_replays=config.saves_replays and (rank.is_first or not learners.lost),
+                            # A reproducible run that is interrupted saves its unfinished interval instead: the resumed
+                            # run reports it as a whole.
+                            report=progress.is_complete or not config.run.reproducible,
+                        )
                 finally:
                     finished = progress.goal_reached or not (progress.unrolls_left or mix.ready())
                     summary.training_ended(finished)

@@ -66,7 +66,8 @@ class DiagonalGaussian:
     def implied_divergence(self, target: torch.Tensor, behaviour: torch.Tensor, rho_bar: float) -> torch.Tensor:
         """A mean over fixed points."""
         target, behaviour = target.unsqueeze(-2), behaviour.unsqueeze(-2)
-        actions = self._at(target, fixed_points(self.dimensions).to(target.device)).to(target.dtype)
+        # Sampled on the CPU: not every GPU has float64.
+        actions = self._at(target.cpu(), fixed_points(self.dimensions)).to(target.dtype).to(target.device)
         return mean_divergence(self.log_prob(target, actions) - self.log_prob(behaviour, actions), rho_bar)
 
     def encode(self, actions: torch.Tensor) -> torch.Tensor:

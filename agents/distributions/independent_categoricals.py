@@ -66,8 +66,8 @@ class IndependentCategoricals:
             joint = joint.expand(*target.shape[:-1], *joint.shape)
             pi, mu = (self.log_prob(logits.unsqueeze(-2), joint) for logits in (target, behaviour))
             return Categorical(combinations).implied_divergence(pi, mu, rho_bar)
-        points = fixed_points(len(self.sizes)).to(target.device)
-        actions = self.sample(target.unsqueeze(-2), points)
+        # Sampled on the CPU: on a GPU, float64 and deterministic cumulative sums are not always possible.
+        actions = self.sample(target.cpu().unsqueeze(-2), fixed_points(len(self.sizes))).to(target.device)
         ratios = self.log_prob(target.unsqueeze(-2), actions) - self.log_prob(behaviour.unsqueeze(-2), actions)
         return mean_divergence(ratios, rho_bar)
 

@@ -13,6 +13,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict
 from torch import nn
 
+from agents.memory_format import channels_last
 from agents.torsos.torso_input import Observed, torso_input
 from options.rules import UsageError
 from wrappers.any_environment.registry import import_module
@@ -57,7 +58,7 @@ def _feature_count(flag: str, torso: nn.Module, observed: Observed) -> int:
         with torch.no_grad():
             torso.eval()(torso_input(picture, vector))  # a lazy module makes its weights now
             # Pictures and weights of convolutions have the memory format that they have in training.
-            torso.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            channels_last(torso)
             features = torso(torso_input(picture, vector))
     except Exception as error:
         raise UserCodeError(

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from agents.distributions.diagonal_gaussian import LARGEST_LOG_DEVIATION, SMALLEST_LOG_DEVIATION
 from agents.network import make_network
-from agents.policy_heads import FIRST_LOG_DEVIATION
+from agents.policy_heads import FIRST_LOG_DEVIATION, GaussianHead
 from agents.torsos.make_torso import PictureAndVector, chosen_network, make_torso
 from agents.torsos.pictures import PICTURE_NETWORKS
 from agents.torsos.torso_input import Observed
@@ -138,6 +139,22 @@ def test_the_first_gaussian_policy_is_centred_and_moderately_random() -> None:
     means, log_deviations = network.policy_head(features).split(2, -1)
     assert means.abs().max() < 0.1 and means.std() > 0
     assert (log_deviations == torch.tensor(FIRST_LOG_DEVIATION)).all()
+
+
+@pytest.mark.parametrize("end", [SMALLEST_LOG_DEVIATION, LARGEST_LOG_DEVIATION])
+def test_a_deviation_at_an_end_of_its_range_can_come_back(end: float) -> None:
+    """A step beyond the range would be the last one, because there the gradient is 0."""
+    layout = replace(PICTURES, **PARTS["vector"], **ACTIONS["gaussian"])
+    learner = learner_of(layout, replace(ALL_TERMS, use_kl_mask=False))  # the policy that acts is far away
+    head = learner.network.policy_head
+    assert isinstance(head, GaussianHead)
+    outside = end + (1.0 if end > 0 else -1.0)
+    with torch.no_grad():
+        head.log_deviations.fill_(outside)
+    learner.update(played(layout, network_of(layout), 6))
+    assert (head.log_deviations == end).all()
+    learner.update(played(layout, network_of(layout, seed=1), 6))
+    assert head.log_deviations.grad is not None and head.log_deviations.grad.any()
 
 
 @pytest.mark.parametrize("lstm_size", [0, 3])

@@ -14,6 +14,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 
 from agents.learner import make_optimizer
+from agents.memory_format import channels_last
 from agents.network import ActorCritic, make_network
 from agents.torsos.make_torso import make_torso
 from agents.torsos.own_torso import network_source, note_on_source, observation_space
@@ -106,6 +107,28 @@ def test_it_works_like_any_other_network(
     for one, other in zip(found, expected, strict=True):
         close = 1e-5 if dtype == torch.float32 or not layout.has_pictures else 0.1
         torch.testing.assert_close(one, other, rtol=close, atol=close)
+
+
+def test_it_may_have_three_dimensional_convolutions(write_module: WriteModule) -> None:
+    code = """
+    import torch
+    from torch import nn
+
+    class Torso(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.over_time, self.flat = nn.Conv3d(1, 3, (2, 5, 5)), nn.Conv2d(3, 4, 3)
+
+        def forward(self, pictures):
+            return self.flat(self.over_time(pictures[:, None]).flatten(2, 3)).flatten(1)
+
+    def make_torso(space):
+        return Torso()
+    """
+    layout = replace(PICTURES, **PARTS["picture"])
+    network = channels_last(make_network(NetworkOptions(network=write_module(code)), layout, torch.float32))
+    assert network.torso.get_parameter("flat.weight").is_contiguous(memory_format=torch.channels_last)
+    assert network.torso.get_parameter("over_time.weight").is_contiguous()
 
 
 def test_a_picture_arrives_scaled_and_a_vector_beside_it(write_module: WriteModule) -> None:

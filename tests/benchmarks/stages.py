@@ -15,6 +15,7 @@ import torch
 from agents.acting import Actor, ActorState
 from agents.flat_weights import weight_count
 from agents.learner import Learner
+from agents.memory_format import channels_last
 from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network
 from agents.spaces import make_unroll_layout
 from machine.device import choose_device, choose_precision, prepare_torch
@@ -128,7 +129,7 @@ def random_observations(bench: Bench) -> torch.Tensor:
 def bare_inference(bench: Bench, observations: torch.Tensor) -> Callable[[], tuple[torch.Tensor, torch.Tensor]]:
     """Logits and values: torso and heads in their own dtypes, without autocast and without drawing actions."""
     network = bench.workers_network().eval().requires_grad_(False)
-    torso = network.torso.to(bench.worker_precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    torso = channels_last(network.torso.to(bench.worker_precision))
     memory = torch.zeros(1, len(observations), bench.layout.lstm_size)
     actions_and_rewards = torch.zeros(len(observations), bench.layout.action_count + 1)  # previous ones, for an LSTM
 
@@ -192,7 +193,7 @@ def learning_stages(bench: Bench) -> list[Stage]:
 
 def bare_learning(bench: Bench) -> Callable[[], object]:
     """Forward from prepared observations, a trivial loss, backward, and torch's own RMSprop."""
-    network = bench.network().to(bench.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network = channels_last(bench.network().to(bench.device))
     optimizer = torch.optim.RMSprop(network.parameters(), bench.config.optimizer.lr)
     batch, steps = bench.config.replay.batch_size, bench.layout.unroll_length + 1
     channels, height, width = bench.layout.frame_shape

@@ -9,13 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from learners import shares
 from learners.agreement import GroupAgreement
 from learners.group import LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, merged_report, slowest_learner
 from learners.messages import MAX_GAMES, Game, LearnerMessage, Unsent
 from learners.rank import LearnerRank, learner_rank
-from learners.shares import first_worker, part_of
+from learners.shares import first_worker, part_of, settle_learners
 from option_flags import Config
 from options.rules import UsageError
 from tests.learners.groups import run_group
@@ -103,6 +105,36 @@ def test_ranks_come_from_the_variables_of_torchrun() -> None:
     assert learner_rank(variables) is None
     with pytest.raises(UsageError, match="must be whole numbers"):
         learner_rank({**there, "RANK": "first"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "learners"),
+    [({}, 4), ({"worker_count": 2}, 2), ({"worker_count": 3}, 2), ({"device": "mps"}, 1), ({"device": "cuda:1"}, 1)],
+)
+def test_the_number_of_learners_fits_the_machine_and_the_workers(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], learners: int
+) -> None:
+    monkeypatch.setattr(shares, "usable_cores", lambda: 16)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    config = Config.from_flags({"learners": 0, "batch_size": 8, **flags})
+    assert settle_learners(config, None).learners.learners == learners
+
+
+def make_a_network(group: LearnerGroup) -> str:
+    device = SimpleNamespace(type=("cuda", "cpu")[group.rank.index])
+    network: Any = SimpleNamespace(parameters=lambda: iter([SimpleNamespace(device=device)]))
+    try:
+        group.averaging(network)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+def test_learners_with_different_devices_are_refused() -> None:
+    """A group for GPUs must be made by all, so those with a GPU would wait for the others."""
+    for said in run_group(make_a_network):
+        assert said.startswith("the learners have different devices (cpu and cuda); ")
 
 
 def test_each_learner_gets_its_share() -> None:

@@ -195,6 +195,22 @@ def test_an_error_in_the_background_reaches_the_learner(opened: list[BackgroundM
         play(mix, clock, 2)
 
 
+def test_after_an_error_in_the_background_a_run_can_save_and_report(opened: list[BackgroundMix]) -> None:
+    clock, uploads = Clock(), count(1)
+
+    def upload(rows: torch.Tensor) -> torch.Tensor | None:
+        if next(uploads) >= 4:
+            raise RuntimeError("out of memory")
+        return None
+
+    mix = BackgroundMix(plain_mix(), 1, clock.now, upload)
+    opened.append(mix)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        play(mix, clock, 6)
+    assert len(mix.replays) == 4
+    assert len(mix.state_dict()["prepared"]) < 2, "the batch that failed is left out"
+
+
 def test_the_uploaded_copy_is_part_of_the_batch(opened: list[BackgroundMix]) -> None:
     clock, number = Clock(), 0
     mix = BackgroundMix(plain_mix(), 1, clock.now, lambda rows: rows.clone())

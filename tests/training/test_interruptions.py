@@ -32,13 +32,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 Start = Callable[..., subprocess.Popen[str]]
-# `python main.py` with a longer wait for the workers' snapshots, because the machine may be busy.
-PATIENT_MAIN = """
-import runpy
-from training import checkpoint_saver
-checkpoint_saver.SNAPSHOT_SECONDS = 60.0
-runpy.run_path("main.py", run_name="__main__")
-"""
 
 
 @pytest.fixture
@@ -47,7 +40,7 @@ def start() -> Iterator[Start]:
     runs: list[subprocess.Popen[str]] = []
 
     def start_run(*flags: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", PATIENT_MAIN, *flags]
+        command = [sys.executable, "main.py", *flags]
         pipe = subprocess.PIPE
         runs.append(subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True))
         return runs[-1]

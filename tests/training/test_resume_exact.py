@@ -14,7 +14,6 @@ from run_files.replay_file import read_tensor_file
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run, copy_of, ending_at, stop_at_once
-from training import checkpoint_saver as saver
 from training import make_parts
 from training import train as training
 from training.train import train
@@ -155,7 +154,6 @@ def test_a_run_that_stops_before_its_first_unroll_loses_nothing(
     parent = copy_of(exact_run, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(training, "training_loop", stop_at_once)
-        patched.setattr(saver, "SNAPSHOT_SECONDS", 0.0)  # the workers have not started yet
         child = resume_run(parent, make_catch, environment_max_steps=2_000, keep_checkpoints=7)
     shutil.rmtree(parent / "checkpoints")  # the child has its own copies
     grandchild = resume_run(child, make_catch)

@@ -13,7 +13,7 @@ from wrappers.any_environment.user_code import UserCodeError, last_line, traceba
 
 @cache  # the runs of a sweep often have the same environment
 def check_any_environment(options: EnvironmentOptions, films: bool) -> None:
-    """Raise a UsageError if `make_any_environment` cannot make the environment; with `films`, if it cannot render."""
+    """Raise a UsageError if the environment cannot be made; with `films`, if it cannot render."""
     environment = create(options)
     if films:
         _check_films(options, environment.metadata.get("render_modes"))
