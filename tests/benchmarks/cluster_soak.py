@@ -24,13 +24,14 @@ FLAGS = ("--nolocal_workers", "--environment_max_steps=1000000000", "--console=p
 MOST_GROWTH = 0.02  # of a process's memory in an hour
 
 
-def roles(run: ClusterRun, nodes: SomeNodes) -> dict[str, list[psutil.Process]]:
-    """The processes of the run by what they are."""
+def roles(run: ClusterRun, nodes: SomeNodes, begun: float) -> dict[str, list[psutil.Process]]:
+    """The processes of the run by what they are, without those that the learner starts to draw its curves."""
     found: dict[str, list[psutil.Process]] = defaultdict(list)
     found["learner"].append(psutil.Process(run.process.pid))
     for child in run.children():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            found["gateway" if has_loaded_ray(child) else "other child"].append(child)
+            if child.create_time() <= begun:
+                found["gateway" if has_loaded_ray(child) else "other child"].append(child)
     players = nodes.players()
     for player in players:
         with suppress(psutil.NoSuchProcess):
@@ -54,9 +55,9 @@ def main() -> int:
         try:
             run.wait_for("plays with", 120)
             run.wait_for_steps(1, 120)
-            begun = time.monotonic()
+            begun, begun_at = time.monotonic(), time.time()
             while (elapsed := time.monotonic() - begun) < 60 * arguments.minutes:
-                for role, processes in roles(run, nodes).items():
+                for role, processes in roles(run, nodes, begun_at).items():
                     series[role].append((elapsed / 3600, mebibytes(processes, "uss")))
                 time.sleep(arguments.sample_seconds)
             steps = run.steps()
@@ -68,7 +69,7 @@ def main() -> int:
     print(f"{arguments.minutes:g} minutes, {steps:,} steps")
     for role, values in series.items():
         counted = [(hour, size) for hour, size in values if hour >= arguments.minutes / 600]
-        if len(counted) < 3:  # a process that came and went, such as the one that draws the curves
+        if len(counted) < 2:
             continue
         slope = linear_regression(*zip(*counted, strict=True)).slope
         last = counted[-1][1]
