@@ -7,9 +7,10 @@ interrupted.
 """
 
 import importlib.util
+import itertools
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,20 +24,20 @@ if __name__ == "__main__":
 
 from cluster.check import check_cluster
 from machine.stop_signals import StopSignals
-from option_flags import OPTIONS, TOPICS, ClusterOptions, Config
+from option_flags import OPTIONS, TOPICS, ClusterOptions
 from options.command_line import FlagFile, HelpRequested, given_flags
 from options.help_text import show_help
 from options.rules import UsageError, declared
 from options.sweep_options import SweepOptions
 from reports.terminal.console import make_console
-from sweeps.files import try_lock
+from sweeps.files import LOCK, DamagedFiles, try_lock
 from sweeps.places import Places, ThisMachine
 from sweeps.plan import Sweep, plan_sweep, read_sweep
 from sweeps.run_source import ListedRuns, RunSource
-from sweeps.runner import ENDED, POLL_SECONDS, SweepRunner
+from sweeps.runner import POLL_SECONDS, SweepRunner
 from sweeps.search_plan import SearchPlan, is_search, plan_search
 from sweeps.search_result import MOST_CURVES, best_first, search_result
-from sweeps.state import SweepState
+from sweeps.state import ENDED, SweepState
 from sweeps.summary import draw_curves, summarise, summary_table, write_csv
 
 SWEEP: dict[str, Any] = {
@@ -87,10 +88,11 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         own = SweepOptions(**{name: given.pop(name) for name in declared(SweepOptions) if name in given})
         definition = SWEEP if own.sweep is None else read_sweep(own.sweep)
         plan = plan_search(definition, given) if is_search(definition) else plan_sweep(definition, given)
-        folder = Path(own.sweep_dir or f"results/sweep_{plan.name}").absolute()
+        folder = Path(own.sweep_dir or f"results/sweep_{plan.name}").resolve()
         print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
         places = make_places(own, plan, program, print_line)
-        lock, state, source = open_folder(folder, plan)
+        damaged = DamagedFiles(print_line)
+        lock, state, source = open_folder(folder, plan, damaged)
     except HelpRequested:
         # Each run is one on its own machine: the options of a run on a cluster have no meaning here.
         topics = [topic for topic in TOPICS.values() if topic is not ClusterOptions]
@@ -103,7 +105,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         print_line(f"{source.total} runs, {places.words} at once, in {folder}")
         SweepRunner(source, folder, state, places, stop, print_line, poll_seconds).run()
         places.close()
-        unfinished = show_results(plan, source, folder, state, print_line, draw=not stop.requested)
+        unfinished = show_results(plan, source, folder, state, damaged, print_line, draw=not stop.requested)
         if unfinished:
             print_line(f"go on with: {shlex.join([*command_of('multi_train.py'), *arguments])}")
         return 1 if unfinished and not stop.requested else 0
@@ -114,11 +116,12 @@ def show_results(
     source: RunSource,
     folder: Path,
     state: SweepState,
+    damaged: DamagedFiles,
     print_line: Callable[[str], None],
     draw: bool,
 ) -> bool:
     """Show the table, write it, and draw the curves. True if there are runs that have not ended."""
-    rows = summarise(source, folder, state.runs)
+    rows = summarise(source, folder, state.runs, damaged)
     result: list[str] = []
     drawn = rows
     if isinstance(plan, SearchPlan):
@@ -133,19 +136,21 @@ def show_results(
     return len(source.runs) < source.total or any(state.runs[run.name]["status"] not in ENDED for run in source.runs)
 
 
-def open_folder(folder: Path, plan: Sweep | SearchPlan) -> tuple[BinaryIO, SweepState, RunSource]:
+def open_folder(
+    folder: Path, plan: Sweep | SearchPlan, damaged: DamagedFiles
+) -> tuple[BinaryIO, SweepState, RunSource]:
     """Create the sweep's folder, lock it against a second multi_train.py, and read the state of its runs."""
     if isinstance(plan, SearchPlan):
         check_optuna()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = try_lock(folder / "lock")
+        lock = try_lock(folder / LOCK)
         if lock is None:
             raise UsageError(f"--sweep_dir={folder} is in use by another multi_train.py; wait for it, or stop it.")
         with ExitStack() as close_on_error:
             close_on_error.enter_context(lock)
             state = SweepState(folder)
-            source = make_source(plan, folder, state)
+            source = make_source(plan, folder, state, damaged)
             state.write()
             close_on_error.pop_all()
         return lock, state, source
@@ -155,13 +160,13 @@ def open_folder(folder: Path, plan: Sweep | SearchPlan) -> tuple[BinaryIO, Sweep
         ) from None
 
 
-def make_source(plan: Sweep | SearchPlan, folder: Path, state: SweepState) -> RunSource:
+def make_source(plan: Sweep | SearchPlan, folder: Path, state: SweepState, damaged: DamagedFiles) -> RunSource:
     """Where the runs come from: the list of a sweep, or Optuna, which is loaded only for a search."""
     if isinstance(plan, Sweep):
         return ListedRuns(plan, state)
     from sweeps.search import Search
 
-    return Search(plan, folder, state)
+    return Search(plan, folder, state, damaged)
 
 
 def make_places(
@@ -170,26 +175,35 @@ def make_places(
     """Where runs are started. Ray is loaded only for a cluster."""
     if own.cluster is None:
         return ThisMachine(own.jobs or 1, program)
-    cpus = own.job_cpus or cpus_of_a_run(plan)
+    used = cpus_of_a_run(plan)
     address = check_cluster(own.cluster)
     from sweeps.on_cluster.cluster_places import ClusterPlaces
 
-    return ClusterPlaces(address, program, cpus, own.job_gpus, own.jobs, print_line)
+    return ClusterPlaces(address, program, own.job_cpus or used, own.job_gpus, own.jobs, print_line)
 
 
-def cpus_of_a_run(plan: Sweep | SearchPlan) -> float:
-    """Worker processes and threads of the learner, of the run that has the most of them."""
+def cpus_of_a_run(plan: Sweep | SearchPlan) -> int:
+    """The CPUs of the run that uses the most: one for each worker, and for each thread of each of its learners.
+
+    Without these numbers, a run would take all cores of its node, whatever was reserved for it.
+    """
+    runs: Iterable[tuple[int, ...]]
     if isinstance(plan, SearchPlan):
-        configs = [Config.from_flags(dict(plan.flags))]
-        searched = {"worker_count", "learner_threads"} & plan.ranges.keys()
+        # No Config is made: other flags may be valid only with one that is searched.
+        values = [
+            plan.ranges[name].ends if name in plan.ranges else [plan.flags.get(name, OPTIONS[name].default)]
+            for name in ("worker_count", "learner_threads", "learners")
+        ]
+        runs = list(itertools.product(*values))
     else:
-        configs, searched = [run.config for run in plan.runs], set()
-    if searched or not all(config.workers.worker_count for config in configs):
+        configs = [run.config for run in plan.runs]
+        runs = [(one.workers.worker_count, one.run.learner_threads, one.learners.learners) for one in configs]
+    if not all(workers and threads and learners for workers, threads, learners in runs):
         raise UsageError(
-            "--cluster must know the CPUs of a run; --worker_count=4 --learner_threads=1 (or others), or --job_cpus=5, "
-            "would be right."
+            "--cluster must know the CPUs that each run uses; --worker_count=4 --learner_threads=1 (or others), and "
+            "not --learners=0, would be right."
         )
-    return max(config.workers.worker_count + max(1, config.run.learner_threads) for config in configs)
+    return max(workers + threads * learners for workers, threads, learners in runs)
 
 
 def check_optuna() -> None:

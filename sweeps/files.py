@@ -5,6 +5,7 @@ started.
 """
 
 import fcntl
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -17,7 +18,22 @@ from run_files.run_folder import CHECKPOINTS
 if TYPE_CHECKING:
     from run_files.checkpoint import Checkpoint
 
+LOCK = "lock"  # held as long as the run is running
+METRICS = "metrics.jsonl"
 LAST_LINES = 5
+
+
+class DamagedFiles:
+    """Says once of each damaged file of metrics that a report in it is left out."""
+
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print_line = print_line
+        self._said: set[Path] = set()
+
+    def add(self, path: Path, error: ValueError) -> None:
+        if path not in self._said:
+            self._said.add(path)
+            self._print_line(f"{error}; this report is left out")
 
 
 def run_folders(job_folder: Path) -> list[Path]:
@@ -37,14 +53,22 @@ def _newest_checkpoint(run_folder: Path) -> str:
     return max((path.name for path in (run_folder / CHECKPOINTS).glob("checkpoint_*.pt")), default="")
 
 
-def last_report(job_folder: Path) -> tuple[Path, Report] | None:
-    """The newest line of metrics, and its run folder."""
+def last_report(job_folder: Path, damaged: DamagedFiles) -> tuple[Path, Report] | None:
+    """The newest line of metrics, and its run folder. A file with a damaged last line counts as one without reports."""
     for folder in run_folders(job_folder):
-        path = folder / "metrics.jsonl"
-        report = metrics.last_report(path) if path.exists() else None
+        path = folder / METRICS
+        try:
+            report = metrics.last_report(path) if path.exists() else None
+        except ValueError as error:
+            damaged.add(path, error)
+            continue
         if report is not None:
             return folder, report
     return None
+
+
+def has_reports(job_folder: Path) -> bool:
+    return any(path.stat().st_size for path in job_folder.glob(f"*/{METRICS}"))
 
 
 def agent_steps(job_folder: Path) -> int:

@@ -12,7 +12,9 @@ import psutil
 
 from options.command_line import flag_words
 from run_files.new_lines import NewLines
-from sweeps.files import is_locked, resumable, try_lock
+from sweeps.files import LOCK, is_locked, resumable, try_lock
+
+RESULTS_DIR = "--results_dir="
 
 
 class Job:
@@ -38,22 +40,29 @@ class Job:
             return False
         parent = resumable(self.folder)
         mode = ["--op_mode=train"] if parent is None else ["--op_mode=train_w_load", f"--load_model_url={parent}"]
-        words = [*mode, f"--results_dir={self.folder}", *flag_words(flags)]
+        words = [*mode, f"{RESULTS_DIR}{self.folder}", *flag_words(flags)]
         with lock, self.log.open("ab") as log:
             self._process = self._popen([sys.executable, str(self._program), *words], lock, log)
         return True
 
     @staticmethod
     def _popen(command: Sequence[str], lock: BinaryIO, log: BinaryIO) -> subprocess.Popen[bytes]:
-        """Start the process in its own session: CTRL+C and a closed terminal reach the sweep, which forwards them."""
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(lock.fileno(),),
-            start_new_session=True,
-        )
+        """Start the process in its own session: CTRL+C and a closed terminal reach the sweep, which forwards them.
+
+        It inherits that SIGUSR1 is ignored, which would kill it until main.py handles it.
+        """
+        before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock.fileno(),),
+                start_new_session=True,
+            )
+        finally:
+            signal.signal(signal.SIGUSR1, before)
 
     @property
     def is_running(self) -> bool:
@@ -88,9 +97,15 @@ class Job:
 
     @property
     def _lock_path(self) -> Path:
-        return self.folder / "lock"
+        return self.folder / LOCK
 
     def _find_learners(self) -> list[psutil.Process]:
         """Processes of main.py for this folder that were not started here, found by their command lines."""
-        words = {str(self._program), f"--results_dir={self.folder}"}
-        return [process for process in psutil.process_iter(["cmdline"]) if words <= set(process.info["cmdline"] or ())]
+        processes = psutil.process_iter(["cmdline"])
+        return [process for process in processes if self._is_learner(process.info["cmdline"] or ())]
+
+    def _is_learner(self, words: Sequence[str]) -> bool:
+        if str(self._program) not in words:
+            return False
+        folders = [Path(word.removeprefix(RESULTS_DIR)) for word in words if word.startswith(RESULTS_DIR)]
+        return self.folder.resolve() in [folder.resolve() for folder in folders]  # it may be spelled differently

@@ -3,8 +3,9 @@
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,21 @@ class Sweep:
 
     def differing_flags(self, run: SweepRun) -> str:
         """The flags of the run that are not the same in all runs, without the seed."""
+        own = run.config.flags()
+        words = {name: f"{name}={own[name]}" for name in self._differing_names}
+        if "replay_parameters" in words:
+            words["replay_parameters"] = describe_replays(run.config.replay.replays, self._differing_keys)
+        return ", ".join(words.values())
+
+    @cached_property
+    def _differing_names(self) -> list[str]:
         values = [one.config.flags() for one in self.runs]
         set_somewhere = dict.fromkeys(name for one in self.runs for name in one.flags if name != "seed")
-        names = [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
-        keys = differing_keys([one.config.replay.replays for one in self.runs])
-        own = run.config.flags()
-        words = {name: f"{name}={own[name]}" for name in names}
-        if "replay_parameters" in words:
-            words["replay_parameters"] = describe_replays(run.config.replay.replays, keys)
-        return ", ".join(words.values())
+        return [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
+
+    @cached_property
+    def _differing_keys(self) -> set[str]:
+        return differing_keys([one.config.replay.replays for one in self.runs])
 
 
 def read_sweep(path: str) -> object:
@@ -77,7 +84,7 @@ def plan_sweep(definition: object, given: Mapping[str, Any]) -> Sweep:
     The flags `given` on the command line take precedence. Raises a UsageError if anything is wrong.
     """
     described = _checked(definition)
-    refuse_reserved(given)
+    check_given(given)
     seeds = [given["seed"]] if "seed" in given else described["seeds"]
     runs: list[SweepRun] = []
     for name, overrides in _variants(described["runs"], described["grid"]).items():
@@ -93,11 +100,28 @@ def plan_sweep(definition: object, given: Mapping[str, Any]) -> Sweep:
     return Sweep(described["name"], runs)
 
 
-def refuse_reserved(given: Mapping[str, Any]) -> None:
-    """Raise a UsageError if the command line sets a flag that the sweep sets itself."""
+def check_given(given: Mapping[str, Any]) -> None:
+    """Raise a UsageError if the command line sets a flag that the sweep sets itself, or sets no seed."""
     for name, reason in RESERVED_FLAGS.items():
         if name in given:
             raise UsageError(f"--{name} has no meaning here: {reason}.")
+    if "seed" in given and given["seed"] is None:
+        raise UsageError("--seed=unset has no meaning here: runs are named by their seeds; --seed=1 would be right.")
+
+
+def refuse_invalid(keys: Mapping[str, str], valid: Mapping[str, object]) -> None:
+    """Raise a UsageError for the first of the `keys` whose value is not valid; it says what would be right."""
+    for key, wanted in keys.items():
+        if not valid[key]:
+            raise UsageError(f'the sweep\'s "{key}" must be {wanted}.')
+
+
+def refuse_flags(names: Iterable[str], searched: Collection[str] = ()) -> None:
+    """Raise a UsageError if one of these flags of a definition is set in another way."""
+    reasons = {**dict.fromkeys(searched, "it is searched"), **RESERVED_FLAGS, "seed": 'the sweep\'s "seeds" lists them'}
+    for name in names:
+        if name in reasons:
+            raise UsageError(f"{name} must not be among the sweep's flags: {reasons[name]}.")
 
 
 def checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
@@ -127,17 +151,12 @@ def _checked(definition: object) -> dict[str, Any]:
         "grid": isinstance(grid, dict) and all(isinstance(values, list | tuple) and values for values in grid.values()),
         "seeds": isinstance(seeds, list | tuple) and seeds and all(type(seed) is int for seed in seeds),
     }
-    for key, wanted in KEYS.items():
-        if not valid[key]:
-            raise UsageError(f'the sweep\'s "{key}" must be {wanted}.')
+    refuse_invalid(KEYS, valid)
     for name, values in grid.items():
         for value, other in itertools.combinations(values, 2):
             if value == other:
                 raise UsageError(f'the sweep\'s "grid" has {json.dumps(value)} twice for {name}; give it once.')
-    for name in [*described["flags"], *(name for group in groups for name in group), *grid]:
-        reason = {**RESERVED_FLAGS, "seed": 'the sweep\'s "seeds" lists them'}.get(name)
-        if reason:
-            raise UsageError(f"{name} must not be among the sweep's flags: {reason}.")
+    refuse_flags([*described["flags"], *(name for group in groups for name in group), *grid])
     return described
 
 

@@ -11,10 +11,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from options.rules import UsageError
-from sweeps.files import last_report
+from sweeps.files import DamagedFiles, has_reports, last_report, resumable
 from sweeps.plan import SweepRun, checked_run
-from sweeps.search_plan import REFUSED, Range, SearchPlan
-from sweeps.state import SweepState
+from sweeps.search_plan import Range, SearchPlan
+from sweeps.state import DONE, FAILED, PRUNED, REFUSED, SweepState
 from sweeps.step_values import StepValues
 
 OBJECTIVE = "return_mean"  # of the last report
@@ -28,16 +28,18 @@ class Search:
     so a search that goes on draws the same values as one that was never interrupted.
     """
 
-    def __init__(self, plan: SearchPlan, folder: Path, state: SweepState) -> None:
+    def __init__(self, plan: SearchPlan, folder: Path, state: SweepState, damaged: DamagedFiles) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._plan = plan
         self._folder = folder
         self._state = state
+        self._damaged = damaged
         self._space = {name: _distribution(one) for name, one in plan.ranges.items()}
         self._study = optuna.create_study(direction="maximize", pruner=_pruner(plan.pruner))
         self._runs: list[SweepRun] = []
         self._open: dict[str, tuple[Trial, StepValues]] = {}  # trials of which Optuna does not know the end
         self._check_same_search()
+        self._forget_failed_starts()
         for name, entry in state.runs.items():
             self._restore(name, entry)
 
@@ -93,14 +95,19 @@ class Search:
         self._report_new_values(run)
         trial, _ = self._open.pop(run.name)
         entry = self._state.runs[run.name]
-        entry["objective"] = objective = _last_return(self._folder / run.name)
-        if status == "done" and objective is not None:
+        entry["objective"] = objective = self._last_return(run)
+        if status == DONE and objective is not None:
             self._study.tell(trial, objective)
         else:
-            self._study.tell(trial, state=TrialState.PRUNED if status == "pruned" else TrialState.FAIL)
+            self._study.tell(trial, state=TrialState.PRUNED if status == PRUNED else TrialState.FAIL)
 
     def differing_flags(self, run: SweepRun) -> str:
         return ", ".join(f"{name}={run.flags[name]}" for name in self._space)
+
+    def _last_return(self, run: SweepRun) -> float | None:
+        newest = last_report(self._folder / run.name, self._damaged)
+        value = None if newest is None else newest[1].get(OBJECTIVE)
+        return float(value) if isinstance(value, int | float) else None
 
     def _report_new_values(self, run: SweepRun) -> bool:
         """Pass what the run has written since the last call to Optuna; whether there was anything."""
@@ -114,7 +121,7 @@ class Search:
     def _add(self, run: SweepRun, trial: Trial) -> None:
         self._runs.append(run)
         reached = max(map(int, self._state.runs[run.name]["values"]), default=0)
-        self._open[run.name] = trial, StepValues(self._plan.pruner["interval_steps"], reached)
+        self._open[run.name] = trial, StepValues(self._plan.pruner["interval_steps"], reached, self._damaged)
 
     def _check_same_search(self) -> None:
         """Raise a UsageError if the folder holds another search, or no search."""
@@ -122,6 +129,7 @@ class Search:
             self._state.refuse_others([])
         definition = json.loads(json.dumps(self._plan.definition))
         before = self._state.search if self._state.search is not None else definition
+        before = {"stop_at_return": definition["stop_at_return"], **before}  # older versions did not write it
         for key in definition:
             if definition[key] != before.get(key):
                 raise UsageError(
@@ -129,6 +137,17 @@ class Search:
                     f"{key} as before, would be right."
                 )
         self._state.search = definition
+
+    def _forget_failed_starts(self) -> None:
+        """Forget the last trials if they failed before their first report: whatever stopped them, they chose nothing.
+
+        They are drawn again, by all that is known then. Earlier ones stay, because others were drawn after them.
+        """
+        for name, entry in reversed(list(self._state.runs.items())):
+            job_folder = self._folder / name
+            if entry["status"] != FAILED or has_reports(job_folder) or resumable(job_folder) is not None:
+                return
+            del self._state.runs[name]
 
     def _restore(self, name: str, entry: Mapping[str, Any]) -> None:
         """Add a trial of an earlier start to the study, in the order of their numbers."""
@@ -157,12 +176,12 @@ class Search:
         self, params: Mapping[str, Any], values: Mapping[int, float], entry: Mapping[str, Any]
     ) -> FrozenTrial | None:
         """The trial as Optuna was told of its end; None if it goes on."""
-        states = {"done": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
+        states = {DONE: TrialState.COMPLETE, PRUNED: TrialState.PRUNED}
         if entry["status"] not in states or "objective" not in entry:
             return None
         objective = entry["objective"]
-        is_complete = entry["status"] == "done" and objective is not None
-        state = TrialState.FAIL if entry["status"] == "done" and not is_complete else states[entry["status"]]
+        is_complete = entry["status"] == DONE and objective is not None
+        state = TrialState.FAIL if entry["status"] == DONE and not is_complete else states[entry["status"]]
         return create_trial(
             params=dict(params),
             distributions=self._space,
@@ -170,12 +189,6 @@ class Search:
             state=state,
             intermediate_values=dict(values),
         )
-
-
-def _last_return(job_folder: Path) -> float | None:
-    newest = last_report(job_folder)
-    value = None if newest is None else newest[1].get(OBJECTIVE)
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _distribution(one: Range) -> BaseDistribution:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeGuard
 
-from option_flags import OPTIONS
+from option_flags import OPTIONS, Config
 from options.rules import Rule, UsageError, between, one_of, shown, whole
 from options.unknown_names import unknown_flag
-from sweeps.plan import NAME, RESERVED_FLAGS, as_flags, checked_run, refuse_reserved
+from sweeps.plan import NAME, RESERVED_FLAGS, as_flags, check_given, checked_run, refuse_flags, refuse_invalid
 
 SEARCH_KEYS = {
     "name": 'a word for the folder, such as "lr"',
@@ -39,7 +39,6 @@ PRUNER_KEYS = {
 }
 UNUSED_KEYS = {"random": {"startup_trials"}, "median": {"percentile"}, "none": PRUNER_KEYS.keys() - {"type"}}
 DEFAULT_TRIALS = 20
-REFUSED = "refused"  # status of a trial whose values main.py refuses together; it is never started
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,21 @@ def is_search(definition: object) -> TypeGuard[dict[str, Any]]:
 def plan_search(definition: Mapping[str, Any], given: Mapping[str, Any]) -> SearchPlan:
     """The checked search. The flags `given` on the command line take precedence. Raises a UsageError."""
     described = _checked(definition)
-    refuse_reserved(given)
+    check_given(given)
     seed = given.get("seed", described["seeds"][0])
     flags = as_flags({**described["flags"], **given, "seed": seed})
     ranges = {name: _range(name, entry) for name, entry in described["search"].items()}
     for name in ranges:
         if name in given:
             raise UsageError(f'--{name} is among the ranges of the sweep\'s "search"; leave it out on one side.')
-    steps = _check_ends(flags, ranges)
+    config = _check_ends(flags, ranges)
+    steps = config.run.environment_max_steps
     sampler = {"type": "tpe", "startup_trials": 10, "seed": seed, **described["sampler"]}
     defaults = {"percentile": 25.0, "startup_trials": 5, "warmup_steps": steps // 5}
     pruner = {"type": "median", **defaults, "interval_steps": max(1, steps // 20), **described["pruner"]}
-    kept = {"search": described["search"], "sampler": sampler, "pruner": pruner, "environment_max_steps": steps}
+    # When a run ends must stay too, or the returns of old and new trials could not be compared.
+    ends = {"environment_max_steps": steps, "stop_at_return": config.run.stop_at_return}
+    kept = {"search": described["search"], "sampler": sampler, "pruner": pruner, **ends}
     return SearchPlan(described["name"], flags, ranges, described["trials"], sampler, pruner, kept)
 
 
@@ -110,13 +112,8 @@ def _checked(definition: Mapping[str, Any]) -> dict[str, Any]:
         "pruner": isinstance(described["pruner"], dict),
         "seeds": isinstance(seeds, list | tuple) and len(seeds) == 1 and type(seeds[0]) is int and seeds[0] >= 0,
     }
-    for key, wanted in SEARCH_KEYS.items():
-        if not valid[key]:
-            raise UsageError(f'the sweep\'s "{key}" must be {wanted}.')
-    for flag in described["flags"]:
-        reason = {**RESERVED_FLAGS, "seed": 'the sweep\'s "seeds" holds it'}.get(flag)
-        if reason or flag in described["search"]:
-            raise UsageError(f"{flag} must not be among the sweep's flags: {reason or 'it is searched'}.")
+    refuse_invalid(SEARCH_KEYS, valid)
+    refuse_flags(described["flags"], searched=described["search"])
     described["sampler"] = _checked_object("sampler", described["sampler"], SAMPLER_KEYS, "tpe")
     described["pruner"] = _checked_object("pruner", described["pruner"], PRUNER_KEYS, "median")
     return described
@@ -186,13 +183,13 @@ def _is_number(value: object, kind: type) -> bool:
     return kind is float or isinstance(value, int)
 
 
-def _check_ends(flags: Mapping[str, Any], ranges: Mapping[str, Range]) -> int:
-    """Check both ends of each range, and each choice; return the steps of the runs.
+def _check_ends(flags: Mapping[str, Any], ranges: Mapping[str, Range]) -> Config:
+    """Check both ends of each range, and each choice; return the configuration of one of these runs.
 
     A value is refused if it is wrong both with the first and with the last values of the other flags. Values that are
     wrong only together are found when a trial has them.
     """
-    steps = 0
+    configs: list[Config] = []
     for name, one in ranges.items():
         for value in one.ends:
             errors: list[UsageError] = []
@@ -200,9 +197,9 @@ def _check_ends(flags: Mapping[str, Any], ranges: Mapping[str, Range]) -> int:
                 others = {other: ranges[other].ends[place] for other in ranges}
                 try:
                     run = checked_run(f"with {name}={shown(value)}", {**flags, **others, name: value})
-                    steps = run.config.run.environment_max_steps
+                    configs.append(run.config)
                 except UsageError as error:
                     errors.append(error)
             if len(errors) == 2:
                 raise errors[0]
-    return steps
+    return configs[-1]

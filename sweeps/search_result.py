@@ -9,7 +9,7 @@ from machine.program import command_of
 from options.command_line import flag_words
 from reports.number_format import score
 from sweeps.run_source import RunSource
-from sweeps.search_plan import REFUSED
+from sweeps.state import DONE, REFUSED
 
 MOST_CURVES = 16  # trials in the picture of a search, the best ones
 
@@ -28,7 +28,7 @@ def search_result(
         for name, state in states.items()
         if state["status"] == REFUSED
     ]
-    best = next((row for row in rows if row["status"] == "done" and row["return_mean"] is not None), None)
+    best = next((row for row in rows if row["status"] == DONE and row["return_mean"] is not None), None)
     if best is None:
         return [*lines, "no trial has reached its end with a mean return yet"]
     run = next(run for run in source.runs if run.name == best["name"])

@@ -12,6 +12,13 @@ from run_files.run_folder import write_json
 from sweeps.plan import SweepRun
 
 STATE_FILE = "sweep.json"
+
+# The statuses of a run.
+WAITING, RUNNING, DONE, STOPPED, FAILED = "waiting", "running", "done", "stopped", "failed"
+PRUNED = "pruned"  # stopped by a search, because others were better
+REFUSED = "refused"  # a trial whose values main.py refuses together; it is never started
+ENDED = {DONE, PRUNED}
+
 # Flags that may change when a sweep is continued: they do not change what was learned so far.
 CHANGEABLE = {"environment_max_steps", "stop_at_return", "console", "console_period"}
 
@@ -68,7 +75,7 @@ class SweepState:
     def add(self, run: SweepRun) -> None:
         """Add a new run, or check that a known one has the same flags as before."""
         flags = _as_saved(run.flags)
-        entry = self.runs.setdefault(run.name, {"flags": flags, "status": "waiting"})
+        entry = self.runs.setdefault(run.name, {"flags": flags, "status": WAITING})
         before = entry["flags"]
         for name in {**before, **flags}:
             if name not in CHANGEABLE and before.get(name) != flags.get(name):

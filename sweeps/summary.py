@@ -12,8 +12,10 @@ from machine.program import CHECKOUT
 from reports.number_format import NOTHING_YET, count, score
 from reports.tables import table_lines
 from run_files.run_folder import write_atomically
-from sweeps.files import last_report
+from sweeps.files import LOCK, DamagedFiles, is_complete, is_locked, last_report
+from sweeps.plan import SweepRun
 from sweeps.run_source import RunSource
+from sweeps.state import DONE, RUNNING, STOPPED
 
 COLUMNS = (
     *("name", "differs", "seed", "status", "agent_steps", "return_mean", "return_max", "steps_per_second"),
@@ -23,20 +25,29 @@ HEADINGS = ("run", "differs in", "seed", "status", "steps", "mean return", "best
 LEFT = {"name", "differs", "status", "folder"}  # columns that are aligned left
 
 
-def summarise(source: RunSource, folder: Path, states: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def summarise(
+    source: RunSource, folder: Path, states: Mapping[str, Mapping[str, Any]], damaged: DamagedFiles
+) -> list[dict[str, Any]]:
     """A row for each run, with None for values that do not exist (yet)."""
     rows = []
     for run in source.runs_of_table:
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
         row |= {"name": run.name, "differs": source.differing_flags(run), "seed": run.config.run.seed}
-        row["status"] = states[run.name]["status"]
-        newest = last_report(folder / run.name)
+        row["status"] = _status(states[run.name]["status"], run, folder / run.name)
+        newest = last_report(folder / run.name, damaged)
         if newest is not None:
             row["folder"], report = newest
             row |= {name: report.get(name) for name in ("agent_steps", "return_mean", "return_max")}
             row["steps_per_second"] = round(row["agent_steps"] / max(float(str(report["seconds"])), 1e-9), 1)
         rows.append(row)
     return rows
+
+
+def _status(saved: str, run: SweepRun, job_folder: Path) -> str:
+    """The saved status, but not that a run of an earlier, killed sweep is running which has ended since."""
+    if saved != RUNNING or is_locked(job_folder / LOCK):
+        return saved
+    return DONE if is_complete(job_folder, run.config) else STOPPED
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> str:

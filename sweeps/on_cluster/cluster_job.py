@@ -14,11 +14,12 @@ from ray.exceptions import RayError
 from cluster.programs.nodes import ANSWER_SECONDS, why_lost
 from options.command_line import flag_words
 from run_files.new_lines import NewLines
-from sweeps.files import resumable, try_lock
+from sweeps.files import LOCK, resumable, try_lock
 from sweeps.on_cluster.node_job import RESULTS
 from sweeps.on_cluster.run_files_transfer import RunFilesTransfer
 
 SYNC_SECONDS = 0.5  # between two looks at the files of a run
+RETRY_SECONDS = 5.0  # until files are fetched again that could not be written
 
 
 class ClusterJob:
@@ -27,13 +28,22 @@ class ClusterJob:
     A thread does all of this. `is_running` is true until the last byte is here, or the node is lost.
     """
 
-    def __init__(self, folder: Path, program: str, actor: Any, node: str, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        program: str,
+        node: str,
+        make_actor: Callable[[], Any],  # takes the room on the node
+        on_end: Callable[[], None],  # frees it
+        print_line: Callable[[str], None],
+    ) -> None:
         self.folder = folder
         self.log = folder / "log.txt"
         self._program = program  # relative to the checkout
-        self._actor = actor
+        self._actor: Any = None
         self._node = node
-        self._on_end = on_end
+        self._make_actor, self._on_end = make_actor, on_end
+        self._print_line = print_line
         self._exit_code: int | None = None
         self._why_lost = ""
         self._signals: list[int] = []
@@ -42,11 +52,11 @@ class ClusterJob:
         self._new_lines = NewLines(self.log)
 
     def start(self, flags: Mapping[str, Any]) -> bool:
-        lock = try_lock(self.folder / "lock")
-        if lock is None:
-            self._close()
-            raise BlockingIOError(0, "it is running on this machine already; it ends by itself, or by its process")
         self._new_lines.skip()
+        lock = try_lock(self.folder / LOCK)
+        if lock is None:
+            raise BlockingIOError(0, "it is running on this machine already; it ends by itself, or by its process")
+        self._actor = self._make_actor()  # last: the thread frees the room again
         self._thread = threading.Thread(target=self._work, args=(dict(flags), lock), name="cluster job", daemon=True)
         self._thread.start()
         return True
@@ -79,7 +89,7 @@ class ClusterJob:
                 self._exit_code = self._run(flags)
             except RayError as error:
                 self._why_lost = why_lost(error, self._node)
-            except OSError as error:  # a full disk here, for example
+            except OSError as error:  # files of this machine
                 self._why_lost = f"its files could not be written ({error.strerror})"
             finally:
                 self._close()
@@ -99,11 +109,27 @@ class ClusterJob:
             mode = ["--op_mode=train_w_load", f"--load_model_url={RESULTS}/{parent.name}"]
         # Relative paths: a checkpoint keeps --results_dir, and a folder of the node is not one to continue in later.
         self._call("start", self._program, [*mode, f"--results_dir={RESULTS}", *flag_words(flags)])
+        return self._follow(files)
+
+    def _follow(self, files: RunFilesTransfer) -> int:
+        """Bring the files until the run has ended. A full disk here does not end it: its files come later."""
+        code, said = None, False
         while True:
-            while self._signals:
+            while self._signals and code is None:
                 self._call("signal", self._signals.pop(0))
             code, stamps = self._call("state")
-            files.fetch(stamps, ended=code is not None)
+            try:
+                files.fetch(stamps, ended=code is not None)
+            except RayError:  # some are an OSError too
+                raise
+            except OSError as error:
+                if not said:
+                    said = True
+                    self._print_line(f"{self.folder.name}: its files cannot be written now ({error.strerror})")
+                time.sleep(RETRY_SECONDS)
+                if code is not None and signal.SIGTERM in self._signals:  # CTRL+C: nobody waits for room on the disk
+                    raise
+                continue
             if code is not None:
                 return int(code)
             time.sleep(SYNC_SECONDS)

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -17,6 +18,7 @@ from sweeps.places import RunJob
 
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
 QUIET_SECONDS = 10.0  # without a run and without room, until the console says so
+UNITS = 10_000  # Ray counts resources in ten-thousandths
 
 
 class ClusterPlaces:
@@ -54,19 +56,22 @@ class ClusterPlaces:
         if node_id is None:
             raise OSError(0, "no node has room for it any more")
         node = self._nodes.nodes[node_id]
-        actor = self._actor.options(
-            num_cpus=self._cpus, num_gpus=self._gpus, scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, False)
-        ).remote(node.checkout, self._gpus > 0)
-        with self._lock:
-            self._jobs[node_id] += 1
-        node.free_cpus -= self._cpus
-        node.free_gpus -= self._gpus
+
+        def make_actor() -> Any:
+            where = NodeAffinitySchedulingStrategy(node_id, False)
+            options = self._actor.options(num_cpus=self._cpus, num_gpus=self._gpus, scheduling_strategy=where)
+            actor = options.remote(node.checkout, self._gpus > 0)
+            with self._lock:
+                self._jobs[node_id] += 1
+            node.free_cpus -= self._cpus
+            node.free_gpus -= self._gpus
+            return actor
 
         def free() -> None:
             with self._lock:
                 self._jobs[node_id] -= 1
 
-        return ClusterJob(folder, self._program, actor, node.name, free)
+        return ClusterJob(folder, self._program, node.name, make_actor, free, self._print_line)
 
     @property
     def words(self) -> str:
@@ -86,8 +91,20 @@ class ClusterPlaces:
         for node_id, node in self._nodes.nodes.items():
             # What is free is reported late, so the jobs of this sweep are counted here too.
             jobs = self._jobs[node_id]
-            cpus = min(node.all_cpus - jobs * self._cpus, node.free_cpus)
-            gpus = min(node.all_gpus - jobs * self._gpus, node.free_gpus)
-            if node.checkout is not None and cpus >= self._cpus and gpus >= self._gpus:
-                free[node_id] = cpus
+            room = min(runs_that_fit(node.all_cpus, self._cpus) - jobs, runs_that_fit(node.free_cpus, self._cpus))
+            if self._gpus:
+                in_all = runs_on_gpus(node.all_gpus, self._gpus)
+                room = min(room, in_all - jobs, runs_that_fit(node.free_gpus, self._gpus))
+            if node.checkout is not None and room > 0:
+                free[node_id] = min(node.all_cpus - jobs * self._cpus, node.free_cpus)
         return max(free, key=lambda node_id: free[node_id]) if free else None
+
+
+def runs_that_fit(amount: float, each: float) -> int:
+    """How many runs with `each` fit in the amount. In whole units: 1 - 4 * 0.2 is a little less than 0.2."""
+    return round(amount * UNITS) // max(1, round(each * UNITS))
+
+
+def runs_on_gpus(gpus: float, each: float) -> int:
+    """A part of a GPU is one of a single GPU: two GPUs have room for two runs with 0.6, not for three."""
+    return int(gpus) * runs_that_fit(1, each) if each < 1 else runs_that_fit(gpus, each)

@@ -1,7 +1,9 @@
 """Brings the files of a run to its node, and from there into the sweep's folder."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -97,9 +99,20 @@ class RunFilesTransfer:
                 content = content[: content.rfind(b"\n") + 1]
                 if not content:
                     return
+            self._append(path, self._with_own_paths(path, content))
             self._offsets[name] = offset + len(content)
+
+    @staticmethod
+    def _append(path: Path, content: bytes) -> None:
+        """Add all of it or, on a full disk, nothing: the next round adds it then."""
+        size = path.stat().st_size if path.exists() else 0
+        try:
             with path.open("ab") as file:
-                file.write(self._with_own_paths(path, content))
+                file.write(content)
+        except OSError:
+            with suppress(FileNotFoundError):
+                os.truncate(path, size)
+            raise
 
     def _copy(self, name: str, stamp: Stamp) -> None:
         path = self._folder / name

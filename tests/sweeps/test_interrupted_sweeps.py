@@ -111,6 +111,42 @@ def test_a_run_whose_sweep_was_killed_can_be_stopped(tmp_path: Path) -> None:
     assert (a / "Game_1" / "metrics.jsonl").exists()
 
 
+def test_a_run_that_is_not_a_child_is_found_however_its_folder_is_spelled(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    program = tmp_path / "program.py"
+    program.write_text("import time\nprint('done 0', flush=True)\ntime.sleep(200)\n")
+    started = Job(tmp_path / "link" / ".." / "link" / "a", program)
+    assert started.start({})
+    while not is_running(started.folder):
+        time.sleep(0.01)
+    Job(tmp_path / "there" / "a", program).signal(signal.SIGKILL)
+    while started.is_running:
+        time.sleep(0.01)
+    assert started.exit_code == -signal.SIGKILL
+
+
+def test_the_folder_of_a_sweep_has_one_spelling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    own, *_ = command(tmp_path / "sweep", {})
+    assert run_sweep([own, f"--sweep_dir={tmp_path}/link/../link/sweep"], tmp_path / "nothing.py") == 1
+    assert capsys.readouterr().out.startswith(f"1 runs, 1 at once, in {tmp_path}/there/sweep\n")
+
+
+def test_a_request_to_save_does_not_kill_a_run_that_is_starting(tmp_path: Path) -> None:
+    """Until main.py handles SIGUSR1."""
+    program = tmp_path / "program.py"
+    program.write_text("import signal\nprint(signal.getsignal(signal.SIGUSR1).name)\n")
+    before = signal.getsignal(signal.SIGUSR1)
+    job = Job(tmp_path / "run", program)
+    assert job.start({})
+    while job.is_running:
+        time.sleep(0.01)
+    assert job.new_log_lines() == ["SIG_IGN"]
+    assert signal.getsignal(signal.SIGUSR1) == before
+
+
 def test_two_stop_requests_at_once_are_forwarded_as_two_signals() -> None:
     """main.py counts signals within SAME_SIGNAL_SECONDS as one."""
     pacing = StopPacing()

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.slow
         ({"grid": {"seed": [1, 2]}}, [], '"seeds" lists them'),
         ({}, ["--op_mode=train"], "--op_mode has no meaning here"),
         ({}, ["--load_model_url=x"], "--load_model_url has no meaning here"),
+        ({}, ["--seed=unset"], "--seed=unset has no meaning here"),
         ({"flags": {"load_weights_only": True}}, [], "load_weights_only must not be among"),
         ({"runs": [{"lr": 1e-3}, {"lr": -1.0}]}, [], "run lr=-1.0_seed1: --lr must be a number above 0"),
         ({"flags": {"lrr": 1}}, [], "--lrr is not a known flag"),

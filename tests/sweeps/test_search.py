@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.files import DamagedFiles
 from sweeps.step_values import StepValues
 from tests.options.words import parse
 from tests.sweeps.fake_sweeps import LEARNER, command, interrupt, is_running, rows, run_sweep, start_sweep, starts, when
@@ -80,6 +81,10 @@ def test_more_trials_than_before_continue_the_search(tmp_path: Path, capsys: pyt
     folder = tmp_path / "sweep"
     assert search(command(folder, definition(trials=2))) == 0
     first = flags_of(folder)
+    state = folder / "sweep.json"
+    content = json.loads(state.read_text())
+    del content["search"]["stop_at_return"]  # as an older version has left it
+    state.write_text(json.dumps(content))
     assert search(command(folder, definition(trials=3))) == 0
     assert "2 of 3 runs are done already" in capsys.readouterr().out
     assert flags_of(folder)[:2] == first and len(flags_of(folder)) == 3
@@ -162,6 +167,24 @@ def test_a_trial_that_fails_is_told_to_the_sampler_and_started_again(
     assert "gamma=0.9" in capsys.readouterr().out.splitlines()[-3]
 
 
+def test_trials_that_failed_at_once_are_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With no report, they have told the sampler nothing, so their old values are no better than new ones."""
+    folder = tmp_path / "sweep"
+    words = command(folder, definition(trials=6))
+    assert run_sweep(words, tmp_path / "nothing.py") == 1
+    assert "3 runs in a row failed before their first report" in capsys.readouterr().out
+    state = folder / "sweep.json"
+    content = json.loads(state.read_text())
+    assert [entry["status"] for entry in content["runs"].values()] == ["failed"] * 3
+    for entry in content["runs"].values():
+        entry["flags"]["lr"] = 0.02  # no sampler with this seed draws it
+    state.write_text(json.dumps(content))
+    assert search(words) == 0
+    whole = tmp_path / "whole"
+    assert search(command(whole, definition(trials=6))) == 0
+    assert flags_of(folder) == flags_of(whole)
+
+
 def test_values_that_are_refused_together_count_as_a_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--rho_const must be at least --c_const."""
     folder = tmp_path / "sweep"
@@ -182,6 +205,7 @@ def test_values_that_are_refused_together_count_as_a_trial(tmp_path: Path, capsy
         ({"search": {**RANGES, "gamma": {"low": 0.9, "high": 0.99}}}, "search"),
         ({"sampler": {"type": "random"}}, "sampler"),
         ({"pruner": {"type": "median"}}, "pruner"),
+        ({"flags": {"stop_at_return": 100}}, "stop_at_return"),
     ],
 )
 def test_another_search_needs_another_folder(
@@ -219,7 +243,7 @@ def test_a_damaged_state_of_a_search_is_one_sentence(
 
 
 def test_values_are_those_of_the_first_report_from_each_multiple_on(tmp_path: Path) -> None:
-    values = StepValues(100, 0)
+    values = StepValues(100, 0, DamagedFiles(print))
     assert values.read_new(tmp_path) == {}
     first = tmp_path / "Game_1" / "metrics.jsonl"
     first.parent.mkdir()
@@ -235,3 +259,13 @@ def test_values_are_those_of_the_first_report_from_each_multiple_on(tmp_path: Pa
     resumed.write_text('{"agent_steps": 350, "return_mean": 9}\n{"agent_steps": 500, "return_mean": 5}\n')
     assert values.read_new(tmp_path) == {500: 5.0}
     assert values.read_new(tmp_path) == {}
+
+
+def test_a_damaged_line_has_no_value_and_is_said_once(tmp_path: Path) -> None:
+    path = tmp_path / "Game_1" / "metrics.jsonl"
+    path.parent.mkdir()
+    path.write_text('{"agent_steps": 100, "return_mean": 1}\n\0\0\n[]\n{"agent_steps": 200, "return_mean": 2}\n')
+    lines: list[str] = []
+    values = StepValues(100, 0, DamagedFiles(lines.append))
+    assert values.read_new(tmp_path) == {100: 1.0, 200: 2.0}
+    assert len(lines) == 1 and lines[0].startswith(f"a line of {path} is not JSON")

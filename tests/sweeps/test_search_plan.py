@@ -65,6 +65,7 @@ def with_search(**ranges: Any) -> dict[str, Any]:
         ({**with_search(lr=LR), "pruner": "median"}, [], '"pruner" must be an object'),
         (with_search(lr=LR), ["--lr=1e-3"], "--lr is among the ranges"),
         (with_search(lr=LR), ["--op_mode=train"], "--op_mode has no meaning here"),
+        (with_search(lr=LR), ["--seed=unset"], "--seed=unset has no meaning here"),
     ],
 )
 def test_a_wrong_search_is_refused_before_anything_starts(

@@ -13,6 +13,8 @@ from typing import Any
 from tests.sweeps.fake_sweeps import LEARNER, ROOT, command
 from tests.sweeps.on_cluster.some_nodes import NodesWithFolders
 
+CPUS = ["--worker_count=1", "--learner_threads=1"]
+
 
 class ClusterSweep:
     """Starts the sweep, and follows what it prints."""
@@ -24,7 +26,7 @@ class ClusterSweep:
         *own, steps = command(folder, definition)
         steps = next((word for word in words if word.startswith("--environment_max_steps=")), steps)
         others = [word for word in words if word != steps]
-        arguments = [*own, steps, f"--cluster={nodes.address}", "--job_cpus=2", *others]
+        arguments = [*own, steps, f"--cluster={nodes.address}", "--job_cpus=2", *CPUS, *others]
         main = f"multi_train.main({arguments}, pathlib.Path({str(program)!r}))"
         code = f"import multi_train, pathlib, sys; sys.exit({main})"
         self.process = subprocess.Popen(

@@ -1,6 +1,7 @@
 """The files of a run between its node and the sweep's folder, without Ray: the node's job is called directly."""
 
 import os
+import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sweeps.on_cluster.node_job import NodeJob
+from sweeps.on_cluster.node_job import NodeJob, Stamp
 from sweeps.on_cluster.run_files_transfer import CHUNK, RunFilesTransfer
 from tests.sweeps.fake_sweeps import ROOT
 
@@ -176,3 +177,25 @@ def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
     ends.fetch()
     assert (parent / "config.json").stat() == before and (here / "Game_2" / "config.json").read_text() == "{}"
     ends.close()
+
+
+def test_what_a_full_disk_refuses_is_brought_later_and_once(tmp_path: Path) -> None:
+    """The disk is full after 10,000 bytes."""
+    there = {"Game_1/metrics.jsonl": b"a line of a file\n" * 1000}
+
+    def call(method: str, name: str, stamp: None, offset: int, count: int) -> bytes:
+        return there[name][offset : offset + count]
+
+    transfer = RunFilesTransfer(tmp_path, "/there", call)
+    (name, content), *_ = there.items()
+    stamps = {name: Stamp(len(content), 0, 0)}
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limit[1]))
+    try:
+        with pytest.raises(OSError):
+            transfer.fetch(stamps, ended=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert (tmp_path / name).read_bytes() == b""
+    transfer.fetch(stamps, ended=False)
+    assert (tmp_path / name).read_bytes() == content
