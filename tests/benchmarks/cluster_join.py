@@ -20,7 +20,7 @@ START_SECONDS = 120.0
 
 def accepted(run: ClusterRun) -> int:
     """Unrolls that the learner has taken from all nodes that are there now."""
-    nodes = read_metrics(run.folder / "metrics.jsonl")[-1]["nodes"]
+    nodes = read_metrics(run.folder / "metrics.jsonl")[-1].get("nodes", [])
     assert isinstance(nodes, list)
     return sum(int(node["unrolls_accepted"]) for node in nodes if node["alive"])
 
@@ -33,6 +33,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         run = ClusterRun(nodes, Path(folder) / "results", *FLAGS, *flags, program=("main.py",))
         try:
+            run.wait_for("starting", START_SECONDS)
             run.wait_for_steps(5000, START_SECONDS)
             for _ in range(arguments.repeats):
                 printed = len(run.lines)
