@@ -1,5 +1,6 @@
 """Pages that compare runs: any selection, and all runs of a sweep."""
 
+import threading
 from asyncio import to_thread
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +12,13 @@ from dashboard.charts import ChartOptions, label_height
 from dashboard.comparison import Score, comparison_chart, score_groups, search_chart, without_curves
 from dashboard.number_text import game_return, number
 from dashboard.page_parts import ChartCard, Notices, heading, is_open, link_to, notice, page_frame
-from dashboard.panels import X_AXES
+from dashboard.panels import CHOICES
 from dashboard.results_folder import NotThereError, ResultsFolder
 from dashboard.run_data import RunData
 from dashboard.run_list import RunList, RunRow, SweepRow
 from reports.compare_runs import Group, group_runs
 from reports.scores.human_scores import game_name
+from reports.x_axes import X_AXES
 from run_files.run_history import History
 
 REFRESH_SECONDS = 5.0
@@ -65,7 +67,9 @@ class _Comparison:
         self._sweep = sweep
         self._rows: list[RunRow] = []
         self._sweep_row: SweepRow | None = None
-        self._data: dict[tuple[str, str], RunData] = {}  # by name of the run and metric
+        self._data: dict[str, RunData] = {}  # by name of the run, with one figure: all would take much memory
+        self._figure = RETURN
+        self._reading = threading.Lock()
         self._problems: list[str] = []
         self._cards: dict[str, ChartCard] = {}
         self._tables: object = None
@@ -78,7 +82,7 @@ class _Comparison:
             names = await to_thread(self._figures)
             self._metric = ui.select(names, value=RETURN, label="figure", with_input=True, on_change=self._draw)
             self._metric.props("dense outlined").style("min-width: 260px")
-            self._x = ui.toggle(list(X_AXES), value="steps", on_change=self._draw).props("dense unelevated")
+            self._x = ui.toggle(list(CHOICES), value="steps", on_change=self._draw).props("dense unelevated")
             self._log_y = ui.checkbox("log y", on_change=self._draw).props("dense")
             self._log_x = ui.checkbox("log x", on_change=self._draw).props("dense")
         self._grid = ui.element("div").classes("charts broad w-full")
@@ -119,22 +123,30 @@ class _Comparison:
 
     def _histories(self, metric: str) -> tuple[list[History], bool]:
         """The runs with the reports of one figure, and whether anything is new."""
-        figures = {metric, *(axis.figure for axis in X_AXES.values())}
+        names = {metric, *(X_AXES[name].figure for name in CHOICES)}
         changed, histories = False, []
-        for row in self._curve_rows():
-            key = row.name, metric
-            if key not in self._data:
-                self._data[key] = RunData(
-                    self._results, self._results.root / row.name, names=figures, most=REPORTS_OF_EACH,
-                    most_bytes=BYTES_OF_EACH,
-                )  # fmt: skip
-            changed |= self._data[key].refresh()
-            histories.append(self._data[key].history)
+        with self._reading:
+            if metric != self._figure:
+                self._figure, self._data = metric, {}
+            for row in self._curve_rows():
+                if row.name not in self._data:
+                    self._data[row.name] = RunData(
+                        self._results, self._results.root / row.name, names=names, most=REPORTS_OF_EACH,
+                        most_bytes=BYTES_OF_EACH,
+                    )  # fmt: skip
+                changed |= self._data[row.name].refresh()
+                histories.append(self._data[row.name].history)
         return [history for history in histories if history.options], changed
 
+    @property
+    def _chosen(self) -> str:
+        return str(self._metric.value or RETURN)
+
     async def _draw(self, *_: object, only_if_new: bool = False) -> None:
-        metric = str(self._metric.value or RETURN)
+        metric = self._chosen
         histories, changed = await to_thread(self._histories, metric)
+        if metric != self._chosen:  # meanwhile; that figure is drawn too
+            return
         self._notices.show(self._problems)
         self._show_status()
         if changed or not only_if_new:
@@ -146,13 +158,10 @@ class _Comparison:
     def _show_status(self) -> None:
         parts = []
         if self._sweep_row is not None:
-            counts: dict[str, int] = {}
-            for status in self._sweep_row.statuses.values():
-                counts[status] = counts.get(status, 0) + 1
-            parts += [f"{many} {status}" for status, many in counts.items()]
+            parts.append(self._sweep_row.counts)
         if len(self._rows) > MOST_CURVES:
             parts.append(f"the curves are those of the {MOST_CURVES} runs with the highest mean return")
-        self._status.set_text(", ".join(parts))
+        self._status.set_text(", ".join(filter(None, parts)))
 
     def _draw_charts(self, groups: Sequence[Group], metric: str) -> None:
         for env in dict.fromkeys(group.env for group in groups):

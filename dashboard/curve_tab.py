@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from nicegui import ui
 
 from dashboard.page_parts import ChartCard, notice
-from dashboard.panels import X_AXES, Panel, panel_chart, return_chart
+from dashboard.panels import CHOICES, Panel, panel_chart, return_chart
 from dashboard.run_data import RunData
 from run_files.run_history import History
 
@@ -21,7 +21,7 @@ class CurveTab:
         self._with_returns = with_returns
         self._cards: dict[str, ChartCard] = {}
         with ui.element("div").classes("row"):
-            self._x = ui.toggle(list(X_AXES), value="steps", on_change=self.update).props("dense unelevated")
+            self._x = ui.toggle(list(CHOICES), value="steps", on_change=self.update).props("dense unelevated")
             self._log_y = ui.checkbox("log y", on_change=self.update).props("dense")
             self._log_x = ui.checkbox("log x", on_change=self.update).props("dense")
         self._nothing = ui.column()

@@ -110,7 +110,7 @@ class FilesTab:
     def update(self) -> None:
         checkpoints = self._files(CHECKPOINTS, CHECKPOINT_FILES)
         videos = self._files(VIDEOS, ("*.mp4",))
-        evaluations = self._data.history.evaluations
+        evaluations = self._data.evaluations
         shown = (checkpoints, videos, len(evaluations))
         if shown == self._shown:
             return

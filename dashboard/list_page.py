@@ -3,6 +3,7 @@
 import time
 from asyncio import to_thread
 from typing import Any
+from urllib.parse import quote
 
 from nicegui import ui
 from starlette.requests import Request
@@ -129,7 +130,7 @@ class _Listing:
                         ui.link(
                             sweep.name if sweep.name != "." else "this folder", link_to("sweep", sweep.name)
                         ).classes("plain card-title")
-                        ui.label(_statuses(sweep)).classes("soft")
+                        ui.label(sweep.counts or "no runs").classes("soft")
 
     def _show_selection(self) -> None:
         chosen = len(self._table.selected)
@@ -145,15 +146,7 @@ class _Listing:
 
 
 def comparison_link(names: list[str]) -> str:
-    return link_to("compare", "").rstrip("/") + "?" + "&".join(f"run={link_to('', name)[2:]}" for name in names)
-
-
-def _statuses(sweep: SweepRow) -> str:
-    """`3 done, 1 running, 2 waiting`"""
-    counts: dict[str, int] = {}
-    for status in sweep.statuses.values():
-        counts[status] = counts.get(status, 0) + 1
-    return ", ".join(f"{many} {status}" for status, many in counts.items()) or "no runs"
+    return "/compare?" + "&".join(f"run={quote(name)}" for name in names)
 
 
 def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:

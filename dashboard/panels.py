@@ -1,28 +1,15 @@
 """The charts of one run: which figures each shows, and their lines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from dashboard.charts import LINES, ChartOptions, Line, Numbers, line_chart
+from reports.x_axes import X_AXES, XAxis
 from run_files.run_history import Curve, History
 
-
-class XAxis(NamedTuple):
-    """A choice for the x axis: the figure of the reports, its units in one unit of the axis, and its label."""
-
-    figure: str
-    unit: float
-    label: str
-
-
-X_AXES: Mapping[str, XAxis] = {
-    "steps": XAxis("agent_steps", 1, "agent steps"),
-    "frames": XAxis("frames", 1, "frames"),
-    "time": XAxis("seconds", 3600, "hours of training"),
-}
+CHOICES = ("steps", "frames", "hours")  # of the x axis
 
 
 @dataclass(frozen=True)

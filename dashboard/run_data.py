@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dashboard.growing_file import GrowingFile
 from dashboard.results_folder import ResultsFolder
@@ -30,17 +31,22 @@ class _Part:
     limit: float
     reports: GrowingFile[Numbers]
     evaluations: GrowingFile[Numbers]
-    games: GrowingFile[tuple[float, float]]
+    games: GrowingFile[tuple[float, float]] | None  # None: they are not read
 
     @property
     def files(self) -> tuple[GrowingFile[Any], ...]:
-        return self.reports, self.evaluations, self.games
+        return self.reports, self.evaluations, *([] if self.games is None else [self.games])
+
+    def games_that_count(self) -> NDArray[np.float64]:
+        """Agent steps and return of each game, [N, 2]."""
+        rows = [] if self.games is None else [row for row in self.games.rows if row[0] <= self.limit]
+        return np.array(rows, np.float64).reshape(-1, 2)
 
 
 class RunData:
     """The curves of a run. `refresh` reads what is new; `problems` has a sentence for each thing that is unreadable.
 
-    With `names`, only these figures of the reports are kept.
+    With `names`, only these figures of the reports are kept, and no games.
     """
 
     def __init__(
@@ -91,18 +97,20 @@ class RunData:
 
     @property
     def history(self) -> History:
-        parts = [part for part in self._parts if part.games.rows]
-        played = [np.array([row for row in part.games.rows if row[0] <= part.limit]).reshape(-1, 2) for part in parts]
-        games = np.concatenate([np.empty((0, 2)), *played])
+        games = np.concatenate([np.empty((0, 2)), *(part.games_that_count() for part in self._parts)])
         return History(
             self.folder,
             self.config.get("options", {}),
             [row for part in self._parts for row in part.reports.rows if _counts(row, part)],
             Curve(games[:, 0], games[:, 1]),
-            [row for part in self._parts for row in part.evaluations.rows if _counts(row, part)],
+            self.evaluations,
             frozenset(part.folder for part in self._parts[:-1]),
             _weights_from(self.config),
         )
+
+    @property
+    def evaluations(self) -> list[Numbers]:
+        return [row for part in self._parts for row in part.evaluations.rows if _counts(row, part)]
 
     def _problem_of_config(self) -> list[str]:
         if not self.folder.is_dir():
@@ -132,12 +140,13 @@ class RunData:
         return parts[::-1]
 
     def _part(self, folder: Path, limit: float) -> _Part:
+        games = GrowingFile(folder / "episodes.csv", _game, most=MOST_GAMES, most_bytes=MOST_GAME_BYTES)
         return _Part(
             folder,
             limit,
             GrowingFile(folder / "metrics.jsonl", self._numbers, **self._sizes),
             GrowingFile(folder / "evaluations.jsonl", self._numbers, **self._sizes),
-            GrowingFile(folder / "episodes.csv", _game, most=MOST_GAMES, most_bytes=MOST_GAME_BYTES),
+            games if self._names is None else None,
         )
 
     def _numbers(self, line: bytes) -> Numbers:

@@ -4,6 +4,7 @@ import json
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ class RunRow:
     name: str
     state: str
     why: str = ""  # the reason of the state, as a sentence
-    sweep: str = ""  # the name of the sweep that it belongs to
+    sweep: str = ""  # the name of the sweep that it belongs to; "." if this is the results folder itself
     env: str = ""
     options: Mapping[str, Any] | None = None
     agent_steps: float | None = None
@@ -56,6 +57,11 @@ class SweepRow:
     statuses: Mapping[str, str]  # of each run, by its name
     flags: Mapping[str, Mapping[str, Any]]
     problem: str = ""
+
+    @property
+    def counts(self) -> str:
+        """`3 done, 1 running, 2 waiting`; empty without runs."""
+        return ", ".join(f"{many} {status}" for status, many in Counter(self.statuses.values()).items())
 
 
 class _Known(NamedTuple):
@@ -92,11 +98,13 @@ class RunList:
         runs, sweeps = self._results.find()
         self._known = {folder: self._read(folder) for folder in runs}
         self._sweeps = {folder: self._read_sweep(folder) for folder in sweeps}
-        names = [f"{self._results.name(folder)}/" for folder in sweeps]
+        # What the names of a sweep's runs begin with: that of the sweep, unless it is the results folder itself.
+        beginnings = {"" if name == "." else f"{name}/": name for name in map(self._results.name, sweeps)}
         rows = []
         for known in self._known.values():
-            sweep = max((name for name in names if known.row.name.startswith(name)), key=len, default="")
-            rows.append(replace(_with_silence(known.row, now), sweep=sweep.rstrip("/")))
+            own = [beginning for beginning in beginnings if known.row.name.startswith(beginning)]
+            sweep = beginnings[max(own, key=len)] if own else ""
+            rows.append(replace(_with_silence(known.row, now), sweep=sweep))
         return rows, [row for _, row in self._sweeps.values()]
 
     def _read(self, folder: Path) -> _Known:

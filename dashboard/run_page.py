@@ -115,7 +115,8 @@ class _RunPage:
             heading(1, row.game if row and row.game else self._folder.name)
             self._state = ui.label()
             if row and row.sweep:
-                ui.link(f"sweep {row.sweep}", link_to("sweep", row.sweep)).classes("plain")
+                name = "this folder" if row.sweep == "." else f"sweep {row.sweep}"
+                ui.link(name, link_to("sweep", row.sweep)).classes("plain")
         with ui.element("section").classes("card facts"):
             self._facts = {
                 name: fact(name, "—")

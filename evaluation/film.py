@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import av
 import cv2
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +21,7 @@ from options.environment_families import is_noframeskip
 Picture: TypeAlias = NDArray[np.uint8]  # [height, width, 3], RGB
 
 FRAMES_PER_SECOND = 60  # of Atari games
+USUAL_FRAMESKIP = 4  # frames in a step of an Atari game with one of Gymnasium's ids
 USUAL_RATE = Fraction(30)  # of environments that do not name theirs
 FASTEST_RATE = 240  # frames per second; a higher number is a mistake
 SHORTEST_FILM = 2  # seconds; a shorter film is over before one has seen anything
@@ -43,10 +45,16 @@ class FilmFormat(NamedTuple):
 ATARI_FORMAT = FilmFormat(Fraction(FRAMES_PER_SECOND), stretched=True, shortest=0)
 
 
-def film_format(env: str, metadata: Any) -> FilmFormat:
-    """The format for the environment with this id. Users write `metadata`, so it may be anything."""
-    if is_noframeskip(env) or env.rpartition(":")[2].startswith("ALE/"):
+def film_format(env: str, environment: gymnasium.Env[Any, Any]) -> FilmFormat:
+    """The format for the environment, whose id is `env`. Users write its metadata, so they may be anything."""
+    if is_noframeskip(env):
         return ATARI_FORMAT
+    if env.rpartition(":")[2].startswith("ALE/"):  # it skips frames itself, so a film has only the last one of a step
+        spec = environment.get_wrapper_attr("env").spec
+        skip = spec.kwargs.get("frameskip") if spec is not None else None
+        each = skip if isinstance(skip, int) else USUAL_FRAMESKIP
+        return ATARI_FORMAT._replace(frames_per_second=Fraction(FRAMES_PER_SECOND, each))
+    metadata: Any = environment.metadata
     rate = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
     return FilmFormat(_usable_rate(rate) or USUAL_RATE, stretched=False, shortest=SHORTEST_FILM)
 

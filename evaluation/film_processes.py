@@ -1,5 +1,7 @@
 """Processes that make films: one process for each game."""
 
+import os
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,10 +35,10 @@ class FilmProcess:
     path: Path
     low_priority: bool
 
-    def run(self, connection: Connection) -> None:
+    def run(self, connection: Connection, game_file: Connection) -> None:
         use_one_thread()
         unblock_signals()
-        game: LoggedGame = receive(connection).payload
+        game: LoggedGame = receive(game_file).payload
         heard = replace(game, make_environment=self._with_heartbeats(game.make_environment, Heartbeat(connection)))
         try:
             send(connection, Kind.RESULT, payload=heard.write_film(self.path))
@@ -72,6 +74,14 @@ class _Film:
     interrupted_at: float | None = None  # when it was asked where it hangs
 
 
+def _in_a_file(game: LoggedGame) -> Connection:
+    """The game in a nameless file, to be received from it: a pipe holds a long one only while somebody reads it."""
+    with tempfile.TemporaryFile() as file, Connection(os.dup(file.fileno())) as writer:
+        send(writer, Kind.GAME, payload=game)
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
+        return Connection(os.dup(file.fileno()))
+
+
 class FilmProcesses:
     """Makes films in one folder. Announces the path of each finished film, or why it failed.
 
@@ -102,10 +112,9 @@ class FilmProcesses:
         path = self._folder / f"{name}_game{game.result.game}_return{score}.mp4"
         try:
             self._folder.mkdir(exist_ok=True)
-            started = start_process(FilmProcess(path=path, low_priority=low_priority), f"film-{name}")
-            film = _Film(path, *started, silent_since=self._clock())
-            self._films.append(film)
-            send(film.connection, Kind.GAME, payload=game)
+            process = FilmProcess(path=path, low_priority=low_priority)
+            started = start_process(process, f"film-{name}", _in_a_file(game))
+            self._films.append(_Film(path, *started, silent_since=self._clock()))
         except OSError as error:
             self._announce(f"{path} could not be made: {error.strerror}")
 

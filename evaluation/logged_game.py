@@ -20,6 +20,7 @@ from wrappers.delayed_actions import Played
 from wrappers.emulator import NOOP
 from wrappers.environment_spec import environment_spec
 from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.fire_on_reset import FIRE
 
 
 class WrittenFilm(NamedTuple):
@@ -76,13 +77,14 @@ class _Replay:
         assert game.result.log is not None
         self._game, self._log = game, game.result.log
         self._environment = game.make_environment(game.environment, 0, self._watch)
-        self.format = film_format(game.environment.env, self._environment.metadata)
+        self.format = film_format(game.environment.env, self._environment)
         heading = f"game {game.result.game}, {game.policy} policy"
         self._scene = Scene(game_name(game.environment.env), heading, stretched=self.format.stretched)
         self._name_of = action_namer(self._environment)
         self._unit = "step" if self._log.ages is None else "frame"
         self._played = self._source_of_actions()
-        self._frames = self._steps = 0
+        self._frames = self._steps = self._frames_of_step = 0
+        self._score_before = 0.0
         self._action, self._value = "-", "-"
         self._show: Callable[[Picture], None] = lambda picture: None
 
@@ -109,6 +111,7 @@ class _Replay:
         chosen_actions = log.actions.tolist() if log.actions.ndim == 1 else log.actions
         for chosen, estimate in zip(chosen_actions, log.values.tolist(), strict=True):
             self._steps += 1
+            self._frames_of_step = 0
             self._action, self._value = self._name_of(chosen), "-" if np.isnan(estimate) else f"{estimate:.2f}"
             _, _, terminated, truncated, _ = environment.step(chosen)
             if terminated or truncated:
@@ -120,13 +123,21 @@ class _Replay:
         return same_return and self._steps == len(log.values)
 
     def _watch(self, screen: Picture, score: float) -> None:
+        if not self._steps:  # the frames of a random start, which the return leaves out too
+            self._score_before = score
         minutes, seconds = divmod(self._frames // self.format.frames_per_second, 60)
-        rows = {"score": score_text(score), "action": self._action, "value": self._value}
+        rows = {"score": score_text(score - self._score_before), "action": self._pressed(), "value": self._value}
         rows |= {self._unit: f"{self._steps:,}", "time": f"{minutes}:{seconds:02}"}
         if self._played is not None:
             rows |= _played_rows(self._played(), self._name_of)
         self._show(self._scene.draw(screen, rows))
         self._frames += 1
+        self._frames_of_step += 1
+
+    def _pressed(self) -> str:
+        """The action of a frame: that of the agent, then those by which `FireOnLifeLoss` makes its step longer."""
+        extra = self._frames_of_step // self._game.environment.frames_per_step
+        return self._action if not self._steps or not extra else self._name_of(NOOP if extra == 1 else FIRE)
 
 
 def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock 
 
 
 @dataclass
-class _Seat:
+class _RunningGame:
     """A game that is being played, and its log."""
 
     game: int
@@ -39,7 +39,7 @@ class _Seat:
 
 
 class TestBook(Book):
-    """Collects the results of test games. A game pauses when it has ended, and its seat is free again."""
+    """Collects the results of test games. A game pauses when it has ended, and its place is free again."""
 
     __test__ = False  # otherwise pytest would collect the class as tests
 
@@ -47,13 +47,13 @@ class TestBook(Book):
         """Games whose number is below `logged` keep a log."""
         self._take_finished_games = take_finished_games
         self._logged = logged
-        self._seats: list[_Seat | None] = [None] * len(take_finished_games)
+        self._running: list[_RunningGame | None] = [None] * len(take_finished_games)
         self._results: list[GameResult] = []
 
     def begin(self, game: int) -> int:
-        """Take a free seat for a game; returns its index."""
-        index = self._seats.index(None)
-        self._seats[index] = _Seat(game)
+        """Take a free place for a game; returns its index."""
+        index = self._running.index(None)
+        self._running[index] = _RunningGame(game)
         return index
 
     def take_results(self) -> list[GameResult]:
@@ -62,20 +62,20 @@ class TestBook(Book):
         return results
 
     def played(self, game: int, frame: PlayedFrame) -> None:
-        seat = self._seats[game]
-        assert seat is not None
-        seat.cut_off = frame.cut
-        if seat.game < self._logged:
-            seat.actions.append(frame.action)
-            seat.values.append(np.nan if frame.register is None else frame.register.value)
-            seat.ages.append(IDLE if frame.age is None else frame.age)
+        running = self._running[game]
+        assert running is not None
+        running.cut_off = frame.cut
+        if running.game < self._logged:
+            running.actions.append(frame.action)
+            running.values.append(np.nan if frame.register is None else frame.register.value)
+            running.ages.append(IDLE if frame.age is None else frame.age)
 
     def episode_over(self, game: int) -> bool:
-        seat = self._seats[game]
-        assert seat is not None
+        running = self._running[game]
+        assert running is not None
         game_return, length = self._take_finished_games[game]()[-1]
-        self._results.append(GameResult(seat.game, game_return, length, seat.cut_off, seat.log()))
-        self._seats[game] = None
+        self._results.append(GameResult(running.game, game_return, length, running.cut_off, running.log()))
+        self._running[game] = None
         return False
 
 

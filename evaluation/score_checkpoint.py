@@ -3,8 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,8 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     with refusing_foreign_content(checkpoint):
         check_weights(checkpoint.content, network)
     network.load_saved(checkpoint.content["learner"]["network"])
-    result_path = _new_result_path(checkpoint.run_folder)
+    _check_writable(checkpoint.run_folder)
+    begun = int(time.time())
 
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopSignals())
@@ -97,13 +98,13 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
             play_games(players, progress, console, stop, processes)
         finally:  # the results so far are written even if the players fail
             players.close()
-            failure = write_results(result_path, config, checkpoint, progress, console)
-        if failure is not None:
-            raise RunFailedError(failure)
-        if config.test.render and not stop.requested:
+            written = conclude(config, checkpoint, progress, console, begun)
+        if isinstance(written, str):
+            raise RunFailedError(written)
+        if config.test.render and not stop.requested and written is not None:
             first = [progress.results[game] for game in range(min(games, SHOWN_GAMES))]
-            show_games(first, config, make_environment, result_path, console.message, stop)
-    return result_path if progress.results else None
+            show_games(first, config, make_environment, written, console.message, stop)
+    return written
 
 
 def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Config, list[str]]:
@@ -139,43 +140,54 @@ class TestProgress:
     def agent_steps(self) -> int:
         return sum(result.length for result in self.results.values())
 
+    def status(self, now: float, processes: int) -> TestStatus:
+        return TestStatus(
+            games=self.games_wanted,
+            seconds=now - self.begun,
+            worker_count=processes,
+            returns=[result.return_ for result in self.results.values()],
+            agent_steps=self.agent_steps,
+        )
+
 
 def play_games(
     players: PlayerPool, progress: TestProgress, console: Console, stop: StopSignals, processes: int
 ) -> None:
-    """Collect results until all games have ended or a stop signal arrives."""
+    """Collect results, and show how many there are, until all games have ended or a stop signal arrives."""
     while players.has_unfinished_games and not stop.requested:
         progress.add(players.wait(POLL_SECONDS))
         now = time.monotonic()
         at_the_end = stop.requested or not players.has_unfinished_games
         if console.due(now) or at_the_end:
-            console.show(
-                TestStatus(
-                    games=progress.games_wanted,
-                    seconds=now - progress.begun,
-                    worker_count=processes,
-                    returns=[result.return_ for result in progress.results.values()],
-                    agent_steps=progress.agent_steps,
-                ),
-                now,
-            )
+            console.show(progress.status(now, processes), now)
 
 
-def write_results(
-    path: Path, config: Config, checkpoint: Checkpoint, progress: TestProgress, console: Console
-) -> str | None:
-    """Write the result file and print the results. Returns why the file could not be written, or None."""
+def conclude(
+    config: Config, checkpoint: Checkpoint, progress: TestProgress, console: Console, begun: int
+) -> Path | str | None:
+    """Print the results and write their file. Returns its path, why it could not be written, or None without games."""
     if not progress.results:
         console.close(["stopped before any game ended: there are no results, and no file is written"])
         return None
     result = result_content(config, checkpoint, progress)
-    failure = None
+    written = write_results(checkpoint.run_folder, begun, result)
+    console.close([*result_lines(result), written if isinstance(written, str) else f"written   {written}"])
+    return written
+
+
+def write_results(folder: Path, begun: int, result: Mapping[str, Any]) -> Path | str:
+    """Write the result file of a test that began at this unix time. Returns its path, or why there is none."""
+    path = folder / f"test_{begun}.json"
     try:
+        path.touch(exist_ok=False)
         write_json(path, result)
+    except FileExistsError:  # of a test that began in the same second
+        return write_results(folder, begun + 1, result)
     except OSError as error:
-        failure = f"{path} could not be written ({error.strerror})"
-    console.close([*result_lines(result), failure or f"written   {path}"])
-    return failure
+        with suppress(OSError):
+            path.unlink()  # the empty file
+        return f"{path} could not be written ({error.strerror})"
+    return path
 
 
 def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgress) -> dict[str, Any]:
@@ -242,14 +254,10 @@ def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]
     ]
 
 
-def _new_result_path(folder: Path) -> Path:
-    """A file name that is not used yet in the folder. Raises UsageError if the folder cannot be written."""
+def _check_writable(folder: Path) -> None:
+    """Raise UsageError if the folder cannot be written."""
     if not os.access(folder, os.W_OK):
         raise UsageError(
             f"--load_model_url: the results of a test go into {folder}, which cannot be written; "
             "copy the checkpoint to a folder that you can write to."
         )
-    now = int(time.time())
-    while (path := folder / f"test_{now}.json").exists():
-        now += 1
-    return path

@@ -7,9 +7,7 @@ import numpy as np
 
 from evaluation.parallel_games import GameResult
 from reports.scores.human_scores import human_normalised
-
-RESAMPLES = 10_000  # of the bootstrap
-INTERVAL = (2.5, 97.5)  # percentiles of the resampled means: 95% of them lie between these two
+from reports.scores.score_aggregates import RESAMPLES, interval_of
 
 
 class Summary(NamedTuple):
@@ -57,8 +55,7 @@ def bootstrap_interval(values: Sequence[float], rng: np.random.Generator) -> tup
     """The 95% interval of the mean, from the means of many samples of n values drawn with replacement."""
     pool = np.asarray(values, dtype=np.float64)
     means = [pool[rng.integers(len(pool), size=len(pool))].mean() for _ in range(RESAMPLES)]
-    low, high = np.percentile(means, INTERVAL)
-    return float(low), float(high)
+    return interval_of(np.array(means))
 
 
 def best_median_worst(returns: Sequence[float]) -> dict[str, int]:

@@ -23,7 +23,11 @@ IGNORED_OPTIONS = {
     *(item.name for options in (CheckpointOptions, ReportOptions, TestOptions) for item in fields(options)),
 }
 # The default length of the learning-rate schedule follows from these options.
-SETS_SCHEDULE_LENGTH = {"environment_max_steps", "batch_size", "r_f_steps", "replay_parameters"}
+SETS_SCHEDULE_LENGTH = {
+    *("environment_max_steps", "batch_size", "r_f_steps", "replay_parameters"),
+    *("training_fill_in_factor", "caching", "cache_output_buffer_size"),
+    *("loss", "impact_uses", "impact_batches"),
+}
 # Options without effect in a run that has no replay.
 ONLY_WITH_REPLAY = {
     *("use_policy_cloning_loss", "policy_cloning_loss_weight"),
@@ -113,6 +117,7 @@ def _compared_options(history: History) -> dict[str, Any]:
     is_84 = values["frame_scale_resolution"] == OPTIONS["frame_scale_resolution"].default
     if values["network"] == "auto" and is_noframeskip(str(values["env"])) and is_84:
         values["network"] = "nature"  # what auto chooses there, and what older runs call it
+    values["cluster"] = values["cluster"] is not None  # its address does not matter
     compared = {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
     return {**compared, "weights_from": history.weights_from}
 

@@ -18,7 +18,7 @@ from options.rules import Options, UsageError, declared, one_of, option, whole
 from reports.compare_runs import group_runs
 from reports.number_format import NOTHING_YET, count, percent, score
 from reports.scores.dopamine_scores import AGENTS, AT_10M_FRAMES
-from reports.scores.human_scores import game_name, human_normalised
+from reports.scores.human_scores import game_name, human_normalised, published_name
 from reports.scores.score_aggregates import (
     ATARI_5,
     Estimate,
@@ -105,7 +105,7 @@ def score_lines(histories: Sequence[History], agent_steps: int, *, markdown: boo
         if len(rows) > 1:
             parts.append([f"### {name}" if markdown else f"{name}:"])
         parts += _tables(sorted(games), markdown)
-    if any(game_name(group.env) in AT_10M_FRAMES for games in rows.values() for group in games):
+    if any(published_name(group.env) in AT_10M_FRAMES for games in rows.values() for group in games):
         parts.append([f"{', '.join(AGENTS)}: Dopamine's after 10 million frames, means of five runs."])
     if without_games:
         parts.append([f"left out, without a finished game: {', '.join(without_games)}"])
@@ -135,7 +135,7 @@ def _tables(games: Sequence[GameRow], markdown: bool) -> list[list[str]]:
     scores: dict[str, list[float]] = {}
     for row in games:
         if row.normalised:
-            scores.setdefault(game_name(row.env), []).extend(row.normalised)
+            scores.setdefault(published_name(row.env), []).extend(row.normalised)
     runs = sum(map(len, scores.values()))
     if runs < 2:
         return [by_game]
@@ -153,7 +153,7 @@ def _tables(games: Sequence[GameRow], markdown: bool) -> list[list[str]]:
 def _cells(row: GameRow) -> list[str]:
     returns, normalised = row.returns, row.normalised
     several = len(returns) > 1
-    published = AT_10M_FRAMES.get(game_name(row.env), (None,) * len(AGENTS))
+    published = AT_10M_FRAMES.get(published_name(row.env), (None,) * len(AGENTS))
     return [
         game_name(row.env),
         str(len(returns)),

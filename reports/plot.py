@@ -32,16 +32,11 @@ from reports.plot_style import (
     style_axes,
 )
 from reports.scores.human_scores import game_name
+from reports.x_axes import X_AXES
 from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically
 from run_files.run_history import Curve, History
 
-X_AXES = {  # name: (field of a report, units of the field in one unit of the axis, label)
-    "steps": ("agent_steps", 1, "agent steps"),
-    "frames": ("frames", 1, "frames"),
-    "minutes": ("seconds", 60, "minutes"),
-    "hours": ("seconds", 3600, "hours"),
-}
 METRIC = "return_mean"
 CHARACTER_WIDTH = 0.071  # inches, in a label
 
@@ -93,7 +88,7 @@ def compare(
         axes.margins(x=0.01)
         format_counts(axes, 6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
-        axes.set_xlabel(X_AXES[x][2], fontsize=9, color=FAINT_INK)
+        axes.set_xlabel(X_AXES[x].label, fontsize=9, color=FAINT_INK)
     panels[0].set_ylabel(_metric_name(metric, histories), fontsize=9, color=FAINT_INK)
     if any(colours):
         lines = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
@@ -146,14 +141,14 @@ def _draw_group(axes: Axes, curves: Sequence[Curve], colour: str, label: str) ->
 
 
 def _curve(history: History, x: str, metric: str, smooth: int) -> Curve:
-    field, unit, _ = X_AXES[x]
-    curve = history.curve(metric, field)
+    axis = X_AXES[x]
+    curve = history.curve(metric, axis.figure)
     if len(curve.x):
-        return Curve(curve.x / unit, smoothed(curve.y, smooth))
+        return Curve(curve.x / axis.unit, smoothed(curve.y, smooth))
     if not history.reports:
         raise UsageError(f"{history.folder} has no metrics yet; choose a run that has written a report.")
     if metric in history.names():
-        raise UsageError(f"{history.folder} has no {field} in its metrics; choose another --x.")
+        raise UsageError(f"{history.folder} has no {axis.figure} in its metrics; choose another --x.")
     if metric == METRIC:
         raise UsageError(f"no game has ended in {history.folder} yet; choose another metric, such as --metric=entropy.")
     closest = difflib.get_close_matches(metric, history.names(), n=1)

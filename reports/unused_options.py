@@ -64,7 +64,7 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
 }
 TEST_OPTIONS = (
     *("op_mode", "load_model_url", "test_episode_count", "test_policy", "render"),
-    *("seed", "worker_count", "console", "console_period"),
+    *("seed", "worker_count", "worker_timeout", "console", "console_period"),
 )
 
 

@@ -128,7 +128,7 @@ def _numbers(path: Path, limit: float) -> list[Numbers]:
 def _games(path: Path) -> Series:
     """Agent steps and return of each game, `[N, 2]`. An incomplete last line of a killed run is left out."""
     parts = [np.empty((0, 2))]
-    if path.exists():
+    try:
         with path.open("rb") as file:
             file.readline()  # the header
             incomplete = False
@@ -136,6 +136,12 @@ def _games(path: Path) -> Series:
                 incomplete = not lines[-1].endswith(b"\n")
                 rows = [line.split(b",")[:2] for line in lines[: len(lines) - incomplete]]
                 parts.append(np.array(rows, dtype=np.float64).reshape(-1, 2))
+    except FileNotFoundError:  # no game has ended yet
+        pass
+    except ValueError:
+        raise UsageError(f"{path} is damaged: a line of it does not begin with two numbers.") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}).") from None
     return np.concatenate(parts)
 
 

@@ -29,6 +29,7 @@ from evaluation.parallel_games import evaluation_options, game_streams
 from machine.device import choose_precision
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
+from options.environment_families import is_noframeskip
 from options.rules import UsageError
 from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, newest_first, read_checkpoint
 from run_files.checkpoint_content import check_weights
@@ -92,8 +93,7 @@ class GamePlayer:
         self._game = game
         self._scores: deque[float] = deque(maxlen=10)
         self._values: list[tuple[float, float]] = []
-        self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2)
-        self._score = 0.0
+        self._score = self._score_before = 0.0
         self._note = ""
         self._path = self._newest()
         if self._path is None:
@@ -117,10 +117,12 @@ class GamePlayer:
         self._layout = make_unroll_layout(config, self._game.make_environment)
         self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
         self._actor = Actor(deepcopy(self._network))  # which may round its weights
+        # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.
+        self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(self._options.env) else 1)
         make = self._game.make_environment
         self._environment: gymnasium.Env[Any, Any] = make(self._options, 0, self._watch)
         self._names = bar_names(self._layout, action_names(self._environment))
-        frames_per_second = film_format(self._options.env, self._environment.metadata).frames_per_second
+        frames_per_second = film_format(self._options.env, self._environment).frames_per_second
         self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
@@ -145,12 +147,15 @@ class GamePlayer:
 
     def _watch(self, screen: NDArray[np.uint8], score: float) -> None:
         self._screens.append(screen.copy())
-        self._score = score
+        if not self._steps:  # the frames of a random start, which the return leaves out too
+            self._score_before = score
+        self._score = score - self._score_before
 
     def _begin_game(self) -> None:
         seed, self._rng = game_streams((self._game.seed,), self._number)
         self._number += 1
         self._steps = 0
+        self._screens.clear()
         self._inputs = PolicyInputs.at_start(1, self._layout)
         self._state = self._inputs.state
         self._observe(self._environment.reset(seed=seed)[0])
@@ -174,9 +179,9 @@ class GamePlayer:
 
     def step(self) -> None:
         """One agent step; after the end of a game, the next one begins."""
-        observation, reward, terminated, truncated, _ = self._environment.step(self._action)
         self._played += 1
         self._steps += 1
+        observation, reward, terminated, truncated, _ = self._environment.step(self._action)
         if terminated or truncated:
             self._scores.append(self._score)
             self._begin_game()
@@ -191,7 +196,7 @@ class GamePlayer:
         frames = self._frames()
         values, self._values = tuple(self._values), []
         return LivePicture(
-            screen=_png(np.maximum.reduce(list(self._screens))),  # two frames, because many games flicker
+            screen=_png(np.maximum.reduce(list(self._screens))),
             seen=_png(frames[-1]),
             stack=_png(np.concatenate(frames, axis=1)),
             salient=self._salient() if with_saliency and self._layout.has_pictures else None,

@@ -2,6 +2,7 @@
 
 import secrets
 import threading
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from dashboard.live.picture import LivePicture
@@ -13,6 +14,8 @@ START_SECONDS = 120.0  # longest wait for the first picture: torch has to be loa
 MOST_AT_ONCE = 4
 
 _running: set["LivePlayer"] = set()
+# Held while a process is started or ended. Pages do both in threads, and a start redirects stderr for all of them.
+_changing = threading.Lock()
 
 
 class LiveGameEndedError(Exception):
@@ -28,17 +31,22 @@ class LivePlayer:
         from dashboard.live.game import LiveGame  # noqa: PLC0415
         from wrappers.make_environment import make_environment  # noqa: PLC0415
 
-        self._lock = threading.Lock()
-        if len(_running) >= MOST_AT_ONCE:
-            raise LiveGameEndedError(f"{MOST_AT_ONCE} agents are playing on other pages; close one of those first.")
+        self._process: BaseProcess
+        self._lock = threading.Lock()  # held while a picture is asked for
         seed = secrets.randbelow(2**31)
         game = LiveGame(make_environment=make_environment, folder=folder, root=root, chosen=chosen, seed=seed)
-        try:
-            self._process, self._connection = start_process(game, "live-game")
-        except OSError as error:
-            raise LiveGameEndedError(f"The process of the game could not be started ({error.strerror}).") from None
-        self._open = True
-        _running.add(self)
+        with _changing:
+            for player in list(_running):
+                if not player._process.is_alive():
+                    player._end()
+            if len(_running) >= MOST_AT_ONCE:
+                raise LiveGameEndedError(f"{MOST_AT_ONCE} agents are playing on other pages; close one of those first.")
+            try:
+                self._process, self._connection = start_process(game, "live-game")
+            except OSError as error:
+                raise LiveGameEndedError(f"The process of the game could not be started ({error.strerror}).") from None
+            self._open = True
+            _running.add(self)
 
     @property
     def process_id(self) -> int | None:
@@ -64,9 +72,15 @@ class LivePlayer:
         return answer
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, also while a picture is asked for."""
+        with _changing:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._open:
+            return
+        self._process.kill()  # now a `picture` that waits for an answer gives up the lock
         with self._lock:
-            if self._open:
-                self._open = False
-                _running.discard(self)
-                end_process(self._process, self._connection)
+            self._open = False
+            _running.discard(self)
+            end_process(self._process, self._connection)

@@ -1,5 +1,6 @@
 """A tab in which the agent plays live: the screen, what the network sees, its probabilities and its value."""
 
+import threading
 import time
 from asyncio import to_thread
 from base64 import b64encode
@@ -24,6 +25,7 @@ SHOWN_SECONDS = 20.0  # of the value
 UNSEEN_SECONDS = 2.0  # a picture is sent again if the browser has not confirmed the last one for so long
 HIDDEN_CHECK_SECONDS = 10.0
 NEWEST = "the newest, as they come"
+NOBODY_LOOKED = "The game has ended, because nobody looked."
 
 
 class LiveTab:
@@ -33,6 +35,7 @@ class LiveTab:
         self._results = results
         self._folder = folder
         self._player: LivePlayer | None = None
+        self._paused = False  # since the last click on Play
         self._busy = False
         self._sent = self._figures_at = self._salient_at = 0.0
         self._unseen = False
@@ -78,10 +81,11 @@ class LiveTab:
                 self._value_chart = ui.echart(_value_options([])).style("height: 150px")
 
     def pause(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if there is one, or if one is about to start."""
+        self._paused = True
         player, self._player = self._player, None
         if player is not None:
-            player.close()
+            _close(player)
             self._button.set_text("Play")
 
     def _checkpoints(self) -> list[str]:
@@ -93,6 +97,8 @@ class LiveTab:
         self._choice.set_options([NEWEST, *self._checkpoints()])
 
     async def _toggle(self) -> None:
+        if not self._button.enabled:  # a second click, sent before the page knew
+            return
         if self._player is not None:
             self.pause()
             return
@@ -101,11 +107,20 @@ class LiveTab:
             self._message.set_text(f"{chosen} is not there any more.")
             return
         self._message.set_text("The game starts …")
+        self._button.disable()
+        self._paused = False
         try:
-            self._player = await to_thread(LivePlayer, self._folder, self._results.root, chosen)
+            player = await to_thread(LivePlayer, self._folder, self._results.root, chosen)
         except LiveGameEndedError as error:
             self._message.set_text(str(error))
             return
+        finally:
+            self._button.enable()
+        if self._paused:
+            _close(player)
+            self._message.set_text(NOBODY_LOOKED)
+            return
+        self._player = player
         self._values.clear()
         self._unseen = False
         self._button.set_text("Stop")
@@ -187,7 +202,12 @@ class LiveTab:
             hidden = True
         if hidden and self._player is not None:
             self.pause()
-            self._message.set_text("The game has ended, because nobody looked.")
+            self._message.set_text(NOBODY_LOOKED)
+
+
+def _close(player: LivePlayer) -> None:
+    """In a thread of its own: the pages of all visitors wait for what takes long here."""
+    threading.Thread(target=player.close).start()
 
 
 def _picture(purpose: str) -> ui.element:

@@ -7,12 +7,14 @@ def game_name(env: str) -> str:
     return env.removesuffix("NoFrameskip-v4")
 
 
-def human_normalised(env: str, mean: float) -> float | None:
-    """0 for the score of random play and 1 for a human's; None for a game without published scores.
+def published_name(env: str) -> str:
+    """The game of an id, as tables of published scores call it: Pong for PongNoFrameskip-v4 and for ALE/Pong-v5."""
+    return game_name(re.sub(r"^(?:.+:)?ALE/(\w+)-v\d+$", r"\1", env))
 
-    The scores are of the console's games, so they are those of Gymnasium's ids, such as ALE/Pong-v5, too.
-    """
-    scores = RANDOM_AND_HUMAN.get(game_name(re.sub(r"^ALE/(\w+)-v\d+$", r"\1", env)))
+
+def human_normalised(env: str, mean: float) -> float | None:
+    """0 for the score of random play and 1 for a human's; None for a game without published scores."""
+    scores = RANDOM_AND_HUMAN.get(published_name(env))
     if scores is None:
         return None
     random, human = scores

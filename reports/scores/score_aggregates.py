@@ -20,8 +20,8 @@ ATARI_5 = {
     "Phoenix": 0.12412619402774641,
     "Qbert": 0.08048518286466755,
 }
-RESAMPLES = 10_000
-INTERVAL = (2.5, 97.5)  # percentiles
+RESAMPLES = 10_000  # of the bootstrap
+INTERVAL = (2.5, 97.5)  # percentiles of the resampled values: 95% of them lie between these two
 
 
 class Estimate(NamedTuple):
@@ -66,5 +66,10 @@ def _bootstrap(scores: Mapping[str, Sequence[float]], aggregate: Callable[[Mappi
         return Estimate(value, None)
     rng = np.random.default_rng(0)  # the same table each time
     drawn = {game: values[rng.integers(len(values), size=(RESAMPLES, len(values)))] for game, values in runs.items()}
-    low, high = np.percentile(aggregate(drawn), INTERVAL)
-    return Estimate(value, (float(low), float(high)))
+    return Estimate(value, interval_of(aggregate(drawn)))
+
+
+def interval_of(resampled: Array) -> tuple[float, float]:
+    """The 95% bootstrap interval, from the values of RESAMPLES samples."""
+    low, high = np.percentile(resampled, INTERVAL)
+    return float(low), float(high)

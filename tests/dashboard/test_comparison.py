@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from dashboard.comparison import comparison_chart, score_groups, search_chart, settings, without_curves
-from dashboard.panels import X_AXES
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData
 from dashboard.run_list import RunList
 from reports.compare_runs import group_runs
+from reports.x_axes import X_AXES
 from tests.dashboard.some_runs import write_run
 
 ELITE = (
@@ -63,6 +63,13 @@ def test_a_search_has_an_axis_for_each_option_that_differs(tmp_path: Path) -> No
     assert axes["lr"]["type"] == "log" and axes["elite dist function"]["data"] == ["cos_dist", "ln_norm"]
     lines = {line["name"]: dict(zip(axes, line["value"], strict=True)) for line in chart["series"][0]["data"]}
     assert lines["run1"] == {"lr": 1e-3, "elite capacity": 1000, "elite dist function": "cos_dist", "mean return": 1}
+
+
+def test_the_address_of_a_cluster_is_no_axis(tmp_path: Path) -> None:
+    for place, lr in enumerate([1e-4, 1e-3, 1e-2]):
+        write_run(tmp_path / f"run{place}", lr=lr, cluster=f"192.0.2.{place}:6379")
+    chart = search_chart(RunList(ResultsFolder(tmp_path)).read()[0])
+    assert chart is not None and [axis["name"] for axis in chart["parallelAxis"]] == ["lr", "mean return"]
 
 
 def test_options_that_only_some_runs_have_are_no_axes(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.panels import LEARNING, X_AXES, panel_chart, replay_panels, return_chart, shown_panels
+from dashboard.panels import CHOICES, LEARNING, panel_chart, replay_panels, return_chart, shown_panels
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData
 from tests.dashboard.some_runs import append_report, report, write_run
@@ -95,7 +95,7 @@ def test_a_foreign_config_is_said(tmp_path: Path) -> None:
     assert data.history.reports == []
 
 
-@pytest.mark.parametrize(("x", "last"), [("steps", 20_000), ("frames", 80_000), ("time", 20 / 3600)])
+@pytest.mark.parametrize(("x", "last"), [("steps", 20_000), ("frames", 80_000), ("hours", 20 / 3600)])
 def test_every_game_is_a_dot_over_each_axis(tmp_path: Path, x: str, last: float) -> None:
     history = data_of(write_run(tmp_path / "run")).history
     games, means = return_chart(history, x, log_y=False, log_x=False)["series"]
@@ -136,7 +136,7 @@ def test_a_logarithmic_axis_has_no_point_that_is_not_positive(tmp_path: Path) ->
     assert chart["xAxis"]["type"] == chart["yAxis"]["type"] == "log"
 
 
-@pytest.mark.parametrize("x", X_AXES)
+@pytest.mark.parametrize("x", CHOICES)
 def test_a_run_without_reports_has_empty_charts(tmp_path: Path, x: str) -> None:
     history = data_of(write_run(tmp_path / "run", reports=0, games=0, environment_max_steps=10)).history
     assert return_chart(history, x, False, False)["series"] == []
@@ -148,4 +148,8 @@ def test_only_the_wanted_figures_are_kept(tmp_path: Path) -> None:
     data = RunData(ResultsFolder(tmp_path), folder, names={"agent_steps", "entropy"}, most=5)
     data.refresh()
     assert set(data.history.names()) == {"agent_steps", "entropy"}
+    assert not len(data.history.games.x), "of a comparison, which does not draw them"
+    with (folder / "episodes.csv").open("a") as file:
+        file.write("5500,21.0,300,1\n")
+    assert not data.refresh()
     assert data.history.reports[-1]["entropy"] == report(20, 20, 0, 0)["entropy"]

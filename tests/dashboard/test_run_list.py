@@ -123,6 +123,14 @@ def test_runs_know_their_sweep(tmp_path: Path) -> None:
     assert (sweep.name, sweep.statuses) == ("lr", {"slow": "done", "fast": "done"})
 
 
+def test_the_results_folder_may_be_a_sweep_itself(tmp_path: Path) -> None:
+    write_sweep(tmp_path / "lr", {"slow": {"lr": 1e-4}})
+    write_sweep(tmp_path / "lr" / "a", {"inner": {"seed": 2}})
+    rows, sweeps = RunList(ResultsFolder(tmp_path / "lr"), now).read()
+    assert {row.name: row.sweep for row in rows} == {"slow/Run_0": ".", "a/inner/Run_0": "a"}
+    assert {sweep.name: sweep.counts for sweep in sweeps} == {".": "1 done", "a": "1 done"}
+
+
 @pytest.mark.parametrize("content", ["", "{}", '{"runs": 3}', '{"runs": {"a": 3}}', json.dumps({"runs": {"a": {}}})])
 def test_a_damaged_sweep_is_said(tmp_path: Path, content: str) -> None:
     (tmp_path / "lr").mkdir()

@@ -5,21 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import gymnasium
 import numpy as np
 import pytest
 
 from evaluation.film import (
-    ATARI_FORMAT,
     BACKGROUND,
     GAME_WIDTH,
     HEIGHT,
     WIDTH,
     Film,
+    FilmFormat,
     Picture,
     Scene,
     film_format,
     score_text,
 )
+from tests.wrappers.hand_written import options_of
+from wrappers.make_environment import make_environment
 
 
 def test_a_film_holds_every_picture(tmp_path: Path) -> None:
@@ -72,9 +75,23 @@ def test_a_picture_keeps_its_proportions(height: int, width: int) -> None:
     assert abs(rows[0] - (HEIGHT - 1 - rows[-1])) <= 1 and abs(columns[0] - (GAME_WIDTH - 1 - columns[-1])) <= 1
 
 
-@pytest.mark.parametrize("env", ["PongNoFrameskip-v4", "ALE/Pong-v5", "ale_py:ALE/Pong-v5"])
-def test_films_of_atari_games_are_those_of_a_television(env: str) -> None:
-    assert film_format(env, {"render_fps": 30}) == ATARI_FORMAT
+@pytest.mark.parametrize(
+    ("env", "arguments", "rate"),
+    [
+        ("PongNoFrameskip-v4", "{}", 60),
+        ("ALE/Pong-v5", "{}", 15),
+        ("ale_py:ALE/Pong-v5", '{"frameskip": 2}', 30),
+    ],
+)
+def test_films_of_atari_games_are_those_of_a_television(env: str, arguments: str, rate: int) -> None:
+    environment = make_environment(options_of(env, env_kwargs=arguments), 0)
+    assert film_format(env, environment) == FilmFormat(Fraction(rate), stretched=True, shortest=0)
+
+
+def with_metadata(metadata: Any) -> gymnasium.Env[Any, Any]:
+    environment: gymnasium.Env[Any, Any] = gymnasium.Env()
+    environment.metadata = metadata
+    return environment
 
 
 @pytest.mark.parametrize(
@@ -89,14 +106,14 @@ def test_films_of_atari_games_are_those_of_a_television(env: str) -> None:
     ],
 )
 def test_the_rate_of_other_films_is_that_of_the_environment(metadata: Any, rate: Fraction) -> None:
-    assert film_format("CartPole-v1", metadata).frames_per_second == rate
+    assert film_format("CartPole-v1", with_metadata(metadata)).frames_per_second == rate
 
 
 @pytest.mark.parametrize(("rate", "added", "written"), [(10, 3, 20), (10, 21, 21), (29.97002997, 1, 60)])
 def test_the_last_picture_of_a_short_film_is_held(tmp_path: Path, rate: float, added: int, written: int) -> None:
     path = tmp_path / "film.mp4"
     scene = Scene("MiniGrid", "game 1", stretched=False)
-    with path.open("xb") as file, Film(file, film_format("MiniGrid-Empty-5x5-v0", {"render_fps": rate})) as film:
+    with path.open("xb") as file, Film(file, film_format("MiniGrid-v0", with_metadata({"render_fps": rate}))) as film:
         for number in range(added):
             film.add(scene.draw(np.full((48, 64, 3), 255 * (number + 1 == added), np.uint8), {}))
     assert film.frames == added

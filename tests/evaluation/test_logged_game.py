@@ -1,6 +1,8 @@
 """Games that are played again from the log of their actions: the same ones, and ones that differ."""
 
 from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from evaluation.film import Picture, Scene
+from evaluation import film_processes
+from evaluation.film import Picture, Scene, score_text
 from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame, WrittenFilm
-from evaluation.parallel_games import GameLog, GameResult, game_streams
+from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
 from option_flags import EnvironmentOptions
 from tests.wrappers.hand_written import CATCH, Catch, options_of
+from workers.messages import receive
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.film_frames import FilmFrames
 from wrappers.film_frames import Watch
@@ -80,6 +84,23 @@ def test_the_user_is_told_of_a_film_of_another_game(tmp_path: Path) -> None:
     assert (capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)) == (20, 40)
 
 
+def test_a_long_game_does_not_wait_for_its_film_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = Pipe()
+    handed: list[Connection] = []
+
+    def start(film: object, name: str, *pipes: Connection) -> tuple[None, Connection]:
+        handed.extend(pipes)
+        return None, here
+
+    monkeypatch.setattr(film_processes, "start_process", start)
+    films = FilmProcesses(tmp_path, lambda said: None)
+    with here, there:
+        films.begin(logged(0.96, 1_000_000), "best", low_priority=False)
+    assert films.under_way
+    with handed[0] as game_file:
+        assert len(receive(game_file).payload.result.log.actions) == 1_000_000
+
+
 @pytest.mark.slow
 def test_a_film_has_its_score_in_its_name(tmp_path: Path) -> None:
     announced: list[str] = []
@@ -90,6 +111,49 @@ def test_a_film_has_its_score_in_its_name(tmp_path: Path) -> None:
     path = tmp_path / "best_game3_return0.96.mp4"
     assert announced == [f"video     {path}, 11 frames", NOTE]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def rows_of_a_film(monkeypatch: pytest.MonkeyPatch, env: str, action: int) -> tuple[list[dict[str, str]], float]:
+    """What stands beside the pictures of a game in which the agent does the same all the time, and its return."""
+    options = evaluation_options(options_of(env, max_game_frames=400))
+    environment = make_environment(options, 0)
+    environment.reset(seed=game_streams((7,), 3)[0])
+    steps, ended = 0, False
+    while not ended:
+        steps += 1
+        _, _, terminated, truncated, _ = environment.step(action)
+        ended = terminated or truncated
+    ((game_return, _),) = environment.get_wrapper_attr("take_finished_games")()
+    log = GameLog(np.full(steps, action, np.uint8), np.zeros(steps, np.float32))
+    result = GameResult(3, game_return, steps, True, log)
+    game = LoggedGame(
+        make_environment=make_environment, environment=options, seed=(7,), result=result, policy="sampled"
+    )
+    drawn: list[dict[str, str]] = []
+
+    def note(scene: Scene, screen: Picture, rows: dict[str, str]) -> Picture:
+        drawn.append(rows)
+        return screen
+
+    monkeypatch.setattr(Scene, "draw", note)
+    assert game.play_back(lambda picture, rate: None)
+    return drawn, game_return
+
+
+def test_a_film_ends_with_the_return_of_its_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Skiing, every frame has a reward, and those before the first step of the agent do not count."""
+    rows, game_return = rows_of_a_film(monkeypatch, "SkiingNoFrameskip-v4", 1)
+    assert game_return < 0 and rows[-1]["score"] == score_text(game_return)
+    assert {row["score"] for row in rows if row["step"] == "0"} == {"0"}
+
+
+def test_a_film_shows_what_is_pressed_after_a_lost_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = rows_of_a_film(monkeypatch, "BreakoutNoFrameskip-v4", 2)
+    actions = [row["action"] for row in rows if row["step"] != "0"]
+    assert set(actions) == {"RIGHT", "NOOP", "FIRE"}
+    first = actions.index("NOOP")
+    assert actions[first - 4 : first + 12] == ["RIGHT"] * 4 + ["NOOP"] * 4 + ["FIRE"] * 4 + ["RIGHT"] * 4
+    assert actions.count("NOOP") == actions.count("FIRE")
 
 
 def test_the_time_follows_the_rate_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

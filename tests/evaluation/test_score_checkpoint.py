@@ -21,7 +21,7 @@ from agents.spaces import make_unroll_layout
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
 from evaluation.player_process import PlayerProcess
-from evaluation.score_checkpoint import score_checkpoint, with_latency_of_training
+from evaluation.score_checkpoint import score_checkpoint, with_latency_of_training, write_results
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
@@ -149,6 +149,7 @@ def test_flags_that_have_no_effect_on_a_test_are_listed(run_folder: Path, capsys
         "--test_episode_count=2",
         "--seed=3",
         "--worker_count=1",
+        "--worker_timeout=100",
         "--precision=float32",
         "--device=cpu",
         "--lr=0.5",
@@ -253,6 +254,13 @@ def test_results_that_cannot_be_written_are_still_printed(
         score_checkpoint(config, make_catch, checkpoint)
     out = capsys.readouterr().out
     assert "mean" in out and "could not be written (No space left on device)" in out.splitlines()[-1]
+    assert not list(run_folder.glob("test_*"))
+
+
+def test_tests_that_begin_in_the_same_second_write_files_of_their_own(tmp_path: Path) -> None:
+    paths = [write_results(tmp_path, 1000, {"seed": seed}) for seed in range(3)]
+    assert paths == [tmp_path / f"test_{second}.json" for second in (1000, 1001, 1002)]
+    assert [json.loads(path.read_text()) for path in sorted(tmp_path.iterdir())] == [{"seed": s} for s in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -64,5 +64,5 @@ def test_human_scores() -> None:
     assert human_normalised("PongNoFrameskip-v4", -20.7) == 0
     assert human_normalised("BreakoutNoFrameskip-v4", 30.5) == 1
     assert human_normalised("AdventureNoFrameskip-v4", 1.0) is None
-    assert human_normalised("ALE/Pong-v5", -20.7) == 0
+    assert human_normalised("ALE/Pong-v5", -20.7) == 0 == human_normalised("ale_py:ALE/Pong-v5", -20.7)
     assert human_normalised("MinAtar/Breakout-v1", 1.0) is None

@@ -9,6 +9,7 @@ import pytest
 from option_flags import Config
 from options.rules import UsageError
 from reports.game_scores import main
+from reports.scores.human_scores import game_name
 from reports.scores.score_aggregates import ATARI_5
 from wrappers.atari import ID_ENDING
 
@@ -41,13 +42,15 @@ def table(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[dict[
     return {row[0]: row[1:] for row in rows}, printed
 
 
-def test_a_sweep_is_a_table_of_its_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("written", ["{}NoFrameskip-v4", "ALE/{}-v5"])
+def test_a_sweep_is_a_table_of_its_games(tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str) -> None:
     for game, human in HUMAN.items():
-        write_run(tmp_path / f"{game}_seed1" / "run", [human] * 3, env=env(game))
-        write_run(tmp_path / f"{game}_seed2" / "run", [human] * 3, env=env(game), seed=2)
+        for seed in (1, 2):
+            write_run(tmp_path / f"{game}_seed{seed}" / "run", [human] * 3, env=written.format(game), seed=seed)
     rows, printed = table(capsys, tmp_path)
-    assert rows["Qbert"] == ["2", "1,000", "13,455", "13,455", "13,455", "100%", "1,658", "1,495", "5,354"]
-    assert rows["DoubleDunk"][2] == "-16.4"
+    qbert = game_name(written.format("Qbert"))
+    assert rows[qbert] == ["2", "1,000", "13,455", "13,455", "13,455", "100%", "1,658", "1,495", "5,354"]
+    assert rows[game_name(written.format("DoubleDunk"))][2] == "-16.4"
     assert rows["interquartile mean of 10 runs"] == ["100%", "100% to 100%"]
     weights = sum(ATARI_5.values())
     wanted = f"{(101**weights - 1) / 100:.0%}"

@@ -91,6 +91,22 @@ def test_labels_describe_replays_and_omit_what_follows_from_them(tmp_path: Path)
     assert draw_run(read_history(b)).startswith(PNG)
 
 
+def test_seeds_of_clusters_at_different_addresses_are_one_configuration(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(seed), seed=seed, cluster=f"192.0.2.{seed}:6379") for seed in (1, 2, 3)]
+    alone = write_run(tmp_path / "alone")
+    groups = group_runs([read_history(folder) for folder in (*runs, alone)])
+    assert [group.label for group in groups] == ["cluster, 3 seeds", "no cluster"]
+
+
+def test_the_schedule_that_follows_from_the_uses_of_batches_is_not_named(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / str(uses), loss="impact", impact_uses=uses, lr_scheduler_steps=100 * uses)
+        for uses in (1, 2)
+    ]
+    groups = group_runs([read_history(folder) for folder in runs])
+    assert [group.label for group in groups] == ["impact_uses 1", "impact_uses 2"]
+
+
 def test_labels_contain_the_replay_keys_that_differ(tmp_path: Path) -> None:
     def elite(**more: Any) -> str:
         entry = {"type": "elite", "capacity": 1000, "sample_ratio": 0.5, **more}

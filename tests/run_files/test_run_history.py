@@ -98,6 +98,15 @@ def test_damaged_metrics_are_refused(tmp_path: Path) -> None:
         read_history(folder)
 
 
+@pytest.mark.parametrize("line", [b"nonsense\n", b"12,x,4,0\n", b"\0\0\0\0\n"])
+def test_damaged_games_are_refused(tmp_path: Path, line: bytes) -> None:
+    folder = write_run(tmp_path / "run")
+    with (folder / "episodes.csv").open("ab") as file:
+        file.write(line)
+    with pytest.raises(UsageError, match=r"episodes\.csv is damaged: a line of it does not"):
+        read_history(folder)
+
+
 def test_numbers_are_named_by_their_path_in_the_report() -> None:
     report = {
         "agent_steps": 12,

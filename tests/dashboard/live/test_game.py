@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import cv2
+import gymnasium
 import numpy as np
 import psutil
 import pytest
@@ -14,18 +16,22 @@ import torch
 from agents.acting import Actor
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
+from dashboard.live import player as player_module
 from dashboard.live.game import GamePlayer, LiveGame
 from dashboard.live.picture import LivePicture
 from dashboard.live.player import MOST_AT_ONCE, LiveGameEndedError, LivePlayer
 from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
-from option_flags import Config
+from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import InvalidCheckpointError, find_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy
 from tests.processes import spawned
-from tests.wrappers.hand_written import CHANNELS
+from tests.wrappers.hand_written import CATCH, CHANNELS, Catch
 from workers.processes.child_process import end_process, start_process
+from wrappers.any_environment.adapter import AnyEnvironment
+from wrappers.any_environment.film_frames import FilmFrames
 from wrappers.atari import make_atari
+from wrappers.film_frames import Watch
 from wrappers.make_environment import make_environment
 
 PONG = {"env": "PongNoFrameskip-v4"}
@@ -113,6 +119,56 @@ def test_a_picture_shows_the_game_and_the_network(tmp_path: Path, interaction: d
     assert again.values == () and again.salient is None and again.screen == picture.screen
     player.step()
     assert decoded(player.picture(with_saliency=False).stack)[:, :-84].tolist() == decoded(again.stack)[:, 84:].tolist()
+
+
+class Moving(Catch):
+    """A spot that moves in each step, on a picture that is larger in each game."""
+
+    games = steps = 0
+
+    def reset(self, **more: Any) -> tuple[Any, dict[str, Any]]:
+        self.games, self.steps = self.games + 1, 0
+        return super().reset(**more)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return self._seen(), 0.0, self.steps == 3, False, {}
+
+    def render(self) -> Any:
+        picture = np.zeros((200, 200 + self.games, 3), np.uint8)
+        picture[0, self.steps] = 255
+        return picture
+
+
+def make_moving(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+    game: gymnasium.Env[Any, Any] = Moving()
+    return AnyEnvironment(game if watch is None else FilmFrames(game, options.env, watch), options, seed)
+
+
+@pytest.mark.parametrize(
+    ("make", "flags", "at_once"), [(make_catch, {"frames_stacked": 1}, 2), (make_moving, {"env": CATCH}, 1)]
+)
+def test_two_pictures_are_laid_over_each_other_in_atari_games_only_and_within_one_game(
+    tmp_path: Path, make: Any, flags: dict[str, Any], at_once: int
+) -> None:
+    played: list[Any] = []
+
+    def make_watched(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
+        def both(picture: Any, score: float) -> None:
+            played.append(picture.copy())
+            if watch is not None:
+                watch(picture, score)
+
+        return make(options, seed, both)  # type: ignore[no-any-return]
+
+    write_policy(tmp_path, make, 7, **flags)
+    player = GamePlayer(live_game(tmp_path, make_environment=make_watched))
+    for _ in range(12):
+        picture = player.picture(with_saliency=False)
+        laid = played[-at_once:] if picture.steps else played[-1:]
+        assert (decoded(picture.screen) == np.maximum.reduce(laid)).all()
+        player.step()
+    assert len(picture.scores) >= 2
 
 
 def test_newer_checkpoints_are_followed_and_damaged_ones_are_not(tmp_path: Path) -> None:
@@ -216,6 +272,46 @@ def test_a_killed_game_is_said_and_only_some_play_at_once(tmp_path: Path, player
         players[0].picture(False)
     players[0].close()
     players.append(LivePlayer(tmp_path, tmp_path, None))
+    psutil.Process(players[1].process_id).kill()
+    wait_for(lambda: not players[1]._process.is_alive())
+    players.append(LivePlayer(tmp_path, tmp_path, None))  # in the place of the killed one, which nobody has closed
+    assert players[1].process_id is None
+
+
+class Silent:
+    """A live game that never answers."""
+
+    def run(self, connection: Any) -> None:
+        time.sleep(1000)
+
+
+@pytest.mark.slow
+def test_a_game_is_ended_while_its_first_picture_is_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(player_module, "start_process", lambda game, name: start_process(Silent(), name))
+    monkeypatch.setattr(player_module, "START_SECONDS", 60.0)
+    player, said = LivePlayer(tmp_path, tmp_path, None), []
+
+    def ask() -> None:
+        try:
+            player.picture(False)
+        except LiveGameEndedError as error:
+            said.append(str(error))
+
+    asking = Thread(target=ask)
+    asking.start()
+    wait_for(player._lock.locked)
+    player.close()
+    asking.join()
+    assert said == ["The process of the game has ended."]
+
+
+def test_the_score_begins_with_the_first_step_of_the_agent(tmp_path: Path) -> None:
+    """In Skiing, every frame of the random start has a reward."""
+    write_policy(tmp_path, make_atari, 7, env="SkiingNoFrameskip-v4")
+    player = GamePlayer(live_game(tmp_path, make_environment=make_atari))
+    assert player.picture(with_saliency=False).score == 0
+    player.step()
+    assert player.picture(with_saliency=False).score < 0
 
 
 def test_pictures_are_small(tmp_path: Path) -> None:
