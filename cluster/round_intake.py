@@ -15,6 +15,7 @@ from replay.unroll_layout import UnrollLayout
 from workers.flow_control import PlayOnDemand
 
 MOST_GAPS = 2 * 1024  # rounds of a player that may arrive before an earlier one: as many as it may owe
+WINDOW = 1.0  # half as long as for local workers, because rounds of nodes are older already
 WORKERS_PER_SEAT = 1024  # environments of nodes are numbered as if each node had so many workers
 
 
@@ -31,7 +32,7 @@ class RoundIntake:
         free: Callable[[int], None],  # called with each slot whose round is taken completely
         announce: Callable[[str], None],
     ) -> None:
-        self.flow_control = PlayOnDemand(0)
+        self.flow_control = PlayOnDemand(0, window=WINDOW)
         self.version = 0  # of the learner's weights
         self._layout = layout
         self._codec = UnrollCodec(layout, 0)

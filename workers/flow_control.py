@@ -43,13 +43,14 @@ class PlayOnDemand:
     Rounds are counted in fractions: of the round that the learner takes now, only the rest is in flight. The limit
     rises by an eighth of a round when the learner has to wait, and again with each tenth of a second. It falls when all
     rounds come early: the smallest number of rounds that the learner took while a delivered one waited, over
-    `2 * limit` rounds, is a surplus, and the limit falls by all of it but a quarter of a round, or by half of it if
-    that is more.
+    `window * limit` rounds, is a surplus, and the limit falls by all of it but a quarter of a round, or by half of it
+    if that is more. With a shorter window, lag is smaller and the learner waits a little more often.
     """
 
-    def __init__(self, max_limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, max_limit: int, clock: Callable[[], float] = time.monotonic, window: float = 2.0) -> None:
         self.max_limit = max_limit
         self._clock = clock
+        self._window = window
         self._limit = float(max_limit)
         self._is_waiting = False  # for the next round
         self._raised_at = 0.0
@@ -88,7 +89,7 @@ class PlayOnDemand:
         self._rounds_seen += 1
         if self._rounds_seen > 0:
             self._surplus = min(self._surplus, waited)
-        if self._rounds_seen >= 2 * self._limit:
+        if self._rounds_seen >= self._window * self._limit:
             fall = max(self._surplus / 2, self._surplus - SPARE)
             before, self._limit = self._limit, max(min(1.0, self._limit), self._limit - fall)
             self._start_counting(skipped=math.ceil(before) if fall else 0)

@@ -62,7 +62,7 @@ def test_ways_to_write_a_switch(words: list[str], value: bool) -> None:
     [("1e6", 10**6), ("1_000_000", 10**6), ("2.5e3", 2500), ("7.0", 7), (str(10**20 + 1), 10**20 + 1)],
 )
 def test_ways_to_write_a_whole_number(text: str, value: int) -> None:
-    assert parse([f"--environment_max_steps={text}"]).run.environment_max_steps == value
+    assert parse([f"--save_model_period={text}"]).checkpoint.save_model_period == value
 
 
 @pytest.mark.parametrize(

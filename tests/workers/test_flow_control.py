@@ -110,6 +110,16 @@ def test_updates_from_many_rounds_seldom_wait(batch: int, playing: float, learni
     assert outcome.limit <= 2 * batch / UNROLLS
 
 
+def test_a_shorter_window_makes_rounds_younger_for_little_speed() -> None:
+    """Rounds are played 1.4 times as slowly as they are learned from, by workers on another node."""
+    long, short = (
+        simulate(PlayOnDemand(4, window=window), 4000, playing=1.4, learning=1.0, jitter=0.3, batch=UNROLLS // 4)
+        for window in (2.0, 1.0)
+    )
+    assert short.mean_age < long.mean_age - 0.05
+    assert short.rounds_per_second > 0.98 * long.rounds_per_second
+
+
 @pytest.mark.parametrize(("playing", "fewest"), [(0.2, 0.2), (0.5, 0.5), (0.8, 0.8)])
 def test_updates_from_a_part_of_a_round_get_rounds_just_in_time(playing: float, fewest: float) -> None:
     """A round is played faster than it is learned from: less than one whole round needs to be ahead."""
