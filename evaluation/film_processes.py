@@ -20,7 +20,7 @@ from option_flags import EnvironmentOptions
 from run_files.run_folder import remove_abandoned
 from workers.failures import WorkersFailedError
 from workers.messages import Kind, WorkerError, receive, send
-from workers.processes.child_process import end_process, start_process, unblock_signals, why_it_ended
+from workers.processes.child_process import end_process, start_process, unblock_sigterm, why_it_ended
 from workers.processes.early_errors import reason
 from workers.processes.heartbeat import Heartbeat
 from workers.processes.silence import SilenceLimit
@@ -37,7 +37,7 @@ class FilmProcess:
 
     def run(self, connection: Connection, game_file: Connection) -> None:
         use_one_thread()
-        unblock_signals()
+        unblock_sigterm()
         game: LoggedGame = receive(game_file).payload
         heard = replace(game, make_environment=self._with_heartbeats(game.make_environment, Heartbeat(connection)))
         try:

@@ -14,7 +14,7 @@ from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from replay.unroll_layout import UnrollLayout
 from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.messages import Kind, receive, send
-from workers.processes.child_process import unblock_signals
+from workers.processes.child_process import unblock_sigterm
 from workers.processes.heartbeat import Heartbeat
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
@@ -44,7 +44,7 @@ class PlayerProcess:
     def run(self, connection: Connection) -> None:
         """Play each game whose number arrives, until the parent closes the connection."""
         use_one_thread()
-        unblock_signals()
+        unblock_sigterm()
         alive = Heartbeat(connection)
         if self.environment.in_real_time:
             self._lower_priority()

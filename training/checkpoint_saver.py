@@ -23,7 +23,8 @@ from workers.failures import RunFailedError, WorkersFailedError
 from workers.worker_pool import WorkerPool
 
 NOTHING, CHECKPOINT, WITH_REPLAYS = range(3)  # what is due
-QUIET_SECONDS = 2.0  # of waiting for the workers, after which the run says so
+SNAPSHOT_SECONDS = 15.0  # longest wait for workers to finish their unrolls; a scheduler may kill the run after 30
+QUIET_SECONDS = 2.0  # of this wait, after which the run says so
 
 
 @dataclass
@@ -94,8 +95,9 @@ class CheckpointSaver:
             if with_replays:
                 self._write_replays()
         except OSError as error:
-            self.failure = f"no checkpoint could be written ({error.strerror})"
-            self.announce(f"{self.failure}; the last complete one is kept")
+            failure = f"no checkpoint could be written ({error.strerror})"
+            self.announce(f"{failure}; the last complete one is kept")
+            self.failure = failure if self.saved_updates != self.learner.updates else ""
         finally:
             self._saved_at = time.monotonic()
             self.seconds += self._saved_at - begun
@@ -135,6 +137,7 @@ class CheckpointSaver:
         }
         try:
             files.write_checkpoint(path, content)
+            self.saved_updates = self.learner.updates
             if is_best:
                 files.link(path, self.folder / files.BEST)
                 self.best.return_steps = progress.agent_steps
@@ -152,11 +155,12 @@ class CheckpointSaver:
             nonlocal is_announced
             if not is_announced and time.monotonic() - begun > QUIET_SECONDS:
                 is_announced = True
-                self.announce("waiting until the workers have played their unrolls; CTRL+C again skips the games")
+                hint = "; CTRL+C again skips the games" if self.stop.requested else ""
+                self.announce(f"waiting until the workers have played their unrolls{hint}")
             return self.stop.stop_now
 
         try:
-            snapshot = self.pool.snapshot(begun + self.config.workers.worker_timeout, give_up)
+            snapshot = self.pool.snapshot(begun + SNAPSHOT_SECONDS, give_up)
         except WorkersFailedError:  # save the checkpoint anyway; the next wait for the workers raises this again
             snapshot = None
         if snapshot is None:

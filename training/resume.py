@@ -161,7 +161,8 @@ class Resume:
             self._notes.append(f"--stop_at_return={goal:g} was reached, so the run goes on without it")
 
     def _note_ended_schedule(self, parent: Checkpoint, config: Config) -> None:
-        if config.optimizer.lr_end_value == 0 and parent.updates >= self.schedule_updates:
+        chosen = config.optimizer.lr_scheduler_steps
+        if chosen and config.optimizer.lr_end_value == 0 and parent.updates >= self.schedule_updates:
             self._notes.append(
                 f"nothing more will be learned: the learning rate is 0 after {self.schedule_updates:,} updates; a "
                 "larger --lr_scheduler_steps, or 0 for all planned updates, would be right"

@@ -19,7 +19,7 @@ from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.memory.slots import Slots
 from workers.messages import Kind, receive, send
 from workers.open_unrolls import OpenUnrolls
-from workers.processes.child_process import unblock_signals
+from workers.processes.child_process import unblock_sigterm
 from workers.processes.heartbeat import Heartbeat
 from workers.random_streams import stream_of
 from workers.rollout import Rollout, SeededEnvironment
@@ -47,7 +47,7 @@ class Worker:
 
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         use_one_thread()
-        unblock_signals()
+        unblock_sigterm()
         clock = WorkerClock(self.times.seconds[self.index])
         # The time that the learner waits for an answer is then a limit for one step of the environments.
         alive = Heartbeat(connection)

@@ -38,7 +38,7 @@ from run_files.value_rules import ContentError
 from workers.local_policy import PolicyInputs
 from workers.messages import Kind, receive, send
 from workers.observations import as_batch, put_observation
-from workers.processes.child_process import unblock_signals
+from workers.processes.child_process import unblock_sigterm
 from workers.rollout import each_action
 from wrappers.environment_types import MakeWatchedEnvironment
 from wrappers.observation import Observation, as_observation
@@ -62,7 +62,7 @@ class LiveGame:
     def run(self, connection: Connection) -> None:
         """Answer each request with a picture, until none comes for a while."""
         use_one_thread()
-        unblock_signals()
+        unblock_sigterm()
         try:
             player = GamePlayer(self)
         except (InvalidCheckpointError, UsageError) as error:

@@ -106,14 +106,14 @@ def allow_children() -> None:
     multiprocessing.current_process().daemon = False
 
 
-def unblock_signals() -> None:
-    """In a child that runs environments: do nothing at the signals that only the parent handles, and unblock them.
+def unblock_sigterm() -> None:
+    """In a child that runs environments: do nothing at SIGTERM, and unblock it.
 
-    The programs that an environment starts would inherit the block, and SIGTERM could not end them.
+    The programs that an environment starts would inherit the block, and it could not end them by SIGTERM. They do
+    inherit that of the other signals, so that CTRL+C does not end them while the run still needs them.
     """
-    for number in PARENT_SIGNALS:
-        signal.signal(number, lambda number, frame: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
 def end_process(process: BaseProcess, connection: Connection) -> int:

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from workers.messages import Kind, receive, send
-from workers.processes.child_process import PARENT_SIGNALS, end_process, start_process, unblock_signals
+from workers.processes.child_process import PARENT_SIGNALS, end_process, start_process, unblock_sigterm
 
 SECONDS = 60.0
 
@@ -21,7 +21,7 @@ class WithProgram:
 
     def run(self, connection: Connection) -> None:
         if self.unblocks:
-            unblock_signals()
+            unblock_sigterm()
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         for number in PARENT_SIGNALS:
             signal.raise_signal(number)  # of the terminal, for all processes of the run
@@ -45,4 +45,4 @@ def test_sigterm_ends_a_program_of_an_environment(unblocks: bool) -> None:
     finally:
         end_process(process, connection)
     assert code == (-signal.SIGTERM if unblocks else -signal.SIGKILL)
-    assert bool(set(PARENT_SIGNALS) & set(blocked)) != unblocks
+    assert set(PARENT_SIGNALS) - set(blocked) == ({signal.SIGTERM} if unblocks else set())
