@@ -49,6 +49,7 @@ class Learner:
         self._loss = loss
         self._options = optimizer
         self._schedule_updates = schedule_updates
+        self._announce = announce
         self.device = device
         self._optimizer = make_optimizer(network, optimizer)
         # The target network of IMPACT: the network as it was some updates ago.
@@ -200,7 +201,9 @@ class Learner:
             self._target.load_saved(state.get("target", state["network"]))
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["optimizer"]["param_groups"][0]
         if wanted.keys() != saved.keys() or (wanted.get("momentum") and not saved["momentum"]):
-            return  # another --optimizer, or momentum that was not saved: the optimizer starts with a new state
+            # Another --optimizer, or momentum that was not saved.
+            self._announce("the optimizer's moving averages begin anew: it is another one than the parent's")
+            return
         options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(state["optimizer"])
         for group, own in zip(self._optimizer.param_groups, options, strict=True):

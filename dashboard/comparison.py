@@ -9,10 +9,9 @@ import numpy as np
 
 from dashboard.charts import LINES, ChartOptions, Line, line_chart, parallel_chart
 from dashboard.run_list import RunRow
-from option_flags import OPTIONS
 from options.replay_options import REPLAY_KEYS, parse_replays
 from options.rules import UsageError
-from reports.compare_runs import IGNORED_OPTIONS, Group, group_runs, seed_band
+from reports.compare_runs import IGNORED_OPTIONS, Group, all_options, group_runs, seed_band
 from reports.scores.human_scores import game_name
 from reports.x_axes import XAxis
 from run_files.run_history import Curve, History
@@ -87,8 +86,7 @@ def _curve(run: History, metric: str, axis: XAxis) -> Curve:
 
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options by which runs differ, each key of each replay on its own."""
-    found = {name: options.get(name, item.default) for name, item in OPTIONS.items() if name not in IGNORED_OPTIONS}
-    found["cluster"] = found["cluster"] is not None  # its address does not matter
+    found = {name: value for name, value in all_options(options).items() if name not in IGNORED_OPTIONS}
     with suppress(UsageError):
         replays = parse_replays(str(found["replay_parameters"]))
         del found["replay_parameters"]

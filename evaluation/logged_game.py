@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 import gymnasium
 import numpy as np
 
-from evaluation.film import Film, Picture, Scene, film_format, score_text
+from evaluation.film import AgentScore, Film, Picture, Scene, film_format, score_text
 from evaluation.parallel_games import IDLE, GameResult, game_streams
 from option_flags import EnvironmentOptions
 from options.rules import counted
@@ -84,7 +84,7 @@ class _Replay:
         self._unit = "step" if self._log.ages is None else "frame"
         self._played = self._source_of_actions()
         self._frames = self._steps = self._frames_of_step = 0
-        self._score_before = 0.0
+        self._score = AgentScore()
         self._action, self._value = "-", "-"
         self._show: Callable[[Picture], None] = lambda picture: None
 
@@ -123,10 +123,9 @@ class _Replay:
         return same_return and self._steps == len(log.values)
 
     def _watch(self, screen: Picture, score: float) -> None:
-        if not self._steps:  # the frames of a random start, which the return leaves out too
-            self._score_before = score
         minutes, seconds = divmod(self._frames // self.format.frames_per_second, 60)
-        rows = {"score": score_text(score - self._score_before), "action": self._pressed(), "value": self._value}
+        own_score = self._score.of(score, self._steps)
+        rows = {"score": score_text(own_score), "action": self._pressed(), "value": self._value}
         rows |= {self._unit: f"{self._steps:,}", "time": f"{minutes}:{seconds:02}"}
         if self._played is not None:
             rows |= _played_rows(self._played(), self._name_of)

@@ -102,16 +102,13 @@ class LearnerGroup(OneLearner):
         """Errors of the connection become a LearnerLostError. After any error, nothing more is done together."""
         try:
             yield
-        except RuntimeError as error:
-            self.lost = True
-            if not is_connection_error(error):
-                raise
-            self.another_lost = True
-            raise LearnerLostError("another learner has ended, or does not respond") from error
         except BaseException as error:
             self.lost = True
-            self.another_lost = isinstance(error, LearnerLostError)
-            raise
+            is_disconnected = isinstance(error, RuntimeError) and is_connection_error(error)
+            self.another_lost = is_disconnected or isinstance(error, LearnerLostError)
+            if not is_disconnected:
+                raise
+            raise LearnerLostError("another learner has ended, or does not respond") from error
 
     def close(self) -> None:
         # gloo needs no end, and would wait for learners that have ended already.

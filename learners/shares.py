@@ -24,19 +24,25 @@ def settle_learners(config: Config, rank: LearnerRank | None) -> Config:
     if config.learners.learners:
         _check_devices(config, config.learners.learners)
         return config
-    is_single = config.run.device.startswith("cuda:") or config.run.device == "mps"
     gpus = torch.cuda.device_count() if config.run.device in ("auto", "cuda") else 0
-    most = 1 if is_single or config.cluster.cluster is not None else gpus or usable_cores() // CORES_PER_LEARNER
+    most = gpus or usable_cores() // CORES_PER_LEARNER
+    if _is_single(config.run.device) or config.cluster.cluster is not None:
+        most = 1
     most = min(most, config.workers.worker_count or most)
     fitting = [n for n in range(1, most + 1) if all(share % n == 0 for share in config.replay.shares)]
     return config.replace_flags(learners=max(fitting, default=1))
+
+
+def _is_single(device: str) -> bool:
+    """Whether --device names one device, which learners cannot divide."""
+    return device.startswith("cuda:") or device == "mps"
 
 
 def _check_devices(config: Config, learners: int) -> None:
     """Those of this machine; a cluster looks for its own."""
     if learners == 1 or config.run.device == "cpu" or config.cluster.cluster is not None:
         return
-    if config.run.device.startswith("cuda:") or config.run.device == "mps":
+    if _is_single(config.run.device):
         raise UsageError(
             f"--learners={learners} needs a device for each learner, and --device={config.run.device} is a single one; "
             "--device=cuda or --device=cpu would be right."

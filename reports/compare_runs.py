@@ -107,9 +107,15 @@ def seed_band(curves: Sequence[Curve]) -> Band:
     return Band(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
+def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a run; one that an older run does not have is its default. A cluster's address does not matter."""
+    values = {name: options.get(name, item.default) for name, item in OPTIONS.items()}
+    return {**values, "cluster": values["cluster"] is not None}
+
+
 def _compared_options(history: History) -> dict[str, Any]:
-    """The options by which runs are grouped. An option that an older run does not have counts as its default."""
-    values = {name: history.options.get(name, item.default) for name, item in OPTIONS.items()}
+    """The options by which runs are grouped."""
+    values = all_options(history.options)
     with suppress(UsageError):  # settings of another version are compared as text
         values["replay_parameters"] = parse_replays(str(values["replay_parameters"]))
         if all(replay.type == "queue" for replay in values["replay_parameters"]):
@@ -117,7 +123,6 @@ def _compared_options(history: History) -> dict[str, Any]:
     is_84 = values["frame_scale_resolution"] == OPTIONS["frame_scale_resolution"].default
     if values["network"] == "auto" and is_noframeskip(str(values["env"])) and is_84:
         values["network"] = "nature"  # what auto chooses there, and what older runs call it
-    values["cluster"] = values["cluster"] is not None  # its address does not matter
     compared = {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
     return {**compared, "weights_from": history.weights_from}
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from machine.run_command import run_command
 from option_flags import EnvironmentOptions
 from options.command_line import split_words
-from options.rules import PATH, Options, UsageError, declared, matching, option
+from options.rules import PATH, Options, UsageError, counted, declared, matching, option
 from reports.colours import COLOURS
 from reports.compare_runs import without_continued
 from reports.plot_style import FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
     except OSError as error:
         raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None
     print("\n".join([*table(games, floors), *left_out]))
-    print(f"{output}: {len(games)} game{'s' if len(games) > 1 else ''}")
+    print(f"{output}: {counted(len(games), 'game')}")
 
 
 def read_floors(path: Path) -> Floors:

@@ -74,10 +74,11 @@ class CheckpointSaver:
             return NOTHING
         return WITH_REPLAYS if self.config.saves_replays and (asked or replays_due) else CHECKPOINT
 
-    def save_if(self, due: int) -> None:
-        """Save what is due."""
+    def save_if(self, due: int) -> bool:
+        """Save what is due; return whether anything was."""
         if due != NOTHING:
             self.save(with_replays=due == WITH_REPLAYS)
+        return due != NOTHING
 
     def save(self, with_replays: bool) -> None:
         """Write a checkpoint; if that fails, announce it and return. Weights that are not finite end the run."""
@@ -91,7 +92,6 @@ class CheckpointSaver:
             self._replays_tried_at = begun
         try:
             self._write(self._snapshot() if with_replays and self.config.run.reproducible else None)
-            self.saved_updates = self.learner.updates
             if with_replays:
                 self._write_replays()
         except OSError as error:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from learners.agreement import Agreement
 from run_files.metrics import Episode
-from training.checkpoint_saver import NOTHING, CheckpointSaver
+from training.checkpoint_saver import CheckpointSaver
 from training.counters.progress import Progress
 from training.periodic_evaluation import Evaluation
 from training.reporter import Reporter
@@ -41,9 +41,7 @@ class Housekeeping:
     def tick(self) -> None:
         """Called in every iteration of the training loop."""
         with self._progress.stage("save"):
-            due = self._agreement.save_due(self._saver.due)
-            self._saver.save_if(due)
-            if due != NOTHING:
+            if self._saver.save_if(self._agreement.save_due(self._saver.due)):
                 self._summary.update()
             self._evaluation.tick()
         with self._progress.stage("report"):

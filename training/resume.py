@@ -62,7 +62,6 @@ class Resume:
             self._note_other_environment()
             self._note_reached_goal(parent, config)
             self._note_ended_schedule(parent, config)
-            self._note_new_optimizer(parent, config)
             self._note_new_options(parent, config)
             self._notes += note_on_source(parent.content)
             self._read_replays(parent, config, layout)
@@ -125,13 +124,7 @@ class Resume:
         returns of another environment."""
         progress: dict[str, Any] = parent.content["progress"]
         if not self._same_environment:
-            none_yet: dict[str, Any] = {
-                "recent_returns": [],
-                "return_max": None,
-                "return_min": None,
-                "reached_goal": None,
-            }
-            progress = {**progress, **none_yet}
+            progress = {**progress, "recent_returns": [], "return_max": None, "return_min": None, "reached_goal": None}
         if not config.run.reproducible and self._is_reported(parent):
             return without_interval(progress)
         same_replays = parent.options["replay_parameters"] == config.replay.replay_parameters
@@ -167,14 +160,6 @@ class Resume:
                 f"nothing more will be learned: the learning rate is 0 after {self.schedule_updates:,} updates; a "
                 "larger --lr_scheduler_steps, or 0 for all planned updates, would be right"
             )
-
-    def _note_new_optimizer(self, parent: Checkpoint, config: Config) -> None:
-        """Parents of older versions may lack the options; theirs are the defaults."""
-        saved = {name: parent.options.get(name, OPTIONS[name].default) for name in ("optimizer", "rmsprop_momentum")}
-        options = config.optimizer
-        with_momentum = options.rmsprop_momentum > 0 and not saved["rmsprop_momentum"]
-        if saved["optimizer"] != options.optimizer or (options.optimizer == "rmsprop" and with_momentum):
-            self._notes.append("the optimizer's moving averages begin anew: it is another one than the parent's")
 
     def _note_new_options(self, parent: Checkpoint, config: Config) -> None:
         known = {*parent.options, *OWN_FLAGS}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from agents.learner import Learner
 from learners.group import OneLearner
 from machine.cpu_energy import CpuEnergy
 from machine.device import usable_cores
@@ -95,16 +96,7 @@ def train(
                     training_loop(actors, mix, learner, progress, housekeeping, stop, agreement)
             finally:
                 try:
-                    # A GPU may wait for the gradients of a lost learner for ever, and every copy from it with it.
-                    if not (learners.another_lost and learner.device.type == "cuda"):
-                        housekeeping.finish(
-                            # Where the first learner is gone, the run resumes from its last checkpoint, to which the
-                            # replays belong that the others have saved before.
-                            with_replays=config.saves_replays and (rank.is_first or not learners.lost),
-                            # A reproducible run that is interrupted saves its unfinished interval instead: the resumed
-                            # run reports it as a whole.
-                            report=progress.is_complete or not config.run.reproducible,
-                        )
+                    save_and_report(config, learners, learner, progress, housekeeping)
                 finally:
                     finished = progress.goal_reached or not (progress.unrolls_left or mix.ready())
                     summary.training_ended(finished)
@@ -114,6 +106,22 @@ def train(
         evaluation.finish()
         saver.end_if_unsaved()
     return folder
+
+
+def save_and_report(
+    config: Config, learners: OneLearner, learner: Learner, progress: Progress, housekeeping: Housekeeping
+) -> None:
+    """The last checkpoint and the last report."""
+    if learners.another_lost and learner.device.type == "cuda":
+        return  # the GPU may wait for the gradients of the lost learner for ever, and every copy from it with it
+    housekeeping.finish(
+        # Where the first learner is gone, the run resumes from its last checkpoint, to which the replays belong that
+        # the others have saved before.
+        with_replays=config.saves_replays and (learners.rank.is_first or not learners.lost),
+        # A reproducible run that is interrupted saves its unfinished interval instead: the resumed run reports it as a
+        # whole.
+        report=progress.is_complete or not config.run.reproducible,
+    )
 
 
 def describe_end(

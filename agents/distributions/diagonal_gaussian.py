@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from agents.distributions.quadrature import fixed_points, mean_divergence, sampling_device
+from agents.distributions.quadrature import mean_divergence, points_for
 
 # Logarithms of standard deviations outside this range count as its ends, in every function. 1 is half the range of a
 # bounded action: from a deviation of 0.007, which is as good as none, to 7.4, with which nearly all actions are at
@@ -66,9 +66,8 @@ class DiagonalGaussian:
     def implied_divergence(self, target: torch.Tensor, behaviour: torch.Tensor, rho_bar: float) -> torch.Tensor:
         """A mean over fixed points."""
         target, behaviour = target.unsqueeze(-2), behaviour.unsqueeze(-2)
-        device = sampling_device(target.device)
-        points = fixed_points(self.dimensions).to(device)
-        actions = self._at(target.to(device), points).to(target.dtype).to(target.device)
+        points = points_for(self.dimensions, target.device)
+        actions = self._at(target.to(points.device), points).to(target.dtype).to(target.device)
         return mean_divergence(self.log_prob(target, actions) - self.log_prob(behaviour, actions), rho_bar)
 
     def encode(self, actions: torch.Tensor) -> torch.Tensor:

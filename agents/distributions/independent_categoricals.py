@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import log_softmax, pad, softmax
 
 from agents.distributions.categorical import Categorical
-from agents.distributions.quadrature import fixed_points, mean_divergence, sampling_device
+from agents.distributions.quadrature import mean_divergence, points_for
 
 # Up to so many combinations of choices, the mask of LASER is computed over all of them.
 MOST_ENUMERATED = 256
@@ -66,9 +66,8 @@ class IndependentCategoricals:
             joint = joint.expand(*target.shape[:-1], *joint.shape)
             pi, mu = (self.log_prob(logits.unsqueeze(-2), joint) for logits in (target, behaviour))
             return Categorical(combinations).implied_divergence(pi, mu, rho_bar)
-        device = sampling_device(target.device)
-        points = fixed_points(len(self.sizes)).to(device)
-        actions = self.sample(target.to(device).unsqueeze(-2), points).to(target.device)
+        points = points_for(len(self.sizes), target.device)
+        actions = self.sample(target.to(points.device).unsqueeze(-2), points).to(target.device)
         ratios = self.log_prob(target.unsqueeze(-2), actions) - self.log_prob(behaviour.unsqueeze(-2), actions)
         return mean_divergence(ratios, rho_bar)
 

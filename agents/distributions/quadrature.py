@@ -16,10 +16,13 @@ def fixed_points(dimensions: int) -> torch.Tensor:
     return points.clamp(2**-32, 1 - 2**-32)
 
 
-def sampling_device(device: torch.device) -> torch.device:
-    """Where actions can be sampled: MPS has no float64, and cumulative sums on CUDA are not deterministic."""
+def points_for(dimensions: int, device: torch.device) -> torch.Tensor:
+    """The fixed points on `device`, or on the CPU where it cannot sample actions by them.
+
+    MPS has no float64, and cumulative sums on CUDA are not deterministic.
+    """
     is_restricted = device.type == "cuda" and torch.are_deterministic_algorithms_enabled()
-    return torch.device("cpu") if device.type == "mps" or is_restricted else device
+    return fixed_points(dimensions).to("cpu" if device.type == "mps" or is_restricted else device)
 
 
 def mean_divergence(log_ratios: torch.Tensor, rho_bar: float) -> torch.Tensor:

@@ -23,7 +23,7 @@ from agents.spaces import make_unroll_layout
 from dashboard.live.action_bars import bar_names, chosen_bars
 from dashboard.live.picture import LivePicture
 from dashboard.live.saliency import overlay, saliency
-from evaluation.film import film_format
+from evaluation.film import AgentScore, film_format
 from evaluation.logged_game import action_names
 from evaluation.parallel_games import evaluation_options, game_streams
 from machine.device import choose_precision
@@ -93,7 +93,8 @@ class GamePlayer:
         self._game = game
         self._scores: deque[float] = deque(maxlen=10)
         self._values: list[tuple[float, float]] = []
-        self._score = self._score_before = 0.0
+        self._score = 0.0
+        self._agent_score = AgentScore()
         self._note = ""
         self._path = self._newest()
         if self._path is None:
@@ -147,9 +148,7 @@ class GamePlayer:
 
     def _watch(self, screen: NDArray[np.uint8], score: float) -> None:
         self._screens.append(screen.copy())
-        if not self._steps:  # the frames of a random start, which the return leaves out too
-            self._score_before = score
-        self._score = score - self._score_before
+        self._score = self._agent_score.of(score, self._steps)
 
     def _begin_game(self) -> None:
         seed, self._rng = game_streams((self._game.seed,), self._number)

@@ -1,8 +1,5 @@
 """Test games in real time, with a clock and inference processes of the test."""
 
-from typing import Any
-
-import gymnasium
 import numpy as np
 import pytest
 
@@ -11,11 +8,11 @@ from evaluation.film import Picture
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import IDLE, GameResult, game_streams
 from evaluation.realtime_games import TestBook
-from option_flags import Config, EnvironmentOptions
+from option_flags import Config
+from tests.watched import keeping_pictures
 from tests.workers.realtime.fake_inference import FakeSession
 from workers.realtime.games import RealtimeGames
 from wrappers.atari import make_atari
-from wrappers.film_frames import Watch
 
 OPTIONS = {
     "env": "BreakoutNoFrameskip-v4",
@@ -58,17 +55,12 @@ def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: 
     assert results[1].length == -(-len(log.actions) // 4)
 
     filmed: list[Picture] = []
-
-    def make_watched(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
-        def both(picture: Picture, score: float) -> None:
-            filmed.append(picture.copy())
-            if watch is not None:
-                watch(picture, score)
-
-        return make_atari(options, seed, both)
-
     game_again = LoggedGame(
-        make_environment=make_watched, environment=config.environment, seed=SEED, result=results[1], policy="sampled"
+        make_environment=keeping_pictures(make_atari, filmed),
+        environment=config.environment,
+        seed=SEED,
+        result=results[1],
+        policy="sampled",
     )
     shown: list[Picture] = []
     assert game_again.play_back(lambda picture, rate: shown.append(picture)), "the same game, to the same end"

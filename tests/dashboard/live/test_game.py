@@ -26,6 +26,7 @@ from run_files.checkpoint import InvalidCheckpointError, find_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy
 from tests.processes import spawned
+from tests.watched import keeping_pictures
 from tests.wrappers.hand_written import CATCH, CHANNELS, Catch
 from workers.processes.child_process import end_process, start_process
 from wrappers.any_environment.adapter import AnyEnvironment
@@ -152,17 +153,8 @@ def test_two_pictures_are_laid_over_each_other_in_atari_games_only_and_within_on
     tmp_path: Path, make: Any, flags: dict[str, Any], at_once: int
 ) -> None:
     played: list[Any] = []
-
-    def make_watched(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
-        def both(picture: Any, score: float) -> None:
-            played.append(picture.copy())
-            if watch is not None:
-                watch(picture, score)
-
-        return make(options, seed, both)  # type: ignore[no-any-return]
-
     write_policy(tmp_path, make, 7, **flags)
-    player = GamePlayer(live_game(tmp_path, make_environment=make_watched))
+    player = GamePlayer(live_game(tmp_path, make_environment=keeping_pictures(make, played)))
     for _ in range(12):
         picture = player.picture(with_saliency=False)
         laid = played[-at_once:] if picture.steps else played[-1:]
