@@ -1,16 +1,16 @@
 """The gradients of a batch: of all unrolls at once, or added up over parts where the GPU's memory is too small."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import NamedTuple
 
 import torch
 
-from agents.batch_loss import BatchLoss, Estimates
+from agents.batch_loss import BatchLoss
+from agents.estimates import Estimates, estimates_of
 from agents.network import ActorCritic
 from agents.other_learners import Averaged, Gradients, trained_parameters
+from agents.target_network import TargetNetwork
 from agents.training_batch import TrainingBatch, joined, split_batch, without_pictures
-from machine.device import usable_cores
 from replay.batch_mix import Batch
 
 
@@ -42,7 +42,7 @@ class BatchGradients:
     def __init__(
         self,
         network: ActorCritic,
-        target: ActorCritic | None,
+        target: TargetNetwork | None,
         averaged: Averaged,
         loss: BatchLoss,
         make: Callable[[Batch, Batch], TrainingBatch],
@@ -57,18 +57,6 @@ class BatchGradients:
         self._make = make
         self._announce = announce
         self._parameters = trained_parameters(network)
-        # On a CPU, the target network computes at the same time as the network, on cores that are not the learner's.
-        # For vectors alone, two threads are slower than one: an update takes only some milliseconds.
-        self._target_thread: ThreadPoolExecutor | None = None
-        sees_pictures = network.background.numel() > 0
-        has_cores = network.background.device.type == "cpu" and 2 * torch.get_num_threads() <= usable_cores()
-        if target is not None and sees_pictures and has_cores:
-            self._target_thread = ThreadPoolExecutor(1, "target-network", _set_up_thread)
-
-    def close(self) -> None:
-        """End the thread, if there is one."""
-        if self._target_thread is not None:
-            self._target_thread.shutdown()
 
     def compute(self, batch: Batch) -> Computed:
         """The gradients are then those of the network's parameters. Nothing else is changed."""
@@ -96,7 +84,8 @@ class BatchGradients:
 
     def _at_once(self, batch: Batch) -> Computed:
         unrolls = self._make(batch, batch)
-        report, loss, targets = self._loss(*self._estimates(self._averaged, unrolls), unrolls)
+        output, estimated = self._estimates_of_batch(unrolls, batch.is_used_again)
+        report, loss, targets = self._loss(output, estimated, unrolls)
         self._averaged.backward(loss)
         return Computed(unrolls, report, targets)
 
@@ -116,43 +105,22 @@ class BatchGradients:
 
     def _part(self, part: Batch, whole: Batch) -> _Part:
         unrolls = self._make(part, whole)
-        output, estimated = self._estimates(self._network, unrolls)
+        output, estimated = self._estimates_of_part(unrolls)
         _, loss, _ = self._loss(output, estimated, unrolls)
         # These are not kept in the parameters, where DistributedDataParallel would send them.
         gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
         return _Part(gradients, without_pictures(unrolls), _detached(output), _detached(estimated))
 
-    def _estimates(self, network: Averaged | ActorCritic, unrolls: TrainingBatch) -> tuple[Estimates, Estimates]:
+    def _estimates_of_batch(self, unrolls: TrainingBatch, is_used_again: bool) -> tuple[Estimates, Estimates]:
         """What the network says, and what the network says that V-trace corrects to."""
         if self._target is None:
-            estimates = _estimates_of(network, unrolls)
-            return estimates, estimates
-        if self._target_thread is None:
-            estimated = _estimates_without_gradient(self._target, unrolls)
-            return _estimates_of(network, unrolls), estimated
-        later = self._target_thread.submit(_estimates_without_gradient, self._target, unrolls)
-        try:
-            return _estimates_of(network, unrolls), later.result()
-        finally:  # after an error, nothing goes on, and nothing refers to the tensors of the batch
-            wait([later])
-            del later
+            return (estimates_of(self._averaged, unrolls),) * 2
+        return self._target.of_batch(unrolls, is_used_again, lambda: estimates_of(self._averaged, unrolls))
 
-
-def _set_up_thread() -> None:
-    """The settings that torch keeps for each thread."""
-    torch.set_flush_denormal(True)
-    torch.get_num_threads()  # takes over the number of the process; until then, a thread computes with all cores
-    torch.autocast_increment_nesting()  # otherwise each end of autocast here empties the cache of the other thread
-
-
-def _estimates_of(network: Averaged | ActorCritic, unrolls: TrainingBatch) -> Estimates:
-    output = network(unrolls.inputs, last_is_bootstrap=True)
-    return Estimates(output.logits, output.values)
-
-
-def _estimates_without_gradient(network: ActorCritic, unrolls: TrainingBatch) -> Estimates:
-    with torch.no_grad():
-        return _estimates_of(network, unrolls)
+    def _estimates_of_part(self, unrolls: TrainingBatch) -> tuple[Estimates, Estimates]:
+        if self._target is None:
+            return (estimates_of(self._network, unrolls),) * 2
+        return self._target.of_part(unrolls, lambda: estimates_of(self._network, unrolls))
 
 
 def _added(total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:

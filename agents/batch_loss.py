@@ -8,17 +8,11 @@ import torch
 from agents import losses
 from agents.diagnostics import diagnose
 from agents.distributions.interface import PolicyDistribution
+from agents.estimates import Estimates
 from agents.impact import clipped_policy_loss
 from agents.training_batch import TrainingBatch
 from agents.vtrace import VTrace, trusted_states, vtrace
 from option_flags import LossOptions
-
-
-class Estimates(NamedTuple):
-    """What a network says about T steps and the state after them."""
-
-    logits: torch.Tensor  # [T+1, B, P]
-    values: torch.Tensor  # [T+1, B]
 
 
 class _Judged(NamedTuple):

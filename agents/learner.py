@@ -3,7 +3,6 @@
 import math
 import zlib
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from agents.memory_format import channels_last
 from agents.network import ActorCritic
 from agents.other_learners import NoPeers, Peers, trained_parameters
 from agents.policy_heads import GaussianHead
+from agents.target_network import TargetNetwork
 from agents.training_batch import TrainingBatch, make_training_batch
 from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, OptimizerOptions
@@ -52,8 +52,7 @@ class Learner:
         self._announce = announce
         self.device = device
         self._optimizer = make_optimizer(network, optimizer)
-        # The target network of IMPACT: the network as it was some updates ago.
-        self._target = deepcopy(self.network).requires_grad_(False) if loss.loss == "impact" else None
+        self._target = TargetNetwork(self.network, loss.batch_uses.slots) if loss.loss == "impact" else None
         self._gradients = BatchGradients(
             self.network,
             self._target,
@@ -71,7 +70,8 @@ class Learner:
 
     def close(self) -> None:
         """Free what is not memory. No update is possible after it."""
-        self._gradients.close()
+        if self._target is not None:
+            self._target.close()
 
     @property
     def batch_parts(self) -> int:
@@ -109,7 +109,7 @@ class Learner:
         if unrolls.inputs.vectors is not None:
             self._follow_vectors(self._peers.rows_of_all(unrolls.inputs.vectors.flatten(0, 1)), share)
         if self._target is not None and self.updates % self._loss.target_period == 0:
-            self._target.load_state_dict(self.network.state_dict())
+            self._target.renew(self.network.state_dict())
 
     def _follow_vectors(self, vectors: torch.Tensor, share: float) -> None:
         """Update their statistics.
@@ -189,7 +189,7 @@ class Learner:
             "optimizer": self._optimizer.state_dict(),
         }
         if self._target is not None:
-            state["target"] = {name: tensor.cpu() for name, tensor in self._target.state_dict().items()}
+            state["target"] = {name: tensor.cpu() for name, tensor in self._target.network.state_dict().items()}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

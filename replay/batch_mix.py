@@ -29,6 +29,11 @@ class Batch(NamedTuple):
     draws: tuple[ReplayDraw, ...] = ()  # one for each replay
     uploaded: torch.Tensor | None = None  # a copy of the rows on the learner's device, if there is one
 
+    @property
+    def is_used_again(self) -> bool:
+        """Whether a circular queue gives all of it for the second time or later."""
+        return bool(self.fresh.all()) and len(self.draws) == 1 and self.draws[0].drawn.times_drawn > 1
+
 
 class Mix(Protocol):
     """The interface of the replays for the training loop: unrolls go in, batches come out.

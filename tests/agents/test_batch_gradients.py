@@ -191,7 +191,7 @@ def test_a_batch_may_be_too_large_to_be_copied(monkeypatch: pytest.MonkeyPatch, 
 def test_what_the_failed_attempt_had_allocated_is_free_before_the_next(
     failing: str, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.batch_gradients.usable_cores", lambda: cores)
+    monkeypatch.setattr("agents.target_network.usable_cores", lambda: cores)
     learner = make_learner(IMPACT if failing == "target" else None, layout=LSTM_LAYOUT)
     alive: list[weakref.ref[torch.Tensor]] = []
     at_once = []
@@ -210,8 +210,8 @@ def test_what_the_failed_attempt_had_allocated_is_free_before_the_next(
         SmallGpu(learner, unrolls=1, place="heads")
     else:
         assert learner._target is not None
-        learner._target.register_forward_hook(remember)
-        learner._target.register_forward_hook(fail_with_many)
+        learner._target.network.register_forward_hook(remember)
+        learner._target.network.register_forward_hook(fail_with_many)
     gc.disable()
     try:
         learner.update(make_batch(MIXED, LSTM_LAYOUT))

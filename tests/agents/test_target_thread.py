@@ -25,19 +25,19 @@ def test_the_target_computes_at_the_same_time_and_changes_no_bit(
     precision: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = [make_batch([True] * 4, seed=seed) for seed in range(7)]
-    monkeypatch.setattr("agents.batch_gradients.usable_cores", lambda: 2 * torch.get_num_threads())
+    monkeypatch.setattr("agents.target_network.usable_cores", lambda: 2 * torch.get_num_threads())
     with closing(impact_learner(precision)) as together:
         both = threading.Barrier(2)
 
         def meet(*_: object) -> None:
             both.wait(60)  # neither passes it alone
 
-        for network in (together.network, together._target):
-            assert network is not None
+        assert together._target is not None
+        for network in (together.network, together._target.network):
             network.register_forward_pre_hook(meet)
         for batch in batches:
             together.update(batch)
-    monkeypatch.setattr("agents.batch_gradients.usable_cores", lambda: 1)
+    monkeypatch.setattr("agents.target_network.usable_cores", lambda: 1)
     one_after_the_other = impact_learner(precision)
     for batch in batches:
         one_after_the_other.update(batch)
@@ -49,7 +49,7 @@ def test_the_target_computes_at_the_same_time_and_changes_no_bit(
 def test_an_error_of_either_network_ends_the_update_and_leaves_nothing_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.batch_gradients.usable_cores", lambda: 2 * torch.get_num_threads())
+    monkeypatch.setattr("agents.target_network.usable_cores", lambda: 2 * torch.get_num_threads())
     running: list[bool] = []
 
     def fail(*_: object) -> None:
@@ -60,9 +60,10 @@ def test_an_error_of_either_network_ends_the_update_and_leaves_nothing_running(
         time.sleep(0.3)
         running.pop()
 
-    for failing in ("network", "_target"):
+    for failing in ("network", "target"):
         with closing(impact_learner()) as learner:
-            networks = {name: getattr(learner, name) for name in ("network", "_target")}
+            assert learner._target is not None
+            networks = {"network": learner.network, "target": learner._target.network}
             for name, network in networks.items():
                 network.register_forward_pre_hook(fail if name == failing else run_long)
             with pytest.raises(ArithmeticError, match="broken"):

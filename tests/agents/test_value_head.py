@@ -71,9 +71,9 @@ def test_each_term_is_in_units(loss: str) -> None:
         "value_head.unit": torch.tensor([unit]),
         "value_head.centre": torch.tensor([centre]),
     }
-    for network in (scaled.network, scaled._target):
-        if network is not None:
-            network.load_state_dict({**weights, **same_values})
+    scaled.network.load_state_dict({**weights, **same_values})
+    if scaled._target is not None:
+        scaled._target.renew({**weights, **same_values})
     batch = make_batch([True, False, True, False])
     expected, found = reported(plain, batch), reported(scaled, batch)
     for name, power in TERMS_IN_UNITS.items():
