@@ -12,11 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from reports.run_curves import draw_run
-from reports.sinks.curves_sink import LAST_REQUEST, NEW_REPORT
+from reports.sinks.curves_sink import FILE, LAST_REQUEST, NEW_REPORT
 from run_files.run_folder import write_atomically
 from run_files.run_history import read_history
 
-FILE = "curves.png"
 PAUSE = 30  # drawing times; so drawing takes a thirtieth of a core at most
 
 
