@@ -12,9 +12,7 @@ from run_files.metrics import Episode, Report
 from run_files.run_folder import remove_abandoned
 
 FILE = "curves.png"
-# Longest waits for the last drawing at the end of a run.
-LAST_DRAWING_SECONDS = 2.0
-ONLY_DRAWING_SECONDS = 10.0  # of a run that has no picture yet
+LAST_DRAWING_SECONDS = 10.0  # longest wait for the last drawing at the end of a run: a busy machine is slow
 LOWEST_PRIORITY = 19
 NEW_REPORT, LAST_REQUEST = b"r", b"e"
 
@@ -39,13 +37,13 @@ class CurvesSink:
         pass
 
     def close(self) -> None:
-        """Wait for the last drawing, but not for long, so that CTRL+C ends a run quickly."""
+        """Wait for the last drawing, at most LAST_DRAWING_SECONDS, so that CTRL+C ends a run soon."""
         self._request(LAST_REQUEST)
         process, self._process = self._process, None
         if process is None:
             return
         try:
-            process.wait(LAST_DRAWING_SECONDS if (self._folder / FILE).exists() else ONLY_DRAWING_SECONDS)
+            process.wait(LAST_DRAWING_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
