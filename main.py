@@ -52,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         from learners.learner_process import connect, end_with_launcher
         from learners.shares import settle_learners
         from run_files.checkpoint import find_checkpoint
+        from run_files.inherited_options import inherited_options
         from training.train import train
         from wrappers.any_environment.gymnasium_check import complaints
         from wrappers.make_environment import check_environment, make_environment
@@ -59,12 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         parent = None
         if config is None:
             parent = find_checkpoint(str(given["load_model_url"]))
-            if mode == "test":
-                saved = parent.played_options
-            else:
-                only_weights = given.get("load_weights_only")
-                saved = parent.options_of_new_run(given) if only_weights else parent.options
-            config = Config.from_flags(merged(saved, given))
+            config = Config.from_flags(merged(inherited_options(parent, given), given))
         check_environment(config.environment, films=config.test.render)
         if mode == "test":
             assert parent is not None  # a test without --load_model_url is refused by Config

@@ -83,7 +83,7 @@ class RunOptions(Options):
     reproducible: bool = option(False, ON_OFF, "Give bit-identical results for the same seed, at some cost in speed.")
     results_dir: str = option(
         "results",
-        matching(r"(?s)[^-].*", "be a path that does not begin with a dash"),
+        matching(r"(?s)[^-].*", "be a path that does not begin with a dash", is_path=True),
         "Folder for the folders of all runs.",
     )
     device: str = option(
@@ -267,7 +267,7 @@ class Config:
                 "more than the state; ln_norm or cos_dist would be right."
             )
 
-        if self.learners.learners > 1:
+        if self.learners.learners > 1 and self.run.op_mode != "test":
             self._check_learners(self.learners.learners)
 
     def _check_learners(self, learners: int) -> None:

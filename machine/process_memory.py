@@ -8,10 +8,20 @@ PROCESS_BYTES, GAME_BYTES = 170 << 20, 2 << 20  # a worker or a player with torc
 
 
 def check_processes(count: int, games_each: int) -> int:
-    """The bytes that `count` workers or players need; UsageError if the machine has too little free memory."""
+    """The bytes that `count` workers or players need; UsageError if the machine has too little free memory.
+
+    Players have few games each, so only --envs_per_worker can be what makes a single process too large.
+    """
     each = PROCESS_BYTES + games_each * GAME_BYTES
     room = int(PART_OF_FREE * usable_memory())
     if count * each > room:
+        fitting_games = (room // count - PROCESS_BYTES) // GAME_BYTES
+        if each > room and fitting_games > 0:
+            raise UsageError(
+                f"--envs_per_worker={games_each} needs {format_bytes(each)} for each worker, more than the "
+                f"{format_bytes(room)} of memory that is free; --envs_per_worker={fitting_games} or fewer would be "
+                "right."
+            )
         remedy = f"--worker_count={room // each} or fewer" if room >= each else "a machine with more memory"
         raise UsageError(
             f"--worker_count={count} needs {count} × {format_bytes(each)}, more than the {format_bytes(room)} of "

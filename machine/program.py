@@ -1,4 +1,4 @@
-"""The start and the end of main.py and multi_train.py: early signals, closed output streams, a quick exit.
+"""The start and the end of main.py and multi_train.py: early signals, output streams, a quick exit.
 
 It imports nothing slow, because they import it before they handle signals.
 """
@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 
@@ -30,7 +31,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 def run_program(main: Callable[[Sequence[str]], int]) -> None:
     """Call main with this process's arguments, and exit with the code that it returns."""
-    open_closed_streams()
+    prepare_streams()
     code = main(sys.argv[1:])
     with suppress(OSError):  # nobody reads the output any more
         sys.stdout.flush()
@@ -39,11 +40,16 @@ def run_program(main: Callable[[Sequence[str]], int]) -> None:
     os._exit(code)
 
 
-def open_closed_streams() -> None:
-    """Replace an output stream that was closed before the start by /dev/null, so that print works."""
+def prepare_streams() -> None:
+    """Let print always work, where a stream was closed before the start and where it lacks a character.
+
+    A closed stream becomes /dev/null. A character that stdout cannot encode is printed as a question mark.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # open until the process ends
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def command_of(program: str) -> list[str]:

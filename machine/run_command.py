@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from machine.program import open_closed_streams
+from machine.program import prepare_streams
 from options.command_line import HelpRequested
 from options.help_text import show_help
 from options.rules import Options, UsageError
@@ -18,7 +18,7 @@ def run_command(main: Callable[[Sequence[str]], None], usage: str, *topics: type
     --help prints the usage and the options. A UsageError becomes one sentence on stderr and exit code 2. CTRL+C ends
     it without a traceback.
     """
-    open_closed_streams()
+    prepare_streams()
     try:
         main(sys.argv[1:])
     except HelpRequested:

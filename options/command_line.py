@@ -1,12 +1,13 @@
 """The parser of command lines: it turns words and a flag file into the values of declared options."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass
 from decimal import Decimal
 from typing import Any
 
-from options.rules import Options, Rule, UsageError, declared, is_switch, option, shown
+from options.rules import PATH, Options, Rule, UsageError, declared, is_switch, option, shown
 from options.unknown_names import unknown_flag
 
 FLAG = re.compile("--?(?P<name>[A-Za-z][^=]*)(=(?P<value>.*))?", re.DOTALL)
@@ -25,7 +26,7 @@ class FlagFile(Options):
 
     flagfile: str | None = option(
         None,
-        Rule(str, "be a path", optional=True),
+        PATH,
         "Text file with one flag per line, without quotes around values. Lines that begin with # are comments. "
         "Flags on the command line take precedence.",
     )
@@ -48,7 +49,7 @@ def given_flags(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict
 def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tuple[dict[str, Any], list[str]]:
     """The given values by option name, converted but not yet checked; and the words that belong to no option."""
     flags = [FLAG.fullmatch(word) for word in words]
-    if any(flag and flag["name"] in HELP_NAMES and flag["value"] is None for flag in flags):
+    if any(flag and flag["name"] in HELP_NAMES for flag in flags):
         raise HelpRequested
     given: dict[str, Any] = {}
     others: list[str] = []
@@ -62,7 +63,9 @@ def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tupl
             bare_switch = ""
             continue
         written, value = flag["name"].replace("-", "_"), flag["value"]
-        name = _option_name(written, options)
+        name = _find_option(written, options)
+        if name is None:
+            raise unknown_flag(written, options)
         if name in given:
             # Without quotes, a shell splits the JSON into several words.
             hint = ", its JSON in single quotes" if name == "replay_parameters" else ""
@@ -73,29 +76,32 @@ def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tupl
         if bare_switch:
             value = "true" if written == name else "false"
         elif value is None:
-            value, _ = next(remaining, (None, None))
+            value, next_flag = next(remaining, (None, None))
+            if next_flag and _find_option(next_flag["name"].replace("-", "_"), options):
+                value = None  # the next word is a flag of its own
         if value is None:
             raise UsageError(f"--{name} needs a value: --{name}=...")
         rule = options[name].metadata["rule"]
-        given[name] = None if rule.optional and value == UNSET else _converted(value, rule.kind)
+        given[name] = None if rule.optional and value == UNSET else _converted(value, rule)
     return given, others
 
 
-def _option_name(written: str, options: Mapping[str, Field[Any]]) -> str:
-    """The option that --name or --noname sets."""
+def _find_option(written: str, options: Mapping[str, Field[Any]]) -> str | None:
+    """The option that --name or --noname sets, if there is one."""
     if written in options:
         return written
     switch = written.removeprefix("no")
-    if switch != written and switch in options and is_switch(options[switch]):
-        return switch
-    raise unknown_flag(written, options)
+    return switch if switch != written and switch in options and is_switch(options[switch]) else None
 
 
-def _converted(text: str, kind: type) -> Any:
-    """The text as a number or a bool. If it is neither, the text itself, which the option's rule then refuses."""
+def _converted(text: str, rule: Rule) -> Any:
+    """The text as a number, a bool or a path. If it is none, the text itself, which the option's rule then refuses."""
+    kind = rule.kind
     if kind is bool:
         return SWITCH_VALUES.get(text.lower(), text)
     try:
+        if rule.is_path:  # shells expand a ~ only at the beginning of a word
+            return os.path.expanduser(text)  # noqa: PTH111  # a Path would change texts without ~, too
         number = text if kind is str else float(text)
         # With Decimal, 1e6 is a whole number too, and a large number keeps all its digits.
         return int(Decimal(text)) if kind is int and Decimal(text) % 1 == 0 else number

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from options.command_line import flag_words
 from options.rules import UsageError
 
 NATIVE = "native"  # the value of --frame_scale_resolution that leaves pictures in their own size
@@ -23,15 +24,15 @@ OTHER_DEFAULTS: Mapping[str, Any] = {
     "reward_clipping_method": "none",
 }
 
-# Values that only games with a NoFrameskip id can have: the option, its value elsewhere, and how that is written.
-ONLY_NOFRAMESKIP: Mapping[str, tuple[Any, str]] = {
-    "protocol": ("classic", "--protocol=classic"),
-    "full_action_space": (False, "--nofull_action_space"),
-    "noop_threshold": (0, "--noop_threshold=0"),
-    "episodic_life": (False, "--noepisodic_life"),
-    "fire_on_reset": (True, "--fire_on_reset"),
-    "fire_on_life_loss": (False, "--nofire_on_life_loss"),
-    "interaction": ("turns", "--interaction=turns"),
+# Options of which only games with a NoFrameskip id can have other values than these.
+ONLY_NOFRAMESKIP: Mapping[str, Any] = {
+    "protocol": "classic",
+    "full_action_space": False,
+    "noop_threshold": 0,
+    "episodic_life": False,
+    "fire_on_reset": True,
+    "fire_on_life_loss": False,
+    "interaction": "turns",
 }
 
 
@@ -55,11 +56,12 @@ def check_family(values: Mapping[str, Any]) -> None:
     """Raise a UsageError if an option has a value without meaning in this environment."""
     env = values["env"]
     if not is_noframeskip(env):
-        for name, (value, written) in ONLY_NOFRAMESKIP.items():
+        for name, value in ONLY_NOFRAMESKIP.items():
             if values[name] != value:
+                (right,) = flag_words({name: value})
                 raise UsageError(
                     f"--{name}={_written(values[name])} is only for Atari games whose id ends in NoFrameskip-v4, not "
-                    f"for --env={env}; {written} would be right."
+                    f"for --env={env}; {right} would be right."
                 )
     elif values["frame_scale_resolution"] == NATIVE:
         raise UsageError(

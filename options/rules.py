@@ -26,6 +26,7 @@ class Rule:
     accepts: Callable[[Any], bool] = lambda value: True
     choices: tuple[str, ...] = ()
     optional: bool = False
+    is_path: bool = False  # a ~ at its beginning is the user's home
 
     def checked(self, subject: str, value: object) -> Any:
         """Return the value in its declared type. Raise a UsageError about `subject` if it is not accepted."""
@@ -88,8 +89,8 @@ def one_of(*names: str) -> Rule:
     return Rule(str, f"be one of {', '.join(names)}", lambda v: v in names, choices=names)
 
 
-def matching(pattern: str, wanted: str) -> Rule:
-    return Rule(str, wanted, lambda v: re.fullmatch(pattern, v) is not None)
+def matching(pattern: str, wanted: str, is_path: bool = False) -> Rule:
+    return Rule(str, wanted, lambda v: re.fullmatch(pattern, v) is not None, is_path=is_path)
 
 
 ON_OFF = Rule(bool, "be true or false")
@@ -99,7 +100,7 @@ CLUSTER = Rule(
     lambda text: re.fullmatch(r"auto|[\w.\[\]:-]+:[0-9]{1,5}", text) is not None,
     optional=True,
 )
-PATH = Rule(str, "be a path", bool, optional=True)
+PATH = Rule(str, "be a path", bool, optional=True, is_path=True)
 FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
 RESOLUTION = Rule(
     str,

@@ -15,14 +15,22 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from machine.run_command import run_command
 from option_flags import EnvironmentOptions
 from options.command_line import split_words
-from options.rules import PATH, Options, UsageError, counted, declared, matching, option
+from options.rules import PATH, Options, UsageError, counted, declared, option
 from reports.colours import COLOURS
 from reports.compare_runs import without_continued
-from reports.plot_style import FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
+from reports.plot_style import (
+    FAINT_INK,
+    INK,
+    new_figure,
+    output_option,
+    short_count,
+    style_axes,
+    verbatim,
+    write_picture,
+)
 from reports.scores.human_scores import game_name
 from reports.tables import table_lines
 from run_files.curve_archive import read_histories
-from run_files.run_folder import write_atomically
 from run_files.run_history import History
 
 USAGE = "usage: python -m reports.delay_plot RUN [RUN ...] [--name=value ...]"
@@ -38,9 +46,7 @@ class DelayPlotOptions(Options):
         None, PATH, "JSON file with the returns of other policies in each game, drawn as lines: "
         '{"BoxingNoFrameskip-v4": {"random": 0.1}}. None are drawn if unset.'
     )  # fmt: skip
-    output: str = option(
-        "delays.png", matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf"), "File to write."
-    )
+    output: str = output_option("delays.png")
 
 
 class Outcome(NamedTuple):
@@ -70,11 +76,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UsageError("; ".join(left_out) + ". Runs that have ended would be right.")
     games = by_game(outcomes)
     output = Path(given.output)
-    picture = as_bytes(draw(games, floors), output.suffix.removeprefix("."))
-    try:
-        write_atomically(output, picture)
-    except OSError as error:
-        raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None
+    write_picture(output, draw(games, floors))
     print("\n".join([*table(games, floors), *left_out]))
     print(f"{output}: {counted(len(games), 'game')}")
 
@@ -105,16 +107,27 @@ def usable(histories: Sequence[History]) -> tuple[list[Outcome], list[str]]:
 
 def _why_left_out(history: History) -> str:
     planned = float(history.options.get("environment_max_steps") or 0)
-    goal = history.options.get("stop_at_return")
     if _environment(history).in_real_time:
         return "it was played by the clock, and its delay is not a number of frames"
     if not len(history.curve("return_mean").y):
         return "no game has ended"
     if not len(history.curve("frames").y):
         return "it has no counts of frames"
-    if history.agent_steps < planned and (goal is None or history.curve("return_mean").y[-1] < goal):
+    if history.agent_steps < planned and not _has_reached_goal(history):
         return f"it has made {history.agent_steps:,.0f} of {planned:,.0f} steps"
     return ""
+
+
+def _has_reached_goal(history: History) -> bool:
+    """Whether --stop_at_return ended the run; the mean in its last report may be lower, by games that ended since."""
+    goal = history.options.get("stop_at_return")
+    if goal is None:
+        return False
+    try:
+        summary = json.loads((history.folder / "summary.json").read_text(encoding="utf-8"))
+        return bool(summary["status"] == "finished")
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # an archive, or a run of an older version
+        return bool(history.curve("return_mean").y.max() >= goal)
 
 
 def _environment(history: History) -> EnvironmentOptions:
@@ -222,7 +235,7 @@ def draw(games: Mapping[str, Outcomes], floors: Floors) -> Figure:
     shown = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(
         list(shown.values()),
-        list(shown),
+        [verbatim(label) for label in shown],
         loc="upper left",
         bbox_to_anchor=(0.045, 1),
         ncols=6,

@@ -18,23 +18,24 @@ from matplotlib.ticker import FuncFormatter
 
 from machine.run_command import run_command
 from options.command_line import split_words
-from options.rules import Options, Rule, UsageError, counted, declared, matching, one_of, option, whole
+from options.rules import Options, Rule, UsageError, counted, declared, one_of, option, whole
 from reports.colours import COLOURS
 from reports.compare_runs import Group, group_runs, seed_band
 from reports.plot_style import (
     FAINT_INK,
     INK,
-    as_bytes,
     format_counts,
     new_figure,
+    output_option,
     short_count,
     smoothed,
     style_axes,
+    verbatim,
+    write_picture,
 )
 from reports.scores.human_scores import game_name
 from reports.x_axes import X_AXES
 from run_files.curve_archive import read_histories
-from run_files.run_folder import write_atomically
 from run_files.run_history import Curve, History
 
 METRIC = "return_mean"
@@ -51,9 +52,7 @@ class PlotOptions(Options):
     x: str = option("steps", one_of(*X_AXES), "Unit of the x axis.")
     metric: str = option(METRIC, Rule(str, "be a field of metrics.jsonl", bool), "Field of metrics.jsonl to draw.")
     smooth: int = option(1, whole(1), "Draw the mean of this many latest reports.")
-    output: str = option(
-        "curves.png", matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf"), "File to write."
-    )
+    output: str = output_option("curves.png")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -97,7 +96,7 @@ def compare(
             list(lines.values()), labels, loc="lower left", bbox_to_anchor=(0.06, 0.005), fontsize=9,
             frameon=False, labelcolor=INK,
         )  # fmt: skip
-    _write(output, as_bytes(figure, output.suffix.removeprefix(".")))
+    write_picture(output, figure)
     return groups
 
 
@@ -110,7 +109,7 @@ def _metric_name(metric: str, histories: Sequence[History]) -> str:
 
 def _wrapped(label: str, width: float) -> str:
     """Break a label into lines that fit a page of `width` inches."""
-    return textwrap.fill(label, int((width - 1.2) / CHARACTER_WIDTH))
+    return verbatim(textwrap.fill(label, int((width - 1.2) / CHARACTER_WIDTH)))
 
 
 def _page(games: int, labels: Sequence[str]) -> tuple[Figure, list[Axes]]:
@@ -154,13 +153,6 @@ def _curve(history: History, x: str, metric: str, smooth: int) -> Curve:
     closest = difflib.get_close_matches(metric, history.names(), n=1)
     hint = f"did you mean {closest[0]}?" if closest else "choose a field of metrics.jsonl with numbers."
     raise UsageError(f"--metric={metric} has no numbers in {history.folder}; {hint}")
-
-
-def _write(output: Path, picture: bytes) -> None:
-    try:
-        write_atomically(output, picture)
-    except OSError as error:
-        raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,10 +11,18 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from options.rules import UsageError, matching, option
+from run_files.run_folder import write_atomically
 from run_files.run_history import Curve, Series
 
 INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
 MAX_POINTS = 20_000  # games that are drawn; more would look the same and take longer
+PICTURE = matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf", is_path=True)
+
+
+def output_option(default: str) -> Any:
+    """The option --output of a program that draws."""
+    return option(default, PICTURE, "File to write.")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -70,6 +80,7 @@ def smoothed(values: Series, window: int) -> Series:
     """Running mean of the last `window` values; of fewer values at the beginning."""
     if window <= 1 or not len(values):
         return values
+    window = min(window, len(values))  # a larger one may be more than a machine number holds
     sums = np.cumsum(np.concatenate([[0.0], values]))
     ends = np.arange(1, len(values) + 1)
     begins = np.maximum(ends - window, 0)
@@ -98,10 +109,24 @@ def limit_to_quantiles(axes: Axes, values: Sequence[Series]) -> None:
     low, high = np.quantile(joined, [0.01, 0.99])
     margin = 0.12 * (high - low)
     if margin > 0:
-        axes.set_ylim(max(low - margin, min(joined.min(), low) - margin), high + margin)
+        axes.set_ylim(low - margin, high + margin)
+
+
+def verbatim(text: str) -> str:
+    """The text in such a way that matplotlib does not read what is between two dollar signs as mathematics."""
+    return text.replace("$", r"\$")
 
 
 def as_bytes(figure: Figure, kind: str = "png") -> bytes:
     buffer = BytesIO()
     figure.savefig(buffer, format=kind)
     return buffer.getvalue()
+
+
+def write_picture(output: Path, figure: Figure) -> None:
+    """Write the file of --output, as what its name ends in. Raises UsageError if it cannot be written."""
+    picture = as_bytes(figure, output.suffix.removeprefix("."))
+    try:
+        write_atomically(output, picture)
+    except OSError as error:
+        raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None

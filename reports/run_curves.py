@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -28,6 +28,7 @@ from reports.plot_style import (
     smoothed,
     style_axes,
     thinned,
+    verbatim,
 )
 from reports.replay_labels import describe_replays
 from reports.scores.human_scores import game_name
@@ -251,7 +252,7 @@ def _means(curve: Curve) -> Series:
 def _write_title(figure: Figure, history: History, height: float) -> None:
     game = game_name(str(history.options.get("env", "")))
     figure.text(0.012, 1 - 0.40 / height, game, fontsize=18, fontweight="bold", color=INK)
-    figure.text(0.012, 1 - 0.63 / height, " · ".join(_facts(history)), fontsize=9.5, color=FAINT_INK)
+    figure.text(0.012, 1 - 0.63 / height, verbatim(" · ".join(_facts(history))), fontsize=9.5, color=FAINT_INK)
 
 
 def _facts(history: History) -> list[str]:
@@ -271,16 +272,11 @@ def _facts(history: History) -> list[str]:
     if history.reports:
         last = history.reports[-1]
         facts += [
-            f"{short_count(_number(last, 'agent_steps'))} steps",
-            f"{short_count(_number(last, 'frames'))} frames",
+            f"{short_count(last.get('agent_steps', 0.0))} steps",
+            f"{short_count(last.get('frames', 0.0))} frames",
         ]
-        facts.append(in_words(_number(last, "seconds")))
+        facts.append(in_words(last.get("seconds", 0.0)))
     return [*facts, history.folder.name]
-
-
-def _number(report: Any, name: str) -> float:
-    value = report.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def in_words(seconds: float) -> str:

@@ -13,13 +13,12 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from machine.run_command import run_command
 from options.command_line import split_words
-from options.rules import Options, UsageError, above, between, declared, matching, option, whole
+from options.rules import Options, UsageError, above, between, declared, option, whole
 from realtime.latency import LogNormal
 from realtime.simulation import Timing, measure, simulate
 from realtime.staggering import RULES, needed_processes
 from reports.colours import COLOURS
-from reports.plot_style import FAINT_INK, INK, as_bytes, new_figure, short_count, style_axes
-from run_files.run_folder import write_atomically
+from reports.plot_style import FAINT_INK, INK, new_figure, output_option, short_count, style_axes, write_picture
 
 # The frames of 1/60 s that an inference of each network takes: the delays in the README of CERC-AAI/realtime_rl.
 NETWORKS = {"1M": 5, "10M": 8, "100M": 70, "1B": 599}
@@ -37,9 +36,7 @@ class StaggeringPlotOptions(Options):
     fps: float = option(60.0, above(0, 10_000), "Frames of the game in a second.")
     sigma: float = option(0.3, between(0, 3), "Spread of the log-normal inference times: deviation of their logarithm.")
     seed: int = option(1, whole(0), "Seed of the inference times.")
-    output: str = option(
-        "staggering.png", matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf"), "File to write."
-    )
+    output: str = output_option("staggering.png")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -51,11 +48,7 @@ def main(arguments: Sequence[str]) -> None:
     frame = 1000 / given.fps
     models = {name: LogNormal(frames * 1000 / 60, given.sigma) for name, frames in NETWORKS.items()}
     timings = {name: simulated(model, frame, given.seed) for name, model in models.items()}
-    picture = draw(models, timings, frame)
-    try:
-        write_atomically(output, as_bytes(picture, output.suffix.removeprefix(".")))
-    except OSError as error:
-        raise UsageError(f"--output={output} cannot be written ({error.strerror}).") from None
+    write_picture(output, draw(models, timings, frame))
     for name, model in models.items():
         print(_summary(name, model, timings[name], frame))
     print(f"{output}: {len(models)} networks, 1 to {PROCESSES[-1]} processes")

@@ -20,7 +20,13 @@ from options.game_protocols import CLASSIC, protocol_flags
 from options.rules import UsageError, declared
 from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
 from run_files.return_goal import reaches_return
-from run_files.run_folder import CHECKPOINTS, remove_abandoned, temporary_beside, write_atomically
+from run_files.run_folder import (
+    CHECKPOINTS,
+    NUMBERED_CHECKPOINTS,
+    remove_abandoned,
+    temporary_beside,
+    write_atomically,
+)
 from run_files.value_rules import ContentError, described
 
 FORMAT_VERSION = 3
@@ -164,6 +170,8 @@ def find_checkpoint(url: str) -> Checkpoint:
         place = candidates[0]
     elif not is_there:
         raise UsageError(f"--load_model_url={url} does not exist; a run folder or a checkpoint would be right.")
+    if place.parent == Path():  # relative to its own folder, whose name `run_folder` needs
+        place = place.absolute()
     try:
         return read_checkpoint(place)
     except InvalidCheckpointError as error:
@@ -227,11 +235,16 @@ def check_playable(config: Config, checkpoint: Checkpoint) -> None:
     for name in NETWORK_FLAGS if config.run.load_weights_only else FIXED_FLAGS:
         saved = options.get(name, OPTIONS[name].default)  # an older version may lack the option
         if chosen[name] != saved:
-            instead = "" if config.run.op_mode == "test" else ", or start a new run with --op_mode=train"
             flag, protocol = f"--{name}={chosen[name]}", chosen["protocol"]
             if protocol != options.get("protocol", CLASSIC) and name in protocol_flags(protocol):
                 flag = f"--protocol={protocol} with its {flag}"
-            raise UsageError(f"{flag} does not fit a checkpoint with {saved}; leave the flag out{instead}.")
+            raise does_not_fit(flag, saved, config.run.op_mode)
+
+
+def does_not_fit(flag: str, saved: object, mode: str) -> UsageError:
+    """The error for a flag with another value than the checkpoint's."""
+    instead = "" if mode == "test" else ", or start a new run with --op_mode=train"
+    return UsageError(f"{flag} does not fit a checkpoint with {saved}; leave the flag out{instead}.")
 
 
 def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
@@ -262,8 +275,12 @@ def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
 
 def newest_first(folder: Path) -> list[Path]:
     """The numbered checkpoints of a folder, or the best one if there are no numbered ones."""
-    numbered = sorted(folder.glob("checkpoint_*.pt"), reverse=True)
-    return numbered or sorted(folder.glob(BEST))
+    return _numbered(folder) or sorted(folder.glob(BEST))
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """The newest first."""
+    return sorted(folder.glob(NUMBERED_CHECKPOINTS), reverse=True)
 
 
 def checkpoint_to_use(folder: Path) -> Path | None:
@@ -273,7 +290,7 @@ def checkpoint_to_use(folder: Path) -> Path | None:
 
 def keep_newest(folder: Path, count: int) -> None:
     """Delete all but the newest `count` checkpoints, and the temporary files of killed writers."""
-    for path in sorted(folder.glob("checkpoint_*.pt"), reverse=True)[count:]:
+    for path in _numbered(folder)[count:]:
         path.unlink(missing_ok=True)
     remove_abandoned(folder)
 

@@ -47,7 +47,7 @@ def read_archive(path: Path) -> list[ArchivedRun]:
         runs = [_from_line(json.loads(line)) for line in lines]
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror or error}).") from None
-    except (EOFError, zlib.error, ValueError, KeyError, TypeError):
+    except (EOFError, zlib.error, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise UsageError(f"{path} is not an archive of curves, as tests.benchmarks.keep_curves makes it.") from None
     if not runs:
         raise UsageError(f"{path} holds no runs.")

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import FileIO
@@ -153,7 +154,7 @@ def parse_report(line: bytes, where: str) -> Report:
     """The report in one line, with the current names of its figures. Raises ValueError about `where` if it has none."""
     try:
         report = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} is not JSON: {error}") from error
     if not isinstance(report, dict):
         raise ValueError(f"{where} is not a report: {line[:80]!r}")
@@ -189,7 +190,7 @@ def flat_numbers(report: Mapping[str, JsonValue]) -> dict[str, float]:
             for index, item in enumerate(value):
                 own = item.get("name") if isinstance(item, Mapping) else None
                 add(f"{name}/{index}_{own}" if isinstance(own, str) else f"{name}/{index}", item)
-        elif isinstance(value, int | float) and math.isfinite(value):
+        elif isinstance(value, int | float) and abs(value) <= sys.float_info.max:  # not so if it is NaN
             numbers[name] = float(value)
 
     add("", report)

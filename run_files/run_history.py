@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +71,11 @@ def read_history(folder: Path) -> History:
     """
     config = read_config(folder)
     if config is None:
+        is_there = os.path.lexists(folder / "config.json")
         raise UsageError(
-            f"{folder} is not the folder of a run: it has no config.json; a folder such as "
+            f"{folder}/config.json is damaged or cannot be read; the folder of another run would be right."
+            if is_there
+            else f"{folder} is not the folder of a run: it has no config.json; a folder such as "
             "results/<env>_<time> would be right."
         )
     reports: list[Numbers] = []
@@ -149,7 +153,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     """The content of the run's config.json. None if there is none, or if no run wrote it."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return config if isinstance(config, dict) and isinstance(config.get("options"), dict) else None
 

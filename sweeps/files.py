@@ -13,7 +13,7 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files import metrics
 from run_files.metrics import Report
-from run_files.run_folder import CHECKPOINTS
+from run_files.run_folder import CHECKPOINTS, NUMBERED_CHECKPOINTS
 
 if TYPE_CHECKING:
     from run_files.checkpoint import Checkpoint
@@ -50,7 +50,7 @@ def run_folders(job_folder: Path) -> list[Path]:
 
 def _newest_checkpoint(run_folder: Path) -> str:
     """Its name, in which the number of updates has leading zeros."""
-    return max((path.name for path in (run_folder / CHECKPOINTS).glob("checkpoint_*.pt")), default="")
+    return max((path.name for path in (run_folder / CHECKPOINTS).glob(NUMBERED_CHECKPOINTS)), default="")
 
 
 def last_report(job_folder: Path, damaged: DamagedFiles) -> tuple[Path, Report] | None:

@@ -15,6 +15,7 @@ from replay.batch_mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
 from run_files.replay_file import WriteCancelledError, write_tensor_file
+from run_files.run_folder import NUMBERED_REPLAYS
 from training.best_so_far import BestSoFar
 from training.counters.progress import Progress
 from training.divergence import end_if_diverged
@@ -96,7 +97,8 @@ class CheckpointSaver:
                 self._write_replays()
         except OSError as error:
             failure = f"no checkpoint could be written ({error.strerror})"
-            self.announce(f"{failure}; the last complete one is kept")
+            kept = "the last complete one is kept" if self.has_saved else "there is none yet to go on from"
+            self.announce(f"{failure}; {kept}")
             self.failure = failure if self.saved_updates != self.learner.updates else ""
         finally:
             self._saved_at = time.monotonic()
@@ -186,7 +188,7 @@ class CheckpointSaver:
                 f"the replays could not be written ({error.strerror}); the checkpoint is complete without them"
             )
             return
-        for older in self.folder.glob("replays_*.bin"):
+        for older in self.folder.glob(NUMBERED_REPLAYS):
             if older != path:
                 older.unlink(missing_ok=True)
         seconds = time.monotonic() - begun

@@ -16,6 +16,7 @@ import ray
 from cluster.programs.guarded_program import GuardedProgram
 
 CHECKPOINTS = "checkpoints"  # in the folder of a run
+NUMBERED_CHECKPOINTS = f"checkpoint_{'[0-9]' * 10}.pt"  # as in run_files/run_folder.py
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")  # the network through which learners talk
 
 
@@ -108,7 +109,7 @@ def newest_checkpoint(place: Path) -> dict[str, int]:
         if place.is_file():
             return {"": place.stat().st_size}
         folder = place / CHECKPOINTS if (place / CHECKPOINTS).is_dir() else place
-        newest = max(folder.glob("checkpoint_*.pt"), default=None)
+        newest = max(folder.glob(NUMBERED_CHECKPOINTS), default=None)
         if newest is not None:
             number = newest.stem.rpartition("_")[2]
             others = sorted(path for path in folder.glob(f"*_{number}.*") if path != newest)

@@ -69,8 +69,8 @@ class CurvesSink:
 
     def _request(self, kind: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
-            # A full pipe holds the same request many times already; a broken one is handled at the next report.
-            with suppress(BlockingIOError, BrokenPipeError):
+            # What a full pipe does not take, it holds many times already. A broken one is handled at the next report.
+            with suppress(BrokenPipeError):
                 self._process.stdin.write(kind)
 
     def _replace_if_killed(self) -> None:

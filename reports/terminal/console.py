@@ -20,6 +20,7 @@ from reports.terminal.cards import Trend
 
 LIVE_PERIOD = 0.5  # seconds; a drawing takes some milliseconds of the learner's time
 WIDEST_DISPLAY = 160  # columns
+TERMS_WITHOUT_CURSOR = ("dumb", "unknown")  # values of TERM for which rich draws nothing
 
 # For streams that cannot encode the characters of the displays.
 ASCII_GLYPHS = str.maketrans("━╸╺─—…×▁▂▃▄▅▆▇█", "#-.--.x_.:-=+*#")
@@ -70,7 +71,7 @@ def make_console(mode: str, period: float, stream: TextIO) -> Console:
     """The console for `mode`: live, plain, off, or auto, which is live on a terminal and plain elsewhere."""
     match mode:
         case "auto":
-            on_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+            on_terminal = stream.isatty() and os.environ.get("TERM", "").lower() not in TERMS_WITHOUT_CURSOR
             return make_console("live" if on_terminal else "plain", period, stream)
         case "live":
             return LiveConsole(stream)
@@ -113,8 +114,9 @@ class RecordedConsole(Console):
     def _record(self, texts: Sequence[str]) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         lines = [f"{stamp}  {line}" for text in texts for line in text.splitlines()]
-        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
-            file.write(_lines(lines))
+        text = _lines(lines).encode(errors="backslashreplace")  # names of files may contain bytes that are not UTF-8
+        with contextlib.suppress(OSError), self._path.open("ab") as file:
+            file.write(text)
 
 
 class PlainConsole(Console):
@@ -249,7 +251,8 @@ class _Timer:
 class _QuietStream(io.TextIOBase):
     """Writes to a stream until the first write fails, then discards everything.
 
-    So a closed pipe (`| head`) or a closed terminal does not end a training. The run's files have all figures.
+    So a closed pipe (`| head`) or a closed terminal does not end a training. The run's files have all figures. A pipe
+    that is full, and set not to block, loses only what it has no room for.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -270,6 +273,8 @@ class _QuietStream(io.TextIOBase):
         try:
             self._stream.write(text)
             self._stream.flush()
+        except BlockingIOError:
+            pass
         except OSError:
             self._failed = True
             self._redirect_to_nothing()

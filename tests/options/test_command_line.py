@@ -97,9 +97,12 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
         (["--lr=1e300"], "--lr must be a number above 0 and at most 100, not 1e+300."),
         (["--nouse_lstm=1"], "--nouse_lstm takes no value; write --nouse_lstm alone."),
         (["--seed=1", "--lr"], "--lr needs a value: --lr=..."),
+        (["--results_dir", "--use_lstm"], "--results_dir needs a value: --results_dir=..."),
+        (["--load_model_url", "--op-mode=test"], "--load_model_url needs a value: --load_model_url=..."),
+        (["--results_dir", "--nouse_lstm"], "--results_dir needs a value: --results_dir=..."),
         (
-            ["--results_dir", "--use_lstm"],
-            '--results_dir must be a path that does not begin with a dash, not "--use_lstm".',
+            ["--results_dir", "--no_flag"],
+            '--results_dir must be a path that does not begin with a dash, not "--no_flag".',
         ),
         (["--batchsize=2"], "--batchsize is not a known flag; did you mean --batch_size?"),
         (["--batch=2"], "--batch is not a known flag; did you mean --batch_size?"),
@@ -108,7 +111,6 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
         (["stray", "--zzzzzz=2"], "--zzzzzz is not a known flag."),
         (["--no-use-lstm"], "--no_use_lstm is not a known flag; did you mean --nouse_lstm?"),
         (["--learning_rate=1"], "--learning_rate is not a known flag; did you mean --lr?"),
-        (["--help=1"], "--help is not a known flag."),
         (
             ["--replay_parameters=[{type:", "queue,", "capacity:", "1}]"],
             '"queue," belongs to no flag; the JSON of --replay_parameters needs single quotes.',
@@ -208,6 +210,14 @@ def test_a_flagfile_s_value_may_contain_an_equals_sign(tmp_path: Path) -> None:
         assert parse([f"--flagfile={file}"]).run.results_dir == "lr=1e-4"
 
 
+def test_a_tilde_at_the_beginning_of_a_path_is_the_user_s_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "my.flags").write_text("--results_dir=~/runs\n")
+    assert parse(["--flagfile=~/my.flags"]).run.results_dir == f"{tmp_path}/runs"
+    assert parse(["--op_mode=test", "--load_model_url=~/run"]).run.load_model_url == f"{tmp_path}/run"
+    assert parse(["--results_dir=runs~"]).run.results_dir == "runs~"
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -248,7 +258,7 @@ def test_a_flagfile_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
 # --- Help -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["--help", "-h", "-help", "--helpfull"])
+@pytest.mark.parametrize("word", ["--help", "-h", "-help", "--helpfull", "--help=true"])
 def test_help_comes_before_errors(word: str) -> None:
     with pytest.raises(HelpRequested):
         parse(["--no_such_flag", word])

@@ -159,6 +159,13 @@ def test_kl_div_does_not_go_with_an_lstm(kind: str) -> None:
     assert parse(["--use_lstm", f"--replay_parameters={replays(ranked(kind))}"]).network.use_lstm
 
 
+def test_a_test_does_not_care_how_learners_share_a_batch() -> None:
+    values = {"learners": 2, "batch_size": 3, "load_model_url": "run"}
+    Config.from_flags({**values, "op_mode": "test"})
+    with pytest.raises(UsageError, match="--learners=2 cannot divide"):
+        Config.from_flags({**values, "op_mode": "train_w_load"})
+
+
 def test_inference_on_mps_is_refused() -> None:
     assert sentence_of("--inference=learner", "--device=mps") == (
         "--inference=learner needs cpu or cuda, not --device=mps; --inference=worker would be right."

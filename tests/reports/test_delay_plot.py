@@ -96,6 +96,29 @@ def test_runs_that_cannot_be_compared_are_named_and_resumed_ones_count_once(tmp_
     ]
 
 
+@pytest.mark.parametrize(
+    ("mean", "status", "counts"),
+    [(5.0, None, True), (4.0, None, False), (4.0, "finished", True), (4.0, "stopped", False)],
+)
+def test_a_run_that_ended_at_its_goal_counts_also_if_its_mean_was_lower_after_it(
+    tmp_path: Path, mean: float, status: str | None, counts: bool
+) -> None:
+    """In its two reports, the mean return is `mean` and 3."""
+    ended = run("asynchronous", 0, 3.0, planned=2000)
+    first = {**ended.reports[0], "return_mean": mean}
+    reports = [first, ended.reports[1]]
+    write_archive(
+        tmp_path / "run.jsonl.gz",
+        [ended._replace(options={**ended.options, "stop_at_return": 5.0}, reports=reports)],
+    )
+    (history,) = read_histories(tmp_path / "run.jsonl.gz")
+    if status is not None:
+        (tmp_path / "summary.json").write_text(json.dumps({"status": status}))
+        history = dataclasses.replace(history, folder=tmp_path)
+    outcomes, _ = usable([history])
+    assert bool(outcomes) is counts
+
+
 def test_a_part_of_a_sweep_has_regrets_of_what_is_there_only(tmp_path: Path) -> None:
     runs = [run("asynchronous", delay, 40.0 - delay) for delay in (0, 16, 30)] + [run("sequential", 30, 5.0)]
     write_archive(tmp_path / "runs.jsonl.gz", runs)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from option_flags import Config
 from options.rules import UsageError
-from reports import plot, run_curves
+from reports import plot, plot_style, run_curves
 from reports.compare_runs import group_runs, seed_band
 from reports.plot_style import as_bytes, short_count, smoothed
 from reports.run_curves import draw_run
@@ -196,6 +196,7 @@ def test_smoothing_is_a_running_mean() -> None:
     values = np.array([4.0, 2.0, 0.0, 10.0])
     assert smoothed(values, 2).tolist() == [4, 3, 1, 5]
     assert smoothed(values, 1).tolist() == values.tolist()
+    assert smoothed(values, 10**20).tolist() == [4, 3, 2, 4]
 
 
 def test_counts_are_short() -> None:
@@ -262,7 +263,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         pages.append(figure)
         return as_bytes(figure, form)
 
-    monkeypatch.setattr(plot, "as_bytes", seen)
+    monkeypatch.setattr(plot_style, "as_bytes", seen)
     return pages
 
 
@@ -274,6 +275,15 @@ def test_the_axis_names_the_number_of_games_in_a_mean(tmp_path: Path, pages: lis
         plot.compare(histories, tmp_path / "curves.png")
     names = [page.axes[0].get_ylabel() for page in pages]
     assert names == ["mean return of the last 100 games", "mean return of the last 30 games", "return_mean"]
+
+
+def test_dollar_signs_in_names_are_no_mathematics(tmp_path: Path, pages: list[Figure]) -> None:
+    runs = [write_run(tmp_path / f"$\\frac{number}$", env_kwargs=f'{{"a": "$\\\\frac{number}$"}}') for number in (1, 2)]
+    histories = [read_history(folder) for folder in runs]
+    plot.compare(histories, tmp_path / "both.png")
+    (page,) = pages
+    assert len(page.legends[0].get_texts()) == 2
+    assert draw_run(histories[0]).startswith(PNG)
 
 
 def test_long_names_of_configurations_stay_on_the_page(tmp_path: Path, pages: list[Figure]) -> None:

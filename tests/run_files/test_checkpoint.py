@@ -1,5 +1,6 @@
 import errno
 import pickle
+import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -138,6 +139,15 @@ def test_a_run_folder_a_checkpoint_folder_and_a_file_can_be_given(tmp_path: Path
     assert find_checkpoint(str(folder)).path == paths[-1]
     assert find_checkpoint(str(paths[0])).updates == 9
     assert find_checkpoint(str(folder / BEST)).updates == 9
+
+
+def test_in_a_checkpoint_s_own_folder_its_run_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run" / CHECKPOINTS
+    folder.mkdir(parents=True)
+    path = write(folder)
+    monkeypatch.chdir(folder)
+    for url in (path.name, f"./{path.name}", ".", ".."):
+        assert find_checkpoint(url).run_folder.resolve() == tmp_path / "run", url
 
 
 def test_a_best_checkpoint_without_numbered_ones_is_found(tmp_path: Path) -> None:
@@ -315,6 +325,16 @@ def test_the_newest_and_the_best_are_kept(tmp_path: Path) -> None:
         *("checkpoint_0000000030.pt", "checkpoint_0000000400.pt", BEST, "replays_0000000001.bin")
     }
     assert read_checkpoint(tmp_path / BEST).updates == 1
+
+
+def test_copies_that_a_user_has_made_stay_and_do_not_count_as_the_newest(tmp_path: Path) -> None:
+    paths = [write(tmp_path, updates) for updates in (1, 2)]
+    copies = [tmp_path / name for name in ("checkpoint_good.pt", "checkpoint_0000000001_copy.pt", "checkpoint_9.pt")]
+    for copy in copies:
+        shutil.copyfile(paths[0], copy)
+    assert find_checkpoint(str(tmp_path)).path == paths[1]
+    keep_newest(tmp_path, 1)
+    assert set(tmp_path.iterdir()) == {paths[1], *copies}
 
 
 def test_temporary_files_of_killed_writers_are_removed_and_those_of_running_ones_stay(tmp_path: Path) -> None:

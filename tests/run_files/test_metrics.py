@@ -129,7 +129,7 @@ def test_a_file_with_only_an_incomplete_line_is_emptied(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-@pytest.mark.parametrize("damage", ['{"update":', "", "[1]", "3", "\0\0\0"])
+@pytest.mark.parametrize("damage", ['{"update":', "", "[1]", "3", "\0\0\0", "[" * 100_000])
 def test_the_number_of_a_damaged_line_is_reported(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"update": 1}}\n{damage}\n{{"update": 3}}\n')

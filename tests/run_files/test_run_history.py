@@ -83,11 +83,15 @@ def test_files_that_do_not_exist_yet_are_empty(tmp_path: Path) -> None:
     assert history.games.x.tolist() == [12]
 
 
-@pytest.mark.parametrize("config", [None, "", "[]", '{"options": 3}'])
-def test_a_folder_that_is_not_a_run_folder_is_refused(tmp_path: Path, config: str | None) -> None:
-    if config is not None:
-        (tmp_path / "config.json").write_text(config)
-    with pytest.raises(UsageError, match=r"not the folder of a run.*\.$"):
+def test_a_folder_that_is_not_a_run_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"not the folder of a run: it has no config\.json; .*\.$"):
+        read_history(tmp_path)
+
+
+@pytest.mark.parametrize("config", ["", "[]", '{"options": 3}', "[" * 100_000])
+def test_a_damaged_configuration_is_refused(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(UsageError, match=r"/config\.json is damaged or cannot be read; .*\.$"):
         read_history(tmp_path)
 
 
@@ -112,6 +116,7 @@ def test_numbers_are_named_by_their_path_in_the_report() -> None:
         "agent_steps": 12,
         "none": None,
         "nan": float("nan"),
+        "damaged": 10**400,
         "word": "pong",
         "time_shares": {"wait": 0.25},
         "replays": [{"name": "queue", "size": 3, "age_mean": None}, {"size": 4}],

@@ -133,6 +133,7 @@ def test_the_newest_checkpoint_decides_whether_a_run_is_done(
 def test_the_run_folder_with_the_most_updates_comes_first_whatever_the_clock(tmp_path: Path) -> None:
     for name, updates, made_at in (("first", 10, 500), ("second", 30, 100), ("third", 30, 200), ("empty", None, 900)):
         (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "checkpoints" / f"checkpoint_{made_at}_of_mine.pt").touch()
         if updates is not None:
             (tmp_path / name / "checkpoints" / checkpoint_name(updates)).touch()
         (tmp_path / name / "config.json").touch()

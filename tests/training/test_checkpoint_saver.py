@@ -62,6 +62,20 @@ def test_a_checkpoint_is_kept_if_its_replays_cannot_be_saved(
     assert find_checkpoint(str(folder)).agent_steps == 1_000
 
 
+def test_a_copy_of_replays_that_a_user_has_made_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saver, "write_tensor_file", lambda path, *_: path.write_bytes(b"replays"))
+    for name in ("replays_0000000004.bin", "replays_good.bin", "replays_0000000004_copy.bin"):
+        (tmp_path / name).touch()
+    one: Any = SimpleNamespace(updates=5, agent_steps=100, fingerprint="", state_dict=dict)
+    nothing: Any = None
+    CheckpointSaver(
+        *(tmp_path, Config(), one, 0, 10, one, one, one),
+        *(BestSoFar(), nothing, StopSignals(), lambda line: None),
+    )._write_replays()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"replays_0000000005.bin", "replays_good.bin", "replays_0000000004_copy.bin"}
+
+
 def test_a_run_whose_last_checkpoint_cannot_be_written_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,13 +114,18 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
         SimpleNamespace(agent_steps=100, interval=FINITE),
     )
     nothing: Any = None
+    said: list[str] = []
     failing = CheckpointSaver(
         *(tmp_path, config, nothing, 0, 10, cast(Any, learner), nothing, cast(Any, progress), BestSoFar()),
-        *(nothing, StopSignals(), lambda line: None),
+        *(nothing, StopSignals(), said.append),
     )
     for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
         failing.save_if(failing.due())
     assert tries == [60.5, 121.0, 181.5]
+    failing.saved_updates = 1
+    failing.save(with_replays=False)
+    failed = "no checkpoint could be written (No space left on device); "
+    assert said == 3 * [f"{failed}there is none yet to go on from"] + [f"{failed}the last complete one is kept"]
 
 
 def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,8 +137,15 @@ def test_the_memory_of_workers_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
         "--worker_count=5 needs 5 × 0.2 GiB, more than the 0.9 GiB of memory that is free; "
         "--worker_count=4 or fewer would be right."
     )
-    with pytest.raises(UsageError, match="; a machine with more memory would be right"):
+    with pytest.raises(UsageError) as refused:
         check_processes(1, games_each=500)
+    assert str(refused.value) == (
+        "--envs_per_worker=500 needs 1.1 GiB for each worker, more than the 0.9 GiB of memory that is free; "
+        "--envs_per_worker=375 or fewer would be right."
+    )
+    check_processes(1, games_each=375)
+    with pytest.raises(UsageError, match="; a machine with more memory would be right"):
+        check_processes(6, games_each=500)
     config = config_of(2_000)
     plan = plan_memory(config, make_unroll_layout(config, make_atari), make_atari, 4)
     plan.check(0, games_each=15)

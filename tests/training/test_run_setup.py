@@ -140,6 +140,11 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     ]
     without_queue = {"replay_parameters": elite % 6, "batch_size": 2, "loss": "impact"}
     assert notes(**without_queue, impact_uses=5) == ["--impact_uses has no effect without a queue"]
+    without_local_workers = "--worker_count has no effect without --local_workers"
+    assert without_local_workers not in notes(cluster="auto", worker_count=3)
+    assert without_local_workers in notes(cluster="auto", worker_count=3, local_workers=False)
+    assert notes(console_period=3.0) == []
+    assert notes(console="off", console_period=3.0) == ["--console_period has no effect without --console=plain"]
     assert notes(reproducible=True, slots_per_worker=2)[-1] == (
         "--slots_per_worker has no effect without --noreproducible"
     )

@@ -60,6 +60,7 @@ def test_a_node_that_has_no_checkpoint_gets_it(here_and_two_nodes: tuple[Node, N
     _, first, other = here_and_two_nodes
     first.save(FILES)
     other.save(["checkpoints/checkpoint_0000000100.pt"])  # of an earlier start
+    first.save(["checkpoints/checkpoint_good.pt"])  # a copy that the user has made
     copy(first, other)
     assert not first.written
     assert set(other.written) == {FILES[0]}, "the first learner's replays are its own"

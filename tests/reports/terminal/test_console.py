@@ -47,6 +47,17 @@ class BrokenStream(io.StringIO):
         return super().write(text)
 
 
+class FullStream(io.StringIO):
+    """A pipe that does not block; it may be full."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise BlockingIOError
+        return super().write(text)
+
+
 @pytest.fixture(autouse=True)
 def _terminal_of_80_by_24(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
@@ -236,6 +247,16 @@ def test_a_console_writes_nothing_more_after_its_reader_has_exited(mode: str, wr
     assert "the end" not in stream.getvalue()
 
 
+@pytest.mark.parametrize("mode", ["live", "plain"])
+def test_a_full_pipe_that_does_not_block_is_written_again_later(mode: str) -> None:
+    stream = FullStream()
+    console = make_console(mode, 0.0, stream)
+    console.message("lost")
+    stream.full = False
+    console.message("shown")
+    assert stream.getvalue() == "shown\n"
+
+
 @pytest.mark.parametrize("mode", ["auto", "live"])
 def test_training_continues_and_exits_with_0_after_the_reader_of_its_pipe_has_exited(mode: str) -> None:
     script = f"""
@@ -290,6 +311,7 @@ def test_off_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("auto", True, "xterm", LiveConsole),
         ("auto", True, "dumb", PlainConsole),
+        ("auto", True, "unknown", PlainConsole),
         ("auto", False, "xterm", PlainConsole),
         ("live", False, "xterm", LiveConsole),
         ("plain", True, "xterm", PlainConsole),
@@ -327,3 +349,9 @@ def test_a_file_of_messages_that_cannot_be_written_does_not_matter(tmp_path: Pat
     console = RecordedConsole(PlainConsole(stream, 10.0), tmp_path / "missing" / "messages.txt")
     console.message("still shown")
     assert stream.getvalue() == "still shown\n"
+
+
+def test_a_message_may_name_a_folder_whose_name_is_not_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "messages.txt"
+    RecordedConsole(PlainConsole(io.StringIO(), 10.0), path).message("in results/\udcff")
+    assert path.read_text().endswith("  in results/\\udcff\n")

@@ -1,0 +1,60 @@
+"""What a run or a test takes over from a checkpoint, and command lines that do not go with it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from option_flags import Config
+from options.flag_sets import merged
+from options.rules import UsageError
+from run_files.checkpoint import Checkpoint
+from run_files.inherited_options import inherited_options
+from tests.run_files.some_checkpoint import some_content
+
+RESUMED = {"op_mode": "train_w_load"}
+TESTED = {"op_mode": "test"}
+WEIGHTS = {"op_mode": "train_w_load", "load_weights_only": True}
+PONG, CARTPOLE = "PongNoFrameskip-v4", "CartPole-v1"
+
+
+def saved(**options: Any) -> Checkpoint:
+    flags = {**Config.from_flags(options).flags(), "gamma": 0.5}
+    return Checkpoint(Path("run/checkpoint.pt"), some_content(options=flags))
+
+
+def test_a_resumed_run_a_test_and_a_run_from_weights_inherit_what_is_theirs() -> None:
+    checkpoint = saved(use_lstm=True)
+    resumed, tested, new = (inherited_options(checkpoint, given) for given in (RESUMED, TESTED, WEIGHTS))
+    assert resumed["gamma"] == 0.5 and "gamma" not in tested and "gamma" not in new
+    assert resumed["use_lstm"] and tested["use_lstm"] and new["use_lstm"]
+
+
+@pytest.mark.parametrize(("env", "other"), [(CARTPOLE, PONG), (PONG, CARTPOLE), (PONG, "QbertNoFrameskip-v4")])
+def test_another_environment_is_refused_by_its_own_name(env: str, other: str) -> None:
+    """Not by the name of an option that follows from it."""
+    for mode, instead in ((TESTED, ""), (RESUMED, ", or start a new run with --op_mode=train")):
+        with pytest.raises(UsageError) as refused:
+            inherited_options(saved(env=env), {**mode, "env": other})
+        assert str(refused.value) == f"--env={other} does not fit a checkpoint with {env}; leave the flag out{instead}."
+        assert inherited_options(saved(env=env), {**mode, "env": env})["env"] == env
+
+
+def test_weights_of_vectors_do_not_fit_an_atari_game() -> None:
+    with pytest.raises(
+        UsageError, match=rf"^--env={PONG} does not fit the weights of {CARTPOLE}, .* would be right\.$"
+    ):
+        inherited_options(saved(env=CARTPOLE), {**WEIGHTS, "env": PONG})
+    for env, other in ((CARTPOLE, "Acrobot-v1"), (PONG, "QbertNoFrameskip-v4"), (PONG, "ALE/Pong-v5")):
+        given = {**WEIGHTS, "load_model_url": "run", "env": other}
+        assert Config.from_flags(merged(inherited_options(saved(env=env), given), given)).environment.env == other
+
+
+def test_a_checkpoint_of_a_newer_version_is_not_the_command_line_s_fault() -> None:
+    checkpoint = saved()
+    checkpoint.content["options"]["new_flag"] = 1
+    with pytest.raises(
+        UsageError, match=r"^--load_model_url: run/checkpoint\.pt is of a newer version .* --new_flag, "
+    ):
+        inherited_options(checkpoint, RESUMED)
+    assert "new_flag" not in {**inherited_options(checkpoint, TESTED), **inherited_options(checkpoint, WEIGHTS)}
