@@ -11,7 +11,6 @@ from agents.distributions.of_layout import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
 from option_flags import RealtimeOptions
 from workers.messages import Kind, receive, send
-from workers.processes.child_process import allow_children
 from workers.realtime.games import PlayedFrame
 from workers.realtime.player import Book
 from workers.realtime.session import RealtimeSession, RealtimeSetup
@@ -101,7 +100,6 @@ def play_in_real_time(
     alive: Callable[[], None],
 ) -> NoReturn:
     """Play each game whose number arrives, until the parent closes the connection. `alive` is called often."""
-    allow_children()
     distribution = distribution_of(setup.layout)
     environments = []
     for _ in range(slots):

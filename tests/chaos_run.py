@@ -35,11 +35,11 @@ class Run:
         return self.log.read_text(errors="replace")
 
     def members(self) -> list[psutil.Process]:
-        """The processes of the group that have not ended, the learner included."""
+        """The processes of the session that have not ended, the learner included."""
         members = []
         for process in psutil.process_iter():
             try:
-                if os.getpgid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
                     members.append(process)
             except (ProcessLookupError, psutil.NoSuchProcess):
                 continue
@@ -80,7 +80,7 @@ class Run:
         return True
 
     def wait_until_gone(self, seconds: float) -> float:
-        """Wait until no process of the group is left; return the seconds that it took."""
+        """Wait until no process of the session is left; return the seconds that it took."""
         started_at = time.monotonic()
         while True:
             left = self.members()

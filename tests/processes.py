@@ -1,5 +1,8 @@
 """The processes that a test started, and the memory of processes."""
 
+import os
+import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +25,28 @@ def spawned() -> list[psutil.Process]:
                     if "spawn_main" in " ".join(child.cmdline()):
                         found.append(child)
     return found
+
+
+def wait_until_gone(*process_ids: int, seconds: float = 60.0) -> None:
+    """Wait until these processes have ended; kill those that have not after so many seconds, and fail.
+
+    What is nobody's child may remain as a zombie, where the first process of a container does not look after it.
+    """
+    deadline = time.monotonic() + seconds
+    while left := [number for number in process_ids if _runs(number)]:
+        if time.monotonic() > deadline:
+            for number in left:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            raise AssertionError(f"the processes {left} are left")
+        time.sleep(0.01)
+
+
+def _runs(number: int) -> bool:
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def mebibytes(processes: Iterable[psutil.Process], kind: Literal["pss", "uss"]) -> float:

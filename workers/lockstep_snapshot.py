@@ -12,11 +12,14 @@ from workers.supervisor import Supervisor
 
 POLL_SECONDS = 0.1
 
+ProcessKey = tuple[int, int]  # a worker, and how many processes it has had before
+
 
 class LockstepSnapshot:
     """Collects a snapshot of each worker and the unrolls that the learner has not taken.
 
-    `exchange(seconds)` receives messages for up to so many seconds, and passes snapshots to `received`.
+    `exchange(seconds)` receives messages for up to so many seconds, and passes snapshots to `received`. After
+    `restore`, each worker gets its snapshot when it has made its environments, and does not play before.
     """
 
     def __init__(self, supervisor: Supervisor, rounds: RoundQueue, exchange: Callable[[float], None]) -> None:
@@ -24,9 +27,36 @@ class LockstepSnapshot:
         self._rounds = rounds
         self._exchange = exchange
         self._snapshots: dict[int, dict[str, Any]] = {}  # by worker
+        self._kept: dict[int, dict[str, Any]] = {}  # of workers that have delivered nothing since `restore`
+        self._asked: set[ProcessKey] = set()  # processes whose workers are to be restored
+        self._restored: set[ProcessKey] = set()  # those that were sent their snapshot
+
+    def may_play(self, worker: int) -> bool:
+        """Whether a worker has what it shall continue from, if anything."""
+        return worker not in self._kept or self._process(worker) in self._restored
+
+    def ask(self) -> None:
+        """Ask the workers that must be restored for a snapshot. Call it before each exchange.
+
+        A worker that answers has made its environments and waits, so that sending its own snapshot does not block.
+        Those that are replaced before they have played are asked again.
+        """
+        for worker in self._kept:
+            process = self._process(worker)
+            if process not in self._asked and self._supervisor.is_running(worker):
+                self._asked.add(process)
+                self._supervisor.request(worker, Kind.SNAPSHOT_REQUEST)
 
     def received(self, worker: int, snapshot: dict[str, Any]) -> None:
-        self._snapshots[worker] = snapshot
+        if self.may_play(worker):
+            self._snapshots[worker] = snapshot
+        else:
+            self._restored.add(self._process(worker))
+            self._supervisor.send(worker, Kind.SNAPSHOT, payload=self._kept[worker])
+
+    def delivered(self, worker: int) -> None:
+        """A worker has played a round."""
+        self._kept.pop(worker, None)
 
     def save(self, deadline: float, give_up: Callable[[], bool]) -> dict[str, Any] | None:
         """The snapshot, in plain values and tensors, once all workers have finished their round.
@@ -43,9 +73,10 @@ class LockstepSnapshot:
                 return None
             self._exchange(POLL_SECONDS)
         restarts = self._supervisor.restarts
-        self._snapshots.clear()
+        self._snapshots = dict(self._kept)
         for worker in range(workers):
-            self._supervisor.request(worker, Kind.SNAPSHOT_REQUEST)
+            if worker not in self._kept:
+                self._supervisor.request(worker, Kind.SNAPSHOT_REQUEST)
         while True:
             self._exchange(POLL_SECONDS)
             if self._supervisor.restarts > restarts:
@@ -59,6 +90,8 @@ class LockstepSnapshot:
 
     def restore(self, content: dict[str, Any]) -> None:
         """Continue from what `save` returned in another run, before any worker plays."""
-        for worker, snapshot in enumerate(content["snapshots"]):
-            self._supervisor.send(worker, Kind.SNAPSHOT, payload=snapshot)
+        self._kept = dict(enumerate(content["snapshots"]))
         self._rounds.restore_untaken(content["unrolls"].numpy())
+
+    def _process(self, worker: int) -> ProcessKey:
+        return worker, self._supervisor.restart_index(worker)

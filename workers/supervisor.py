@@ -79,6 +79,10 @@ class Supervisor:
     def is_running(self, worker: int) -> bool:
         return self._workers[worker].process is not None
 
+    def restart_index(self, worker: int) -> int:
+        """How many processes the worker has had before this one."""
+        return self._workers[worker].restart_index
+
     def process_ids(self) -> list[int]:
         return [handle.process.pid for handle in self._handles if handle.process is not None and handle.process.pid]
 

@@ -125,15 +125,20 @@ class WorkerPool:
 
     def _exchange(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Send slots to workers and receive messages for up to `timeout` seconds."""
+        self._snapshot.ask()
         self._hand_out_slots()
         self._supervisor.poll(timeout, others)
 
     def _hand_out_slots(self) -> None:
-        for worker, slot in self._rounds.hand_out(self._supervisor.is_running):
+        for worker, slot in self._rounds.hand_out(self._may_play):
             self._supervisor.request(worker, Kind.SLOT_FREE, slot)
+
+    def _may_play(self, worker: int) -> bool:
+        return self._supervisor.is_running(worker) and self._snapshot.may_play(worker)
 
     def _received(self, worker: int, message: Message) -> None:
         if message.kind == Kind.SLOT_FILLED:
             self._rounds.deliver(worker, message.index)
+            self._snapshot.delivered(worker)
         else:
             self._snapshot.received(worker, message.payload)

@@ -15,7 +15,7 @@ AtariWrapper: TypeAlias = gymnasium.Wrapper[Frame, int, Frame, int]
 NOOP = 0  # index of the action "do nothing" in the minimal action set of every game, and in the full one
 
 # The observation of every step: the screen is only copied when a wrapper calls `screen`.
-_NO_SCREEN: Frame = np.empty(0, np.uint8)
+NO_SCREEN: Frame = np.empty(0, np.uint8)
 
 
 class Emulator(gymnasium.Env[Frame, int]):
@@ -52,7 +52,7 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.has_fire = minimal[1] == ale_py.Action.FIRE
         # gymnasium types the elements of Discrete as numpy integers, but plain integers are elements too.
         self.action_space = cast(gymnasium.Space[int], Discrete(len(actions)))
-        self.observation_space = Box(0, 255, _NO_SCREEN.shape, np.uint8)
+        self.observation_space = Box(0, 255, NO_SCREEN.shape, np.uint8)
         height, width = self.ale.getScreenDims()
         self.screen_shape: tuple[int, ...] = (height, width) if grayscale else (height, width, 3)
         self._copy_screen = self.ale.getScreenGrayscale if grayscale else self.ale.getScreenRGB
@@ -64,15 +64,15 @@ class Emulator(gymnasium.Env[Frame, int]):
             # In about a fifth of the games, ALE's reset keeps some state of the previous game.
             self.ale.restoreState(self._initial_state)
         self.ale.reset_game()
-        return _NO_SCREEN, {}
+        return NO_SCREEN, {}
 
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         reward = float(self.ale.act(self._actions[action]))
         if not self.ale.game_over():
-            return _NO_SCREEN, reward, False, False, {}
+            return NO_SCREEN, reward, False, False, {}
         # A game that ends at exactly the frame limit is terminated: there is no next state to bootstrap from.
         terminated = self.ale.game_over(with_truncation=False)
-        return _NO_SCREEN, reward, terminated, not terminated, {}
+        return NO_SCREEN, reward, terminated, not terminated, {}
 
     def screen(self, out: Frame) -> None:
         """Copy the screen into `out`, of shape `screen_shape`: [height, width], or [height, width, 3] in colour."""

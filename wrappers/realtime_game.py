@@ -9,12 +9,10 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from option_flags import EnvironmentOptions
-from wrappers.emulator import NOOP, AtariWrapper, Frame
+from wrappers.emulator import NO_SCREEN, NOOP, AtariWrapper, Frame
 from wrappers.fire_on_reset import FIRE
 from wrappers.frame_stack import channels_first
 from wrappers.resize import Scaler
-
-_NO_SCREEN: Frame = np.empty(0, np.uint8)
 
 
 class RealtimeGame(AtariWrapper):
@@ -54,7 +52,7 @@ class RealtimeGame(AtariWrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         if self._goes_on and seed is None:
             self._goes_on = False
-            return _NO_SCREEN, {}
+            return NO_SCREEN, {}
         self._goes_on = False
         _, info = self.env.reset(seed=seed, options=options)
         self._screen(self._screens[0])
@@ -63,7 +61,7 @@ class RealtimeGame(AtariWrapper):
         self._pressed.clear()
         if self._needs_fire:
             self._pressed.extend([FIRE] * self._hold)
-        return _NO_SCREEN, info
+        return NO_SCREEN, info
 
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         pressed = self._pressed.popleft() if self._pressed else None
@@ -80,7 +78,7 @@ class RealtimeGame(AtariWrapper):
             self._pressed.extend([NOOP] * self._hold + [FIRE] * self._hold)
         ends_episode = life_lost and self._episodic_life
         self._goes_on = ends_episode and not (terminated or truncated)
-        return _NO_SCREEN, float(reward), terminated or ends_episode, truncated, info
+        return NO_SCREEN, float(reward), terminated or ends_episode, truncated, info
 
     def look(self) -> Frame:
         """The newest frame [channels, height, width]. The next call overwrites it."""

@@ -116,6 +116,18 @@ def test_an_exception_is_shown_with_the_users_traceback_once(start: Start) -> No
         assert f"failed, in the same way as before: {sentence}ValueError" in text
 
 
+def test_a_constructor_that_fails_in_a_worker_only_has_the_users_traceback(start: Start) -> None:
+    run = start("is never made", 1)
+    with pytest.raises(WorkersFailedError):
+        run.ask_until(lambda: False)
+    first, *others = run.announced
+    assert first.count("Traceback") == first.count("ValueError: the constructor fails\n") == 1
+    assert "hand_written.py" in first and "worker.py" not in first and "child_process.py" not in first
+    sentence = f"--env={FAULTY} cannot be made: its constructor failed with ValueError: the constructor fails."
+    assert first.splitlines()[-1] == sentence
+    assert all(text.endswith(f"failed, in the same way as before: {sentence}") for text in others)
+
+
 def test_a_wrong_observation_ends_the_run_with_one_sentence(start: Start) -> None:
     run = start("nan", 1)
     with pytest.raises(WorkersFailedError, match="the observation has nan at place 1; finite float32 numbers"):

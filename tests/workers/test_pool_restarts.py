@@ -21,7 +21,7 @@ from tests.workers.pools import (
 )
 from workers.failures import WorkersFailedError
 from workers.processes.child_process import start_process
-from workers.processes.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS
+from workers.processes.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS, Restarts, WorkerHandle
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +39,11 @@ def test_killed_workers_are_replaced_and_no_unroll_is_torn(make_pool: MakePool, 
     assert pool.restarts == len(announced) == 4
     assert all("was killed by SIGKILL" in text for text in announced)
     assert {restart_index for _, restart_index, _, _ in patterns} > {0}
+
+
+def test_a_signal_without_a_name_has_its_number(clock: Clock) -> None:
+    number = signal.SIGRTMIN + 5
+    assert Restarts(1, clock).plan(WorkerHandle(0, "worker 0"), -number, "") == f"was killed by signal {number}"
 
 
 def test_an_exception_arrives_with_its_traceback(make_pool: MakePool) -> None:

@@ -3,12 +3,13 @@
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 import torch
 
 from tests.workers.pattern_worker import ROW_BYTES
-from tests.workers.pools import MakePool, take
+from tests.workers.pools import Clock, MakePool, take, wait_for_silence
 
 pytestmark = pytest.mark.slow
 
@@ -27,14 +28,45 @@ def test_another_pool_continues_from_a_snapshot(make_pool: MakePool) -> None:
     assert take(other, 1) == [(0, 0, 2, 0)], "then its own workers play"
 
 
+def saved_games(workers: int) -> dict[str, Any]:
+    """Snapshots that are longer than a pipe can hold, so that sending one blocks until the worker reads it."""
+    snapshots = [{"count": 5, "screens": bytes(1_000_000)} for _ in range(workers)]
+    return {"snapshots": snapshots, "unrolls": torch.empty((0, ROW_BYTES), dtype=torch.uint8)}
+
+
 def test_a_worker_that_dies_before_it_is_restored_is_replaced(make_pool: MakePool) -> None:
-    """Its snapshot is longer than a pipe can hold, so that sending it would block if nothing noticed the death."""
     pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True)
     os.kill(pool.process_ids()[0], signal.SIGKILL)
-    snapshot = {"count": 5, "screens": bytes(1_000_000)}
-    pool.restore({"snapshots": [snapshot, snapshot], "unrolls": torch.empty((0, ROW_BYTES), dtype=torch.uint8)})
-    assert take(pool, 4) == [(0, 1, 0, 0), (1, 0, 5, 0), (0, 1, 1, 0), (1, 0, 6, 0)]
+    pool.restore(saved_games(2))
+    assert take(pool, 4) == [(0, 1, 5, 0), (1, 0, 5, 0), (0, 1, 6, 0), (1, 0, 6, 0)]
     assert announced == ["worker 0 is replaced: it was killed by SIGKILL"]
+
+
+def test_a_worker_that_dies_before_it_has_played_is_restored_again(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=2, slots=1, environments=1, lockstep=True, pause=0.2)
+    pool.restore(saved_games(2))
+    pool.wait(0.0)
+    while not pool.rounds_under_way:
+        pool.wait(0.01)
+    os.kill(pool.process_ids()[0], signal.SIGKILL)
+    assert take(pool, 4) == [(0, 1, 5, 0), (1, 0, 5, 0), (0, 1, 6, 0), (1, 0, 6, 0)]
+    assert len(announced) == 1
+
+
+def test_a_worker_that_hangs_before_it_is_restored_is_replaced(make_pool: MakePool, clock: Clock) -> None:
+    pool, announced = make_pool(workers=1, slots=1, environments=1, lockstep=True, hangs_at_start=True)
+    pool.restore(saved_games(1))
+    wait_for_silence(pool, clock, announced)
+    assert "worker 0 is replaced: it did not respond for 60 seconds" in announced[0]
+    assert take(pool, 2) == [(0, 1, 5, 0), (0, 1, 6, 0)]
+
+
+def test_workers_that_have_not_played_since_are_saved_as_they_were_restored(make_pool: MakePool) -> None:
+    pool, _ = make_pool(workers=2, slots=1, environments=1, lockstep=True, hangs_at_start=True)
+    games = saved_games(2)
+    pool.restore(games)
+    snapshot = pool.snapshot(time.monotonic() + 60)
+    assert snapshot is not None and snapshot["snapshots"] == games["snapshots"]
 
 
 def test_a_worker_lost_during_a_round_plays_it_again_before_a_snapshot(make_pool: MakePool) -> None:

@@ -1,6 +1,8 @@
 """Environments written for the tests: every space, and episodes that end where the test says. Also `module:Id` ones."""
 
 import itertools
+import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,7 @@ from option_flags import Config, EnvironmentOptions
 from wrappers.any_environment.adapter import AnyEnvironment
 
 NEVER = 10**9
+NAMELESS_SIGNAL = signal.SIGRTMIN + 5
 
 
 class Scripted(gymnasium.Env[Any, Any]):
@@ -112,6 +115,25 @@ class Spaceless(Catch):
             setattr(self, name, space)
 
 
+class WithProgram(Catch):
+    """Catch that starts a program, and writes its process id to the file `mark`."""
+
+    metadata = {"render_modes": ["human"]}  # noqa: RUF012
+
+    def __init__(self, mark: str, closes: bool = True, observes: str = "numbers") -> None:
+        super().__init__()
+        if observes == "text":
+            self.observation_space = spaces.Text(9)
+        self._closes = closes
+        self._program = subprocess.Popen(["sleep", "1000"])
+        Path(mark).write_text(str(self._program.pid))
+
+    def close(self) -> None:
+        if self._closes:
+            self._program.kill()
+            self._program.wait()
+
+
 class Unseeded(Catch):
     """Catch that ignores its seed."""
 
@@ -127,6 +149,8 @@ class Faulty(Catch):
 
     def __init__(self, how: str, at: int, mark: str | None = None) -> None:
         super().__init__()
+        if how == "is never made":
+            raise ValueError("the constructor fails")
         self._how, self._at, self._mark = how, at, mark
         self._steps = 0
 
@@ -141,6 +165,8 @@ class Faulty(Catch):
                 return np.array([0, np.nan], np.float32), 0.0, False, False, {}
             if self._how == "exits":
                 raise SystemExit(0)
+            if self._how == "is killed":
+                signal.raise_signal(NAMELESS_SIGNAL)
             if self._how == "sleeps":
                 wait_for_a_server_that_never_answers()
             if self._how == "computes":
@@ -162,6 +188,7 @@ gymnasium.register("Collection/Blind-v1", entry_point="tests.wrappers.hand_writt
 gymnasium.register("Collection/Missing-v1", entry_point="no_such_module_anywhere:Environment")
 
 gymnasium.register("Collection/Faulty-v1", entry_point="tests.wrappers.hand_written:Faulty")
+gymnasium.register("Collection/WithProgram-v1", entry_point="tests.wrappers.hand_written:WithProgram")
 gymnasium.register("Spaceless-v0", entry_point="tests.wrappers.hand_written:Spaceless")
 gymnasium.register("Collection/Unseeded-v1", entry_point="tests.wrappers.hand_written:Unseeded")
 
@@ -169,6 +196,7 @@ CATCH = "tests.wrappers.hand_written:Collection/Catch-v1"
 CHANNELS = "tests.wrappers.hand_written:Collection/Channels-v1"
 BLIND = "tests.wrappers.hand_written:Collection/Blind-v1"
 FAULTY = "tests.wrappers.hand_written:Collection/Faulty-v1"
+WITH_PROGRAM = "tests.wrappers.hand_written:Collection/WithProgram-v1"
 UNSEEDED = "tests.wrappers.hand_written:Collection/Unseeded-v1"
 MISSING = "tests.wrappers.hand_written:Collection/Missing-v1"
 

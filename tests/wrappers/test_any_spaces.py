@@ -34,6 +34,16 @@ def floats(values: list[float]) -> Any:
     return np.array(values, np.float32)
 
 
+def whole_numbers(dtype: Any) -> spaces.Box:
+    return spaces.Box(np.iinfo(dtype).min, np.iinfo(dtype).max, (2,), dtype)
+
+
+def extremes(dtype: Any) -> list[int]:
+    """The smallest and the largest number of a type that float64 has, too."""
+    below = int(np.nextafter(float(np.iinfo(dtype).max) + 1, 0))
+    return [np.iinfo(dtype).min, min(np.iinfo(dtype).max, below)]
+
+
 def seen(space: Space[Any], value: Any, **flags: Any) -> Observation:
     return adapted(Scripted(space, observations=[value]), **flags).reset()[0]
 
@@ -126,6 +136,9 @@ def test_channels_first_and_last_are_the_same_picture(picture: Any) -> None:
         ((10, 10, 10), (10, 10, 10)),
         ((6, 7, 2), (2, 6, 7)),
         ((8, 8, 111), (111, 8, 8)),
+        ((4, 4, 16), (16, 4, 4)),
+        ((3, 3, 27), (27, 3, 3)),
+        ((1, 1, 9), (9, 1, 1)),
     ],
 )
 def test_the_dimension_of_the_channels_is_found(shape: tuple[int, ...], frame_shape: tuple[int, ...]) -> None:
@@ -287,6 +300,11 @@ def test_numbers_of_all_types_are_rewards(reward: Any) -> None:
         (spaces.Box(floats([0, -np.inf]), floats([4, np.inf])), floats([0.5, 9]), [3, 9]),
         (spaces.Box(0, 4, (2,), np.int64), floats([0.4, 1]), [3, 4]),
         (spaces.Box(-3e38, 3e38, (1,)), floats([0.5]), [np.float32(1.5e38)]),
+        *(
+            (whole_numbers(dtype), floats([-1, 1]), extremes(dtype))
+            for dtype in (np.int8, np.uint32, np.int64, np.uint64)
+        ),
+        (spaces.Box(0, 1, (3,), np.bool_), floats([-1, 1, 9]), [False, True, True]),  # type: ignore[arg-type]
     ],
 )
 def test_actions_are_those_of_the_space(space: Space[Any], action: Any, expected: Any) -> None:

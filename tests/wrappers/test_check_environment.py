@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import main
 from option_flags import Config
 from options.rules import UsageError
-from tests.wrappers.hand_written import BLIND, CATCH, MISSING, options_of
+from tests.processes import wait_until_gone
+from tests.wrappers.hand_written import BLIND, CATCH, MISSING, WITH_PROGRAM, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import create
 from wrappers.make_environment import check_environment, make_environment
@@ -184,3 +186,12 @@ def test_saved_flags_are_complete_so_defaults_do_not_matter() -> None:
 
 def test_an_environment_that_cannot_be_closed_before_its_first_game_is_accepted() -> None:
     check_environment(options_of(CATCH, env_wrapper=f"{HERE}:closed_after_a_game"))
+
+
+@pytest.mark.parametrize(("observes", "films"), [("numbers", False), ("numbers", True), ("text", False)])
+def test_an_environment_is_closed_whatever_the_check_says(tmp_path: Path, observes: str, films: bool) -> None:
+    mark = tmp_path / "mark"
+    arguments = json.dumps({"mark": str(mark), "observes": observes})
+    with suppress(UsageError):
+        check_environment(options_of(WITH_PROGRAM, env_kwargs=arguments), films=films)
+    wait_until_gone(int(mark.read_text()), seconds=5.0)

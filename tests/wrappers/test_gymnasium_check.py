@@ -1,8 +1,12 @@
 """Gymnasium's check of an environment: its complaints as sentences, whatever the environment does meanwhile."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from tests.wrappers.hand_written import CATCH, FAULTY, UNSEEDED, options_of
+from tests.processes import wait_until_gone
+from tests.wrappers.hand_written import CATCH, FAULTY, NAMELESS_SIGNAL, UNSEEDED, WITH_PROGRAM, options_of
 from wrappers.any_environment.gymnasium_check import check, complaints
 
 pytestmark = pytest.mark.slow
@@ -34,4 +38,24 @@ def test_an_environment_that_ends_its_process_is_a_complaint() -> None:
 
 def test_an_environment_that_hangs_is_a_complaint() -> None:
     found = complaints(options_of(FAULTY, env_kwargs='{"how": "computes", "at": 1}'), seconds=8)
-    assert found == [f"Gymnasium's check of {FAULTY} was ended after 8 seconds: reset or step may hang."]
+    assert found == [f"Gymnasium's check of {FAULTY} was ended after 8 seconds: reset, step or close may hang."]
+
+
+def test_a_program_of_the_environment_ends_with_the_check(tmp_path: Path) -> None:
+    """Also if the environment does not end it; nothing waits for it."""
+    mark = tmp_path / "mark"
+    arguments = json.dumps({"mark": str(mark), "closes": False})
+    assert complaints(options_of(WITH_PROGRAM, env_kwargs=arguments)) == []
+    wait_until_gone(int(mark.read_text()))
+
+
+def test_the_environment_is_closed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    assert not list(check(options_of(WITH_PROGRAM, env_kwargs=json.dumps({"mark": str(mark)}))))
+    wait_until_gone(int(mark.read_text()))
+
+
+def test_a_signal_without_a_name_has_its_number() -> None:
+    arguments = json.dumps({"how": "is killed", "at": 1})
+    (sentence,) = complaints(options_of(FAULTY, env_kwargs=arguments))
+    assert sentence.startswith(f"Gymnasium's check of {FAULTY} ended with signal {NAMELESS_SIGNAL}: ")

@@ -1,7 +1,7 @@
 """Starts and ends child processes.
 
-A child ends when its parent ends. This module imports nothing slow, so that a child watches its parent before it loads
-torch.
+A child ends when its parent ends, and with it the programs that its environments have started. This module imports
+nothing slow, so that a child watches its parent before it loads torch.
 """
 
 import errno
@@ -9,13 +9,14 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from multiprocessing import connection as connections
-from multiprocessing import parent_process, resource_tracker
+from multiprocessing import forkserver, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
 from multiprocessing.process import BaseProcess
@@ -27,21 +28,40 @@ from workers.messages import send_error
 from workers.processes.early_errors import EarlyErrors, why_not_started
 from workers.processes.interrupts import INTERRUPT, accept_interrupts, place_in
 from wrappers.any_environment.faults import EnvironmentFaultError
+from wrappers.any_environment.user_code import UserCodeError
 
 PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-BLOCKED_SIGNALS = (*PARENT_SIGNALS, INTERRUPT)  # a child accepts interrupts when it is ready for them
+# A child accepts interrupts when it is ready for them. Its group is in the terminal's background, where SIGTTOU would
+# stop what it writes under `stty tostop`.
+BLOCKED_SIGNALS = (*PARENT_SIGNALS, INTERRUPT, signal.SIGTTOU)
 
 
 class ChildProcess(SpawnProcess):  # CUDA and OpenCV both break under fork
-    """A spawned process; `early_errors` is what it writes to stderr before its worker is loaded."""
+    """A spawned process; `early_errors` is what it writes to stderr before its worker is loaded.
+
+    It and the programs that its environments start are a process group, and end together.
+    """
 
     early_errors: EarlyErrors | None = None
+
+    def run(self) -> None:
+        os.setpgid(0, 0)
+        super().run()
+
+    def kill(self) -> None:
+        super().kill()
+        assert self.pid is not None
+        # Where the process has been reaped and its number exists, that is another process by now.
+        if self.exitcode is None or not _exists(self.pid):
+            with suppress(ProcessLookupError, PermissionError):  # the group is empty, or has another user's program
+                os.killpg(self.pid, signal.SIGKILL)
 
 
 class ForkedProcess(ForkServerProcess):
     """A process that is forked from a server of its parent's own, which has loaded torch and done nothing with it.
 
-    So it starts in a fiftieth of a second, and shares the memory of the libraries with its siblings.
+    So it starts in a fiftieth of a second, and shares the memory of the libraries with its siblings. It is in the group
+    of its parent, and ends with it.
     """
 
 
@@ -83,10 +103,7 @@ def start_process(worker: Any, name: str, *pipes: Connection) -> tuple[BaseProce
 
 
 def fork_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
-    """As `start_process`, but much faster from the second time on. Only for workers that use neither CUDA nor OpenCV.
-
-    The caller may be a child process that has called `allow_children`.
-    """
+    """As `start_process`, but much faster from the second time on. For workers that use neither CUDA nor OpenCV."""
     multiprocessing.set_forkserver_preload([type(worker).__module__, "workers.processes.fork_server"])
     connection, child_end = multiprocessing.Pipe()
     with child_end, ExitStack() as close_on_error:
@@ -94,16 +111,13 @@ def fork_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
         process = ForkedProcess(target=_child_main, args=(None, Packed(worker), child_end), name=name, daemon=True)
         try:
             with _signals_blocked():
+                with _sys_path_inherited():
+                    forkserver.ensure_running()
                 process.start()
         except EOFError as error:
             raise OSError(errno.ECHILD, "its fork server was killed") from error
         close_on_error.pop_all()
     return process, connection
-
-
-def allow_children() -> None:
-    """Let this process, which a parent started, start processes itself. It must end them; if it is killed, they end."""
-    multiprocessing.current_process().daemon = False
 
 
 def unblock_sigterm() -> None:
@@ -117,7 +131,7 @@ def unblock_sigterm() -> None:
 
 
 def end_process(process: BaseProcess, connection: Connection) -> int:
-    """Kill the process if it is alive, and return its exit code."""
+    """Kill the process if it is alive, and the programs of its environments; return its exit code."""
     connection.close()
     process.kill()
     process.join()
@@ -164,25 +178,47 @@ def _signals_blocked() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a worker, which starts processes too, keeps its block
 
 
+@contextmanager
+def _sys_path_inherited() -> Iterator[None]:
+    """In Python 3.11, the fork server finds the modules that it shall load by PYTHONPATH alone.
+
+    Only the server inherits it: a program that an environment starts may have another Python.
+    """
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
 def _child_main(errors: EarlyErrors | None, packed_worker: Packed, connection: Connection, *pipes: Connection) -> None:
     """Unpickle the worker and run it until the parent closes the connection; send an exception to the parent."""
     threading.Thread(target=_exit_with_parent, daemon=True).start()
+    multiprocessing.current_process().daemon = False  # a worker, or an environment, may start processes of its own
     try:
         worker = packed_worker.unpack()
         if errors is not None:
             accept_interrupts(errors.end())
         worker.run(connection, *pipes)
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
+        pass
     except BaseException as error:
         signal.pthread_sigmask(signal.SIG_BLOCK, [INTERRUPT])
+        _end_programs()
         send_error(connection, _in_words(error))
         os._exit(1)
+    _end_programs()
 
 
 def _in_words(error: BaseException) -> str:
     if isinstance(error, EnvironmentFaultError):
         return error.report
+    if isinstance(error, UserCodeError):
+        return f"{error.details}{error}\n"
     return limit_reached(error) or traceback.format_exc()
 
 
@@ -190,4 +226,24 @@ def _exit_with_parent() -> None:
     parent = parent_process()
     assert parent is not None
     connections.wait([parent.sentinel])
+    with suppress(ProcessLookupError):  # it has no group of its own
+        os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
+
+
+def _end_programs() -> None:
+    """End the programs that the environments of this process have started, but not the process itself."""
+    with suppress(OSError):  # the parent has ended: so does this process
+        os.setpgid(0, os.getpgid(os.getppid()))
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def _exists(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -50,9 +50,7 @@ class Restarts:
         """
         from_outside = -exit_code in KILLS_FROM_OUTSIDE and not how
         if not how:
-            how = (
-                f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with code {exit_code}"
-            )
+            how = f"was killed by {_name(-exit_code)}" if exit_code < 0 else f"ended with code {exit_code}"
             how += f" before it was ready ({reason})" if reason else ""
         handle.restart_index += 1
         handle.failures += 1
@@ -83,3 +81,8 @@ class Restarts:
             )
         handle.start_at = self._clock() + REFUSED_SECONDS
         return handle.refusals == 1
+
+
+def _name(number: int) -> str:
+    """The name of a signal; most of the real-time signals have none."""
+    return next((each.name for each in signal.Signals if each == number), f"signal {number}")

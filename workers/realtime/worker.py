@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from machine.system_settings import use_one_thread
 from replay.row_layout import Rows
 from workers.messages import Kind, receive, send
-from workers.processes.child_process import allow_children, unblock_sigterm
+from workers.processes.child_process import unblock_sigterm
 from workers.processes.heartbeat import HEARTBEAT_SECONDS, Heartbeat
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
@@ -26,7 +26,6 @@ class RealtimeWorker(Worker):
     inference_processes: int = 1
 
     def run(self, connection: Connection, server: Connection | None = None) -> None:
-        allow_children()
         use_one_thread()
         unblock_sigterm()
         clock = WorkerClock(self.times.seconds[self.index])

@@ -80,12 +80,14 @@ def _gaussian(space: spaces.Box) -> Actions:
     scale = np.where(bounded, np.where(bounded, high, 0) / 2 - np.where(bounded, low, 0) / 2, 1.0)
     shape, dtype = space.shape, np.dtype(space.dtype)
     whole = dtype.kind != "f"
+    # The largest int64 and uint64 are no float64: they would be rounded up, and overflow.
+    largest = np.nextafter(2.0 ** (8 * dtype.itemsize - (dtype.kind == "i")), 0) if whole else np.inf
     space_low, space_high = space.low, space.high
 
     def to_environment(action: Any) -> NDArray[Any]:
         values = np.minimum(np.maximum(action, least), most) * scale + offset
         if whole:
-            values = np.rint(values)
+            values = np.minimum(np.rint(values), largest)
         typed: NDArray[Any] = values.reshape(shape).astype(dtype)
         # Rounding can leave the bounds by a last digit.
         np.maximum(typed, space_low, out=typed)

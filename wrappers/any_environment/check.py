@@ -1,12 +1,11 @@
 """Checks, before anything starts, that an environment can be made and played."""
 
-from contextlib import suppress
 from functools import cache
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.creation import PICTURES, create, is_mujoco
+from wrappers.any_environment.creation import PICTURES, closing_quietly, create, is_mujoco
 from wrappers.any_environment.film_frames import colour_picture
 from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
 
@@ -14,10 +13,10 @@ from wrappers.any_environment.user_code import UserCodeError, last_line, traceba
 @cache  # the runs of a sweep often have the same environment
 def check_any_environment(options: EnvironmentOptions, films: bool) -> None:
     """Raise a UsageError if the environment cannot be made; with `films`, if it cannot render."""
-    environment = create(options)
-    if films:
-        _check_films(options, environment.metadata.get("render_modes"))
-    AnyEnvironment(environment, options, seed=0).close()
+    with closing_quietly(create(options)) as environment:
+        if films:
+            _check_films(options, environment.metadata.get("render_modes"))
+        AnyEnvironment(environment, options, seed=0)
 
 
 def _check_films(options: EnvironmentOptions, modes: object) -> None:
@@ -28,16 +27,13 @@ def _check_films(options: EnvironmentOptions, modes: object) -> None:
             f"{', '.join(map(str, modes)) if isinstance(modes, list | tuple | set) and modes else 'none'}; "
             "--norender would be right."
         )
-    environment = create(options, films=True)
     with_mujoco = is_mujoco(options.env.rpartition(":")[2])
-    try:
-        environment.reset(seed=0)
-        colour_picture(environment.render())
-    except Exception as error:
-        advice = "; libEGL (libegl1), or MUJOCO_GL=osmesa with libOSMesa, would be right" if with_mujoco else ""
-        raise UserCodeError(
-            f"--render: --env={options.env} cannot be rendered: {last_line(error)}{advice}.", traceback_of(error)
-        ) from None
-    finally:
-        with suppress(Exception):  # nothing is lost
-            environment.close()
+    with closing_quietly(create(options, films=True)) as environment:
+        try:
+            environment.reset(seed=0)
+            colour_picture(environment.render())
+        except Exception as error:
+            advice = "; libEGL (libegl1), or MUJOCO_GL=osmesa with libOSMesa, would be right" if with_mujoco else ""
+            raise UserCodeError(
+                f"--render: --env={options.env} cannot be rendered: {last_line(error)}{advice}.", traceback_of(error)
+            ) from None

@@ -5,6 +5,8 @@ import importlib.util
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ale_py
@@ -36,6 +38,16 @@ def create(options: EnvironmentOptions, *, films: bool = False) -> gymnasium.Env
         environment = _wrapped(environment, options)
     _check_spaces(environment, options.env)
     return environment
+
+
+@contextmanager
+def closing_quietly(environment: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Env[Any, Any]]:
+    """Close the environment at the end. Nothing is lost if this fails, as it may in one that was never reset."""
+    try:
+        yield environment
+    finally:
+        with suppress(Exception, SystemExit):
+            environment.close()
 
 
 def _check_spaces(environment: gymnasium.Env[Any, Any], env_id: str) -> None:

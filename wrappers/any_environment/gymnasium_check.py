@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 
 import gymnasium
 from gymnasium.utils.env_checker import check_env
@@ -21,7 +22,7 @@ from gymnasium.utils.env_checker import check_env
 from option_flags import EnvironmentOptions
 from options.environment_families import is_noframeskip
 from options.rules import UsageError
-from wrappers.any_environment.creation import create
+from wrappers.any_environment.creation import closing_quietly, create
 from wrappers.any_environment.user_code import last_line
 
 CHECK_SECONDS = 60.0
@@ -48,21 +49,24 @@ def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> l
         json.dumps(dataclasses.asdict(options)),
     ]
     with tempfile.TemporaryFile() as found:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        try:
-            ended = subprocess.run(
-                [*command, str(found.fileno())],
-                env=environment,
-                pass_fds=[found.fileno()],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return [f"{subject} was ended after {seconds:g} seconds: reset or step may hang."]
-        if ended.returncode:
-            return [f"{subject} ended with {_how(ended.returncode)}: reset or step may end the process."]
+        with subprocess.Popen(
+            [*command, str(found.fileno())],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            pass_fds=[found.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        ) as process:
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return [f"{subject} was ended after {seconds:g} seconds: reset, step or close may hang."]
+            finally:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)  # also the programs that the environment has started
+        if code:
+            return [f"{subject} ended with {_how(code)}: reset, step or close may end the process."]
         found.seek(0)
         sentences: list[str] = json.loads(found.read())
     return [f"{subject}: {sentence}" for sentence in sentences]
@@ -70,12 +74,11 @@ def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> l
 
 def check(options: EnvironmentOptions) -> Iterator[str]:
     """Check the environment without wrappers, in this process; yield each complaint."""
-    environment = create(options).unwrapped
-    with warnings.catch_warnings(record=True) as warned:
+    with closing_quietly(create(options)) as environment, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         error = ""
         try:
-            check_env(environment, skip_render_check=True, skip_close_check=True)
+            check_env(environment.unwrapped, skip_render_check=True, skip_close_check=True)
         except (Exception, SystemExit) as raised:
             # What the check itself says is an AssertionError or an error of Gymnasium; the rest is the environment's.
             says = isinstance(raised, AssertionError | gymnasium.error.Error) and str(raised)
@@ -86,7 +89,9 @@ def check(options: EnvironmentOptions) -> Iterator[str]:
 
 
 def _how(code: int) -> str:
-    return f"code {code}" if code > 0 else signal.Signals(-code).name
+    if code > 0:
+        return f"code {code}"
+    return next((each.name for each in signal.Signals if each == -code), f"signal {-code}")  # some have no name
 
 
 def _sentence(text: str) -> str:

@@ -28,7 +28,7 @@ class Part:
     @property
     def name(self) -> str:
         """What a message calls it: "the observation", or "the observation['image']"."""
-        return "the observation" + "".join(f"[{key!r}]" for key in self.path)
+        return _name(self.path)
 
 
 def parts_of(space: Space[Any]) -> list[Part]:
@@ -110,7 +110,7 @@ def is_picture(space: spaces.Box) -> bool:
 def is_channels_first(shape: Sequence[int]) -> bool:
     """Whether a picture of three dimensions is [C, H, W], not [H, W, C]."""
     first, middle, last = shape
-    return (first in (1, 3, 4) and last > 4) or first < middle == last
+    return (first in (1, 3, 4) and first != middle and last > 4) or first < middle == last
 
 
 def _name(path: Path) -> str:
