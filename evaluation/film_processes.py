@@ -130,6 +130,8 @@ class FilmProcesses:
         for film in list(self._films):
             if self._silence.hangs(film, film.process):
                 self._conclude(film, f"its process {self._silence.hang_in_words(film.process)}")
+            elif film.process.exitcode is not None and not film.connection.poll():
+                self._conclude(film, "")  # a process that its environment forked may keep its pipe open
 
     def _receive(self, film: _Film) -> None:
         try:

@@ -83,8 +83,11 @@ class PlayerPool:
         sources |= {player.process.sentinel: player for player in self._players}
         ready = connections.wait(list(sources), timeout)
         results: list[GameResult] = []
-        for player in {id(sources[source]): sources[source] for source in ready}.values():
-            self._receive(player, results)
+        heard = {sources[source].index for source in ready}
+        for player in list(self._players):
+            # A process that its environment forked may keep a player's pipe open, so that its end is not heard.
+            if player.index in heard or player.process.exitcode is not None:
+                self._receive(player, results)
         self._silence.has_waited(timeout, self._players)
         for player in list(self._players):
             if player.games and self._silence.hangs(player, player.process):

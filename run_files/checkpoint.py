@@ -21,6 +21,7 @@ from options.rules import UsageError, declared
 from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
 from run_files.return_goal import reaches_return
 from run_files.run_folder import (
+    BEST,
     CHECKPOINTS,
     NUMBERED_CHECKPOINTS,
     remove_abandoned,
@@ -30,7 +31,6 @@ from run_files.run_folder import (
 from run_files.value_rules import ContentError, described
 
 FORMAT_VERSION = 3
-BEST = "best.pt"
 BEST_EVAL = "best_eval.pt"
 
 FOREIGN = "has contents that no run writes"

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 CHECKPOINTS = "checkpoints"  # folders in a run's folder
 VIDEOS = "videos"
 MESSAGES = "messages.txt"  # of the console
+BEST = "best.pt"
 # The names that the platform gives, by the number of updates. Copies that a user has made have others, and stay.
 NUMBERED_CHECKPOINTS, NUMBERED_REPLAYS = f"checkpoint_{'[0-9]' * 10}.pt", f"replays_{'[0-9]' * 10}.bin"
 RANDOM_BYTES = 6  # in the name of a temporary file

@@ -13,7 +13,7 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files import metrics
 from run_files.metrics import Report
-from run_files.run_folder import CHECKPOINTS, NUMBERED_CHECKPOINTS
+from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_CHECKPOINTS
 
 if TYPE_CHECKING:
     from run_files.checkpoint import Checkpoint
@@ -100,7 +100,11 @@ def _newest(job_folder: Path) -> "Checkpoint | None":
 
 def resumable(job_folder: Path) -> Path | None:
     """The run folder to continue from. A run that continues another one begins with its parent's checkpoint."""
-    return next((folder for folder in run_folders(job_folder) if any((folder / CHECKPOINTS).glob("*.pt"))), None)
+    return next((folder for folder in run_folders(job_folder) if _has_checkpoint(folder / CHECKPOINTS)), None)
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    return any(any(folder.glob(name)) for name in (NUMBERED_CHECKPOINTS, BEST))
 
 
 def last_lines(log: Path) -> list[str]:

@@ -51,7 +51,7 @@ class Ending:
 
 
 def interrupt(run: Run, rng: random.Random) -> Ending:
-    run.signal_group(signal.SIGINT)
+    run.signal_all(signal.SIGINT)
     return Ending(0)
 
 
@@ -61,26 +61,26 @@ def interrupt_learner_only(run: Run, rng: random.Random) -> Ending:
 
 
 def terminate(run: Run, rng: random.Random) -> Ending:
-    run.signal_group(signal.SIGTERM)
+    run.signal_all(signal.SIGTERM)
     return Ending(0)
 
 
 def interrupt_twice(run: Run, rng: random.Random) -> Ending:
-    run.signal_group(signal.SIGINT)
+    run.signal_all(signal.SIGINT)
     pause = rng.choice([0.0, rng.uniform(0, 0.2), rng.uniform(0, 2)])
     time.sleep(pause)
     only_replays_left = REPLAYS_BEGUN in run.output and pause > SAME_SIGNAL_SECONDS
     if run.members():
-        run.signal_group(signal.SIGINT)
+        run.signal_all(signal.SIGINT)
     return Ending(0, HURRIED_SECONDS if only_replays_left else GONE_SECONDS)
 
 
 def interrupt_at_the_last_line(run: Run, rng: random.Random) -> Ending:
-    run.signal_group(signal.SIGINT)
+    run.signal_all(signal.SIGINT)
     run.wait_for(GO_ON, GONE_SECONDS)
     time.sleep(rng.uniform(0, 0.3))
     if run.members():
-        run.signal_group(signal.SIGINT)
+        run.signal_all(signal.SIGINT)
     return Ending(0)
 
 
@@ -102,7 +102,7 @@ def stop_worker_then_interrupt(run: Run, rng: random.Random) -> Ending:
 
 
 def save_now_then_kill(run: Run, rng: random.Random) -> Ending:
-    run.signal_group(signal.SIGUSR1)
+    run.signal_all(signal.SIGUSR1)
     time.sleep(rng.uniform(0, 1))
     return kill_learner(run, rng)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.processes import signal_session
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -67,8 +69,8 @@ class Run:
             time.sleep(0.005)
         raise BrokenGuaranteeError("main.py ended, or hung, before it did anything")
 
-    def signal_group(self, number: signal.Signals) -> None:
-        os.killpg(self.process.pid, number)
+    def signal_all(self, number: signal.Signals) -> None:
+        signal_session(self.process.pid, number)
 
     def wait_for(self, words: str, seconds: float) -> bool:
         """Whether the words are printed within so many seconds."""

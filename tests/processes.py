@@ -27,6 +27,14 @@ def spawned() -> list[psutil.Process]:
     return found
 
 
+def signal_session(leader: int, number: signal.Signals) -> None:
+    """Send a signal to all processes of a session, as Slurm and systemd do. Workers have groups of their own."""
+    for process in [leader, *(child.pid for child in psutil.Process(leader).children(recursive=True))]:
+        with suppress(ProcessLookupError):
+            if os.getsid(process) == leader:
+                os.kill(process, number)
+
+
 def wait_until_gone(*process_ids: int, seconds: float = 60.0) -> None:
     """Wait until these processes have ended; kill those that have not after so many seconds, and fail.
 

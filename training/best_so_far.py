@@ -4,8 +4,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from run_files.checkpoint import BEST, BEST_EVAL, Checkpoint, InvalidCheckpointError, read_checkpoint
+from run_files.checkpoint import BEST_EVAL, Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.metrics import Report, read_metrics
+from run_files.run_folder import BEST
 
 MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
 

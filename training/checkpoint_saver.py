@@ -15,7 +15,7 @@ from replay.batch_mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
 from run_files.replay_file import WriteCancelledError, write_tensor_file
-from run_files.run_folder import NUMBERED_REPLAYS
+from run_files.run_folder import BEST, NUMBERED_REPLAYS
 from training.best_so_far import BestSoFar
 from training.counters.progress import Progress
 from training.divergence import end_if_diverged
@@ -141,7 +141,7 @@ class CheckpointSaver:
             files.write_checkpoint(path, content)
             self.saved_updates = self.learner.updates
             if is_best:
-                files.link(path, self.folder / files.BEST)
+                files.link(path, self.folder / BEST)
                 self.best.return_steps = progress.agent_steps
         except OSError:
             self.best.return_mean = best_before  # only a saved policy counts as the best

@@ -12,7 +12,6 @@ from options.rules import counted
 from replay.batch_mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
-    BEST,
     BEST_EVAL,
     FOREIGN,
     OWN_FLAGS,
@@ -24,7 +23,7 @@ from run_files.checkpoint import (
 from run_files.metrics import last_report
 from run_files.replay_content import check_replay_file, check_replays
 from run_files.replay_file import DamagedFileError, read_tensor_file
-from run_files.run_folder import remove_abandoned
+from run_files.run_folder import BEST, NUMBERED_REPLAYS, remove_abandoned
 from run_files.value_rules import ContentError
 from training.best_so_far import BestSoFar
 from training.counters.interval import without_draws, without_interval
@@ -169,7 +168,7 @@ class Resume:
             self._notes.append(f"options that the parent's version did not have: {' '.join(newer)}")
 
     def _read_replays(self, parent: Checkpoint, config: Config, layout: UnrollLayout) -> None:
-        files = sorted(parent.path.parent.glob("replays_*.bin"))
+        files = sorted(parent.path.parent.glob(NUMBERED_REPLAYS))
         fitting = [path for path in files if path.name <= parent.replay_path.name]
         if not fitting:
             if config.replay.longest_warmup:

@@ -118,6 +118,11 @@ class Supervisor:
             if handle.process is None:
                 if now >= handle.start_at and (handle in self._servers or self._server_is_running):
                     self._start_again(handle)
+            elif handle.process.exitcode is not None:
+                # A process that its environment forked may keep its pipe open, so that its end is not heard.
+                self._receive(handle)
+                if handle.process is not None:
+                    self._lose(handle)
             elif self._must_respond(handle) and self._silence.hangs(handle, handle.process):
                 self._lose(handle, self._silence.hang_in_words(handle.process))
 

@@ -95,13 +95,23 @@ class Guard:
                 os.close(self._lifeline)
                 with suppress(subprocess.TimeoutExpired):
                     self._run.wait(self._seconds_to_end)
-            with suppress(ProcessLookupError):  # its whole group has ended
-                os.killpg(self._run.pid, signal.SIGKILL)
+            kill_session(self._run.pid)
             self._run.wait()
         deadline = time.monotonic() + REMOVE_SECONDS
         while self._folder.exists() and time.monotonic() < deadline:
             shutil.rmtree(self._folder, ignore_errors=True)
             time.sleep(POLL_SECONDS)
+
+
+def kill_session(leader: int) -> None:
+    """Kill a program that leads a session, and all processes in it: workers have groups of their own."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            # After the name, which may contain anything: state, parent, group, session.
+            if int(status.read_text().rpartition(")")[2].split()[3]) == leader:
+                os.kill(int(status.parent.name), signal.SIGKILL)
+    with suppress(ProcessLookupError):  # its whole group has ended
+        os.killpg(leader, signal.SIGKILL)
 
 
 def write_at_once(path: Path, text: str) -> None:

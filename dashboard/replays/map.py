@@ -6,6 +6,7 @@ A run writes its replays with --save_replay or --reproducible. They are read in 
 from pathlib import Path
 from typing import NamedTuple
 
+from run_files.run_folder import NUMBERED_REPLAYS
 from workers.messages import WorkerError, receive
 from workers.processes.child_process import end_process, start_process
 from workers.processes.early_errors import reason
@@ -42,7 +43,7 @@ class NoMapError(Exception):
 
 def newest_saved_replays(folder: Path) -> Path | None:
     """The newest replay file in a folder of checkpoints."""
-    return max(folder.glob("replays_*.bin"), default=None)
+    return max(folder.glob(NUMBERED_REPLAYS), default=None)
 
 
 def read_replay_map(checkpoints: Path) -> ReplayMap:

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.options.words import parse
+from tests.processes import signal_session
 from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
 from workers.failures import RunFailedError, WorkersFailedError
 from wrappers.atari import make_atari
@@ -231,7 +231,7 @@ def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     assert run.stdout is not None
     assert any("done 0%" in line for line in run.stdout)
     children = psutil.Process(run.pid).children(recursive=True)
-    os.killpg(run.pid, signal.SIGINT)
+    signal_session(run.pid, signal.SIGINT)
     out, errors = run.communicate(timeout=200)
     assert (run.returncode, errors) == (0, "")
     assert "stopped after" in out

@@ -13,7 +13,6 @@ import torch
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import (
-    BEST,
     FORMAT_VERSION,
     Checkpoint,
     InvalidCheckpointError,
@@ -25,7 +24,7 @@ from run_files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from run_files.run_folder import CHECKPOINTS, write_atomically
+from run_files.run_folder import BEST, CHECKPOINTS, write_atomically
 from tests.full_disk import files_limited_to
 from tests.run_files.some_checkpoint import some_content, some_learner
 

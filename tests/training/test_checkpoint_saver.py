@@ -13,7 +13,8 @@ import pytest
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from run_files import checkpoint as checkpoint_files
-from run_files.checkpoint import BEST, find_checkpoint, read_checkpoint
+from run_files.checkpoint import find_checkpoint, read_checkpoint
+from run_files.run_folder import BEST
 from tests.training.catch_runs import catch_run
 from training import checkpoint_saver as saver
 from training.best_so_far import BestSoFar

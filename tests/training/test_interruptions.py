@@ -20,6 +20,7 @@ from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import find_checkpoint
 from tests.catch import Catch, Picture
 from tests.options.words import parse
+from tests.processes import signal_session
 from tests.training.catch_runs import CATCH, reports
 from tests.training.resumed_runs import SMALL, assert_same_run
 from training.train import train
@@ -65,7 +66,7 @@ def interrupt_after_updates(run: subprocess.Popen[str], number: signal.Signals) 
     assert run.stdout is not None
     learning = (line for line in run.stdout if "entropy 1." in line)
     assert next(learning, None) and next(learning, None), "the run ended before its first updates"
-    os.killpg(run.pid, number)
+    signal_session(run.pid, number)
     return finish(run).splitlines()[-1]
 
 
@@ -153,7 +154,7 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
     learner.rlimit(psutil.RLIMIT_FSIZE, (-1, -1))
     assert printed("can be written again")
     children = learner.children(recursive=True)
-    os.killpg(run.pid, signal.SIGINT)
+    signal_session(run.pid, signal.SIGINT)
     out = finish(run)
     assert "stopped at" in out and "Traceback" not in out
     assert out.splitlines()[-1].startswith("go on with: ")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from option_flags import Config, OptimizerOptions
-from run_files.checkpoint import BEST, find_checkpoint, read_checkpoint, write_checkpoint
+from run_files.checkpoint import find_checkpoint, read_checkpoint, write_checkpoint
+from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import copy_of, ending_at, games, stop_at_once

@@ -11,7 +11,8 @@ import pytest
 
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
-from run_files.checkpoint import BEST, find_checkpoint, read_checkpoint
+from run_files.checkpoint import find_checkpoint, read_checkpoint
+from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import CATCH, catch_run, reports, resume_run
 from training import summary_file

@@ -1,7 +1,6 @@
 """Training end to end: real processes, real shared memory, and Catch, a small game that must be learned."""
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from reports.terminal.run_display import Status
 from run_files.checkpoint import find_checkpoint
 from run_files.metrics import read_metrics
 from tests.catch import make_catch
-from tests.processes import spawned
+from tests.processes import signal_session, spawned
 from tests.training.resumed_runs import OF_THE_MACHINE
 from training import train as training
 from training.train import train
@@ -193,7 +192,7 @@ def test_sigterm_to_all_processes_ends_a_run_cleanly(tmp_path: Path) -> None:
     run = start_main(tmp_path)
     wait_for(run, "entropy 1.")
     children = psutil.Process(run.pid).children(recursive=True)
-    os.killpg(run.pid, signal.SIGTERM)
+    signal_session(run.pid, signal.SIGTERM)
     out, errors = run.communicate(timeout=200)
     assert run.returncode == 0, errors
     assert "Traceback" not in errors + out

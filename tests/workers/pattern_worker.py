@@ -26,10 +26,13 @@ class PatternWorker:
     raise_after: int = -1  # raise an exception after so many slots
     stop_after: int = -1  # stop the process after so many slots
     pause: float = 0.0  # seconds before each slot
+    forks: bool = False  # fork a child, which keeps the pipe open
     hangs_at_start: bool = False  # the first process of worker 0 never reads a message
 
     def run(self, connection: Connection, server: Connection | None = None) -> None:
         if self.hangs_at_start and self.index == self.restart_index == 0:
+            time.sleep(1000)
+        if self.forks and not os.fork():
             time.sleep(1000)
         count = 0
         while True:

@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.processes import spawned
+from tests.processes import spawned, wait_until_gone
 from tests.workers.pattern_worker import SilentServer
 from tests.workers.pools import (
     SILENCE_LIMIT,
@@ -39,6 +39,20 @@ def test_killed_workers_are_replaced_and_no_unroll_is_torn(make_pool: MakePool, 
     assert pool.restarts == len(announced) == 4
     assert all("was killed by SIGKILL" in text for text in announced)
     assert {restart_index for _, restart_index, _, _ in patterns} > {0}
+
+
+def test_a_killed_worker_is_noticed_though_a_child_that_it_forked_keeps_its_pipe_open(make_pool: MakePool) -> None:
+    """The pool's clock stands still, so that no silence is noticed."""
+    pool, announced = make_pool(workers=1, forks=True)
+    take(pool, 3)
+    (worker,) = pool.process_ids()
+    children = psutil.Process(worker).children()
+    os.kill(worker, signal.SIGKILL)
+    while not announced:
+        pool.wait(0.1)
+    assert "was killed by SIGKILL" in announced[0]
+    assert children
+    wait_until_gone(*(child.pid for child in children))
 
 
 def test_a_signal_without_a_name_has_its_number(clock: Clock) -> None:

@@ -1,13 +1,19 @@
 """Gymnasium's check of an environment: its complaints as sentences, whatever the environment does meanwhile."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.processes import wait_until_gone
 from tests.wrappers.hand_written import CATCH, FAULTY, NAMELESS_SIGNAL, UNSEEDED, WITH_PROGRAM, options_of
 from wrappers.any_environment.gymnasium_check import check, complaints
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +53,19 @@ def test_a_program_of_the_environment_ends_with_the_check(tmp_path: Path) -> Non
     arguments = json.dumps({"mark": str(mark), "closes": False})
     assert complaints(options_of(WITH_PROGRAM, env_kwargs=arguments)) == []
     wait_until_gone(int(mark.read_text()))
+
+
+def test_the_check_ends_with_the_program_that_started_it() -> None:
+    """CTRL+C does not reach its group, and the program may exit at once."""
+    options = f"options_of({FAULTY!r}, env_kwargs='{json.dumps({'how': 'computes', 'at': 1})}')"
+    code = "from wrappers.any_environment.gymnasium_check import complaints\n"
+    code += f"from tests.wrappers.hand_written import options_of\ncomplaints({options}, seconds=1000)"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as program:
+        while not (checks := psutil.Process(program.pid).children()):
+            assert program.poll() is None
+            time.sleep(0.01)
+        program.kill()
+    wait_until_gone(*(check.pid for check in checks))
 
 
 def test_the_environment_is_closed(tmp_path: Path) -> None:

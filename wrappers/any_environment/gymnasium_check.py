@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -48,16 +49,21 @@ def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> l
         "wrappers.any_environment.gymnasium_check",
         json.dumps(dataclasses.asdict(options)),
     ]
-    with tempfile.TemporaryFile() as found:
-        with subprocess.Popen(
-            [*command, str(found.fileno())],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            pass_fds=[found.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            process_group=0,
-        ) as process:
+    # The check ends when this pipe is closed: also by CTRL+C, which does not reach its group.
+    lifeline, kept_open = os.pipe()
+    with tempfile.TemporaryFile() as found, open(kept_open, "wb"):
+        with (
+            open(lifeline, "rb"),
+            subprocess.Popen(
+                [*command, str(found.fileno()), str(lifeline)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                pass_fds=[found.fileno(), lifeline],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,
+            ) as process,
+        ):
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -99,7 +105,14 @@ def _sentence(text: str) -> str:
     return words.rstrip(".") + "."
 
 
+def _end_with(lifeline: int) -> None:
+    """End this process and the programs that the environment has started when the other end is closed."""
+    os.read(lifeline, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=[int(sys.argv[3])], daemon=True).start()
     try:
         sentences = list(check(EnvironmentOptions(**json.loads(sys.argv[1]))))
     except UsageError:

@@ -152,6 +152,7 @@ def test_programs_end_when_the_learner_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as learner:
         assert learner.stdout is not None
         ids = [int(number) for number in learner.stdout.readline().split()]
+        assert len(ids) == 4
         learner.kill()
         wait_until_gone(*ids)
         assert learner.communicate(timeout=SECONDS)[0] == ""
