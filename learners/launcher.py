@@ -19,7 +19,7 @@ from learners.rank import LIFELINE, NEWS
 from machine.stop_signals import STOP_SIGNALS
 from options.command_line import flag_words
 from run_files.checkpoint import OWN_FLAGS
-from run_files.run_folder import CHECKPOINTS, NUMBERED_CHECKPOINTS
+from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 
 FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
 KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order
@@ -85,7 +85,7 @@ class Learners:
         with suppress(BlockingIOError):
             if text := os.read(self.news, 4096):
                 folder = Path(os.fsdecode(text.splitlines()[-1]))
-                return folder if any((folder / CHECKPOINTS).glob(NUMBERED_CHECKPOINTS)) else None
+                return folder if numbered_checkpoints(folder / CHECKPOINTS) else None
         return None
 
     def print_errors(self) -> None:

@@ -23,7 +23,8 @@ from run_files.return_goal import reaches_return
 from run_files.run_folder import (
     BEST,
     CHECKPOINTS,
-    NUMBERED_CHECKPOINTS,
+    newest_first,
+    numbered_checkpoints,
     remove_abandoned,
     temporary_beside,
     write_atomically,
@@ -273,16 +274,6 @@ def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
     return None
 
 
-def newest_first(folder: Path) -> list[Path]:
-    """The numbered checkpoints of a folder, or the best one if there are no numbered ones."""
-    return _numbered(folder) or sorted(folder.glob(BEST))
-
-
-def _numbered(folder: Path) -> list[Path]:
-    """The newest first."""
-    return sorted(folder.glob(NUMBERED_CHECKPOINTS), reverse=True)
-
-
 def checkpoint_to_use(folder: Path) -> Path | None:
     """The checkpoint with the best mean return, else the newest one, else None."""
     return next(iter([*folder.glob(BEST), *newest_first(folder)]), None)
@@ -290,7 +281,7 @@ def checkpoint_to_use(folder: Path) -> Path | None:
 
 def keep_newest(folder: Path, count: int) -> None:
     """Delete all but the newest `count` checkpoints, and the temporary files of killed writers."""
-    for path in _numbered(folder)[count:]:
+    for path in numbered_checkpoints(folder)[count:]:
         path.unlink(missing_ok=True)
     remove_abandoned(folder)
 

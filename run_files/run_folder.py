@@ -40,6 +40,16 @@ def create_run_folder(results_dir: Path, env: str, now: float) -> Path:
             return folder
 
 
+def numbered_checkpoints(folder: Path) -> list[Path]:
+    """The newest first."""
+    return sorted(folder.glob(NUMBERED_CHECKPOINTS), reverse=True)
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """The numbered checkpoints of a folder, or the best one if there are no numbered ones."""
+    return numbered_checkpoints(folder) or sorted(folder.glob(BEST))
+
+
 def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
     """Write the file `path` so that it is always either the old file or the complete new one.
 

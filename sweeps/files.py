@@ -13,7 +13,7 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files import metrics
 from run_files.metrics import Report
-from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_CHECKPOINTS
+from run_files.run_folder import CHECKPOINTS, newest_first, numbered_checkpoints
 
 if TYPE_CHECKING:
     from run_files.checkpoint import Checkpoint
@@ -50,7 +50,7 @@ def run_folders(job_folder: Path) -> list[Path]:
 
 def _newest_checkpoint(run_folder: Path) -> str:
     """Its name, in which the number of updates has leading zeros."""
-    return max((path.name for path in (run_folder / CHECKPOINTS).glob(NUMBERED_CHECKPOINTS)), default="")
+    return next((path.name for path in numbered_checkpoints(run_folder / CHECKPOINTS)), "")
 
 
 def last_report(job_folder: Path, damaged: DamagedFiles) -> tuple[Path, Report] | None:
@@ -100,11 +100,7 @@ def _newest(job_folder: Path) -> "Checkpoint | None":
 
 def resumable(job_folder: Path) -> Path | None:
     """The run folder to continue from. A run that continues another one begins with its parent's checkpoint."""
-    return next((folder for folder in run_folders(job_folder) if _has_checkpoint(folder / CHECKPOINTS)), None)
-
-
-def _has_checkpoint(folder: Path) -> bool:
-    return any(any(folder.glob(name)) for name in (NUMBERED_CHECKPOINTS, BEST))
+    return next((folder for folder in run_folders(job_folder) if newest_first(folder / CHECKPOINTS)), None)
 
 
 def last_lines(log: Path) -> list[str]:

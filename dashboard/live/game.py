@@ -31,9 +31,9 @@ from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
 from options.environment_families import is_noframeskip
 from options.rules import UsageError
-from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, newest_first, read_checkpoint
+from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.checkpoint_content import check_weights
-from run_files.run_folder import CHECKPOINTS
+from run_files.run_folder import CHECKPOINTS, newest_first
 from run_files.value_rules import ContentError
 from workers.local_policy import PolicyInputs
 from workers.messages import Kind, receive, send

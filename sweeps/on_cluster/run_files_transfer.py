@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from run_files.checkpoint import newest_first
-from run_files.run_folder import CHECKPOINTS, MESSAGES, write_atomically
+from run_files.run_folder import CHECKPOINTS, MESSAGES, newest_first, write_atomically
 from sweeps.files import run_folders
 from sweeps.on_cluster.node_job import RESULTS, Stamp
 
