@@ -138,7 +138,9 @@ class SweepRunner:
         parent = resumable(job.folder)
         console = "off" if run.flags.get("console") == "off" else "plain"
         self._active[run.name] = run, job
-        if not job.start({**run.flags, "console": console}):
+        # Given always, because a resumed run would take what the sweep no longer sets from its checkpoint.
+        ends = {name: run.config.flags()[name] for name in ("environment_max_steps", "stop_at_return")}
+        if not job.start({**ends, **run.flags, "console": console}):
             self._print(run, "is running already; waiting for it")
         elif parent is None:
             self._print(run, f"starts{job.where}, log in {job.log}")

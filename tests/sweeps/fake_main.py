@@ -16,6 +16,7 @@ from types import FrameType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # it is run as a script
 
+from options.command_line import UNSET
 from tests.run_files.some_checkpoint import some_content, some_progress
 
 
@@ -46,7 +47,7 @@ def main(flags: Mapping[str, str]) -> None:
     deadline = time.monotonic() + 200
     while flags["gamma"] == "0.6" and not (place / "go").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    if "stop_at_return" in flags:
+    if flags["stop_at_return"] != UNSET:
         end_at(steps // 2, "finished", float(flags["stop_at_return"]))
     end_at(steps, "finished")
 

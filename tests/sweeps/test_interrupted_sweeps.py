@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS
+from option_flags import OPTIONS
 from sweeps.job import Job
 from sweeps.runner import StopPacing
 from tests.sweeps.fake_sweeps import (
@@ -60,6 +61,18 @@ def test_a_run_is_done_at_its_mean_return(tmp_path: Path, capsys: pytest.Capture
     assert "1 of 1 runs are done already" in capsys.readouterr().out
     assert run_sweep([*words, "--stop_at_return=6"]) == 0
     assert starts(run)[1:] == [["train_w_load", str(run / "Game_1")]], "with a higher mean, it continues"
+
+
+def test_ends_that_the_sweep_no_longer_sets_are_not_inherited(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    words = command(folder, {"flags": {"gamma": 0.7}})
+    assert run_sweep([*words, "--stop_at_return=5"]) == 0
+    assert [row["agent_steps"] for row in rows(folder).values()] == ["500"]
+    assert run_sweep(words) == 0
+    assert [row["agent_steps"] for row in rows(folder).values()] == ["1000"]
+    assert run_sweep(words[:-1]) == 0
+    steps = str(OPTIONS["environment_max_steps"].default)
+    assert [(row["status"], row["agent_steps"]) for row in rows(folder).values()] == [("done", steps)]
 
 
 def test_a_killed_run_is_reported_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
