@@ -94,7 +94,10 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
         compute = onnx_function(content, policy.inputs) if name.endswith(".onnx") else torchscript_function(content)
         differences[name] = largest_difference(compute, inputs, expected)
         if not differences[name] <= TOLERANCE:
-            raise RuntimeError(f"{name} would differ from the network by {differences[name]:.1e}; nothing is written")
+            raise UsageError(
+                f"{name} would not compute what the network computes: its outputs differ by {differences[name]:.1e}, "
+                f"and at most {TOLERANCE:.0e} is allowed, so nothing is written."
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -218,12 +221,16 @@ def torchscript_function(content: bytes) -> Callable[[Tensors], Tensors]:
 
 
 def largest_difference(compute: Callable[[Tensors], Tensors], inputs: Tensors, expected: Tensors) -> float:
-    """The largest difference: relative for numbers above 1, absolute below. For the whole batch and for single rows."""
+    """The largest difference of an output, for the whole batch and for single rows.
+
+    It is relative to the largest number of this output in the batch, or absolute if all are below 1: rounding is as
+    large for a value near 0 as for the others, because all are sums of equally large terms.
+    """
+    scales = [other.abs().max().clamp(min=1) for other in expected]
     differences = []
     for rows in (slice(None), slice(0, 1), slice(-1, None)):
         found = compute(tuple(tensor[rows] for tensor in inputs))
-        for one, other in zip(found, expected, strict=True):
-            scale = other[rows].abs().clamp(min=1)
+        for one, other, scale in zip(found, expected, scales, strict=True):
             differences.append(float(((one - other[rows]).abs() / scale).max()))
     return float(np.max(differences))  # unlike Python's max, keeps NaN
 

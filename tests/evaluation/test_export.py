@@ -97,21 +97,24 @@ def test_a_policy_that_differs_from_the_network_is_not_written(tmp_path: Path, m
 
     monkeypatch.setattr(export, "exported", with_another_bias)
     checkpoint = find_checkpoint(str(write_agent(tmp_path / "run")))
-    with pytest.raises(RuntimeError, match="nothing is written"):
+    with pytest.raises(UsageError, match="nothing is written"):
         export.export(checkpoint, tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
-def test_the_largest_difference_is_relative_for_large_numbers_and_looks_at_single_rows() -> None:
-    inputs = (torch.tensor([0.0, 0.5, 1000.0]),)
+@pytest.mark.parametrize(("largest", "unit"), [(1000.0, 1000.0), (0.75, 1.0)])
+def test_the_largest_difference_is_relative_to_the_largest_number_and_looks_at_single_rows(
+    largest: float, unit: float
+) -> None:
+    inputs = (torch.tensor([0.0, 0.5, largest]),)
 
     def difference(compute: Callable[[torch.Tensor], torch.Tensor]) -> float:
         return export.largest_difference(lambda tensors: (compute(tensors[0]),), inputs, inputs)
 
     assert difference(lambda x: x) == 0
-    assert difference(lambda x: x + 0.25) == pytest.approx(0.25)
-    assert difference(lambda x: x * 1.5) == pytest.approx(0.5)
-    assert difference(lambda x: x + (1.0 if len(x) == 1 else 0.0)) == pytest.approx(1.0)
+    assert difference(lambda x: x + 0.25) == pytest.approx(0.25 / unit)
+    assert difference(lambda x: x * 1.5) == pytest.approx(0.5 * largest / unit)
+    assert difference(lambda x: x + (1.0 if len(x) == 1 else 0.0)) == pytest.approx(1.0 / unit)
     assert math.isnan(difference(lambda x: x * math.nan))
 
 
