@@ -4,6 +4,7 @@ It imports nothing slow, because they import it before they handle signals.
 """
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -55,7 +56,16 @@ def prepare_streams() -> None:
 def command_of(program: str) -> list[str]:
     """The words that start a program of the top folder, such as main.py, from the current folder."""
     try:
-        in_checkout = Path.cwd() == CHECKOUT
+        here = Path.cwd()
     except FileNotFoundError:  # the folder was deleted during the run
-        in_checkout = False
-    return ["python", program if in_checkout else str(CHECKOUT / program)]
+        return [sys.executable, str(CHECKOUT / program)]
+    return [_interpreter(here), program if here == CHECKOUT else str(CHECKOUT / program)]
+
+
+def _interpreter(here: Path) -> str:
+    """`python`, if the shell starts this one by that name: it does where the virtual environment is activated."""
+    own = Path(sys.executable)
+    named = shutil.which("python")
+    if named is not None and Path(named).parent.resolve() == own.parent.resolve():
+        return "python"
+    return str(own.relative_to(here)) if own.is_relative_to(here) else str(own)

@@ -1,6 +1,9 @@
 """Settings for all tests."""
 
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +11,9 @@ from hypothesis import settings
 
 settings.register_profile("no timed assertions", deadline=None)
 settings.load_profile("no timed assertions")
+
+# As in an activated environment, so that the commands that the programs print begin with `python`.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 # Its failed assertions show their values, like those of a test.
 pytest.register_assert_rewrite("tests.training.resumed_runs")

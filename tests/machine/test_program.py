@@ -1,4 +1,4 @@
-"""The streams of programs."""
+"""The streams of programs, and the commands that they print."""
 
 import os
 import subprocess
@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from machine.program import command_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,3 +29,19 @@ def test_a_stream_without_a_character_gets_a_question_mark(program: str) -> None
         timeout=100,
     )
     assert (ran.stdout, ran.stderr) == (b"84 ? 84\n", b"")
+
+
+@pytest.mark.parametrize(("activated", "word"), [(True, "python"), (False, ".venv/bin/python")])
+def test_a_printed_command_names_the_python_that_runs_it(
+    activated: bool, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = tmp_path / ".venv" / "bin"
+    commands.mkdir(parents=True)
+    (commands / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(commands / "python"))
+    if activated:
+        monkeypatch.setenv("PATH", str(commands), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+    assert command_of("main.py") == [word, str(ROOT / "main.py")]
+    monkeypatch.chdir(ROOT)
+    assert command_of("main.py") == [word if activated else str(commands / "python"), "main.py"]
