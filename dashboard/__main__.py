@@ -18,7 +18,7 @@ USAGE = "usage: python -m dashboard [--name=value ...]"
 class DashboardOptions(Options):
     topic = "Options"
 
-    results_dir: str = option("results", Rule(str, "be a folder", bool), "Folder with the runs to show.")
+    results_dir: str = option("results", Rule(str, "be a folder", bool, is_path=True), "Folder with the runs to show.")
     port: int = option(8050, whole(1, 65535), "Port of the page.")
     host: str = option(
         "127.0.0.1",

@@ -3,6 +3,7 @@
 import threading
 from asyncio import to_thread
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from nicegui import ui
@@ -66,9 +67,12 @@ class _Comparison:
         self._names = names
         self._sweep = sweep
         self._rows: list[RunRow] = []
+        self._groups: list[Group] = []  # of the rows, without curves
         self._sweep_row: SweepRow | None = None
         self._data: dict[str, RunData] = {}  # by name of the run, with one figure: all would take much memory
         self._figure = RETURN
+        self._example: RunData | None = None  # a run that has reports
+        self._figures: set[str] = set()  # that it has had so far
         self._reading = threading.Lock()
         self._problems: list[str] = []
         self._cards: dict[str, ChartCard] = {}
@@ -79,8 +83,8 @@ class _Comparison:
         await self._read_rows()
         self._status = ui.label().classes("soft")
         with ui.element("div").classes("row"):
-            names = await to_thread(self._figures)
-            self._metric = ui.select(names, value=RETURN, label="figure", with_input=True, on_change=self._draw)
+            figures = await to_thread(self._read_figures)
+            self._metric = ui.select(figures, value=RETURN, label="figure", with_input=True, on_change=self._draw)
             self._metric.props("dense outlined").style("min-width: 260px")
             self._x = ui.toggle(list(CHOICES), value="steps", on_change=self._draw).props("dense unelevated")
             self._log_y = ui.checkbox("log y", on_change=self._draw).props("dense")
@@ -92,34 +96,63 @@ class _Comparison:
 
     async def _refresh(self) -> None:
         await self._read_rows()
+        await self._offer_figures()
         await self._draw(only_if_new=True)
 
     async def _read_rows(self) -> None:
         rows, sweeps = await to_thread(self._run_list.read)
         if self._sweep is not None:
-            self._rows = [row for row in rows if row.sweep == self._sweep and row.options is not None]
+            own = [row for row in rows if row.sweep == self._sweep and row.options is not None]
             self._sweep_row = next((sweep for sweep in sweeps if sweep.name == self._sweep), None)
             self._problems = [self._sweep_row.problem] if self._sweep_row and self._sweep_row.problem else []
         else:
             known = {row.name: row for row in rows if row.options is not None}
-            self._rows = [known[name] for name in self._names if name in known]
+            own = [known[name] for name in self._names if name in known]
             self._problems = [
                 f"{name} is left out: it is not there, or is not a run." for name in self._names if name not in known
             ]
+        if own != self._rows:
+            groups = await to_thread(without_curves, own, {row.name: self._folder(row) for row in own})
+            self._rows, self._groups = own, groups
 
-    def _figures(self) -> list[str]:
+    def _folder(self, row: RunRow) -> Path:
+        return self._results.root / row.name
+
+    @property
+    def _last_rows(self) -> list[RunRow]:
+        """The rows without those of parents: the whole curve of such a run is part of another one."""
+        last = {run.folder for group in self._groups for run in group.runs}
+        return [row for row in self._rows if self._folder(row) in last]
+
+    def _read_figures(self) -> list[str]:
         """The figures of the reports of the first run that has any."""
+        if self._example is not None:
+            self._example.refresh()
+        if self._example is None or not self._example.history.reports:
+            self._example = self._first_with_reports()
+        if self._example is not None:
+            self._figures.update(self._example.history.names())
+        return [RETURN, *sorted(self._figures - {RETURN})]
+
+    def _first_with_reports(self) -> RunData | None:
         for row in self._rows:
-            data = RunData(self._results, self._results.root / row.name, most=50, most_bytes=BYTES_OF_EACH // 16)
+            data = RunData(self._results, self._folder(row), most=50, most_bytes=BYTES_OF_EACH // 16)
             data.refresh()
             if data.history.reports:
-                return list(dict.fromkeys([RETURN, *sorted(data.history.names())]))
-        return [RETURN]
+                return data
+        return None
+
+    async def _offer_figures(self) -> None:
+        """Offer the figures that have come since. An open list stays, because a click tells only a place in it."""
+        figures = await to_thread(self._read_figures)
+        if figures != self._metric.options and not self._metric.is_showing_popup:
+            self._metric.set_options(figures)
 
     def _curve_rows(self) -> list[RunRow]:
-        best = sorted(self._rows, key=lambda row: -(row.return_mean if row.return_mean is not None else float("-inf")))
+        rows = self._last_rows
+        best = sorted(rows, key=lambda row: -(row.return_mean if row.return_mean is not None else float("-inf")))
         kept = {row.name for row in best[:MOST_CURVES]}
-        return [row for row in self._rows if row.name in kept]
+        return [row for row in rows if row.name in kept]
 
     def _histories(self, metric: str) -> tuple[list[History], bool]:
         """The runs with the reports of one figure, and whether anything is new."""
@@ -131,9 +164,8 @@ class _Comparison:
             for row in self._curve_rows():
                 if row.name not in self._data:
                     self._data[row.name] = RunData(
-                        self._results, self._results.root / row.name, names=names, most=REPORTS_OF_EACH,
-                        most_bytes=BYTES_OF_EACH,
-                    )  # fmt: skip
+                        self._results, self._folder(row), names=names, most=REPORTS_OF_EACH, most_bytes=BYTES_OF_EACH
+                    )
                 changed |= self._data[row.name].refresh()
                 histories.append(self._data[row.name].history)
         return [history for history in histories if history.options], changed
@@ -159,7 +191,7 @@ class _Comparison:
         parts = []
         if self._sweep_row is not None:
             parts.append(self._sweep_row.counts)
-        if len(self._rows) > MOST_CURVES:
+        if len(self._last_rows) > MOST_CURVES:
             parts.append(f"the curves are those of the {MOST_CURVES} runs with the highest mean return")
         self._status.set_text(", ".join(filter(None, parts)))
 
@@ -190,11 +222,10 @@ class _Comparison:
 
     def _show_tables(self) -> None:
         self._table_place.clear()
-        folders = {row.name: self._results.root / row.name for row in self._rows}
-        groups = without_curves(self._rows, folders) if self._rows else []
-        scores = score_groups(groups, {row.name: row for row in self._rows}, {f: n for n, f in folders.items()})
+        names = {self._folder(row): row.name for row in self._rows}
+        scores = score_groups(self._groups, {row.name: row for row in self._rows}, names)
         with self._table_place:
-            search = search_chart(self._rows)
+            search = search_chart(self._last_rows)
             if search is not None:
                 ChartCard("Options and mean return of each run", search, large=True)
             if scores:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,7 +127,13 @@ def _axis_value(value: Any) -> float | str | None:
     return game_name(str(value))[:LONGEST_LABEL]
 
 
-def without_curves(rows: Sequence[RunRow], folders: Mapping[str, Any]) -> list[Group]:
-    """The groups of runs, whose reports are not needed to tell their configurations apart."""
+def without_curves(rows: Sequence[RunRow], folders: Mapping[str, Path]) -> list[Group]:
+    """The groups of runs by their rows alone: neither their configurations nor their lineages need their reports."""
+    return group_runs([_without_curve(row, folders[row.name]) for row in rows]) if rows else []
+
+
+def _without_curve(row: RunRow, folder: Path) -> History:
+    # The steps decide whether the run is longer than its parent, whose curve is then part of it.
+    steps = [] if row.agent_steps is None else [{"agent_steps": row.agent_steps}]
     nothing = Curve(np.empty(0), np.empty(0))
-    return group_runs([History(folders[row.name], row.options or {}, (), nothing) for row in rows])
+    return History(folder, row.options or {}, steps, nothing, ancestors=row.ancestors, weights_from=row.weights_from)

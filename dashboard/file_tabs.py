@@ -14,7 +14,8 @@ from dashboard.page_parts import heading, link_to, notice
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData
 from option_flags import OPTIONS, TOPICS
-from options.help_text import default_in_words
+from options.command_line import UNSET
+from options.flag_sets import dependent_defaults
 from run_files.run_folder import CHECKPOINTS, MESSAGES, VIDEOS
 
 LOG = "log.txt"  # of a run that a sweep started, in the folder above
@@ -23,32 +24,42 @@ CHECKPOINT_FILES = ("best.pt", "best_eval.pt", "checkpoint_*.pt")
 
 
 def configuration_tab(config: Mapping[str, Any]) -> None:
-    """All options by topic; those that differ from the defaults in bold, with the default as a tooltip."""
+    """All options by topic; those that differ from their defaults in bold, with the default as a tooltip."""
     values: dict[str, Any] = dict(config.get("options", {}))
+    defaults = run_defaults(values)
     ui.label("Bold: differs from the default.").classes("soft")
     with ui.element("div").classes("card options w-full"):
         for topic in TOPICS.values():
             names = [name for name in topic.__dataclass_fields__ if name in values]
-            _group(topic.topic, {name: values[name] for name in names})
-        _group("Of other versions", {name: value for name, value in values.items() if name not in OPTIONS})
+            _group(topic.topic, {name: values[name] for name in names}, defaults)
+        _group("Of other versions", {name: value for name, value in values.items() if name not in OPTIONS}, {})
         machine = config.get("machine")
         if isinstance(machine, Mapping):
-            _group("Machine", dict(machine), are_options=False)
+            _group("Machine", dict(machine), {})
 
 
-def _group(title: str, values: Mapping[str, Any], are_options: bool = True) -> None:
+def run_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of all options in a run with these values: those of its environment, its protocol and its loss."""
+    return {name: item.default for name, item in OPTIONS.items()} | dependent_defaults(values)
+
+
+def _group(title: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     if not values:
         return
     with ui.element("div").classes("group"):
         heading(2, title)
         for name, value in values.items():
-            item = OPTIONS.get(name) if are_options else None
-            differs = item is not None and value != item.default and name not in ("op_mode", "results_dir")
+            differs = name in defaults and value != defaults[name] and name not in ("op_mode", "results_dir")
             with ui.element("div").classes("option differs" if differs else "option"):
                 key = ui.label(name).classes("key")
-                ui.label(value if isinstance(value, str) else json.dumps(value)).classes("of mono")
-                if item is not None:
-                    key.tooltip(f"{item.metadata['help']} Default: {default_in_words(item)}.")
+                ui.label(_in_words(value)).classes("of mono")
+                if name in defaults:
+                    default = UNSET if defaults[name] is None else _in_words(defaults[name])
+                    key.tooltip(f"{OPTIONS[name].metadata['help']} Default: {default}.")
+
+
+def _in_words(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 class ConsoleTab:

@@ -3,7 +3,6 @@
 import math
 import sys
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from numpy.typing import NDArray
 
 from dashboard.growing_file import GrowingFile
 from dashboard.results_folder import ResultsFolder
-from dashboard.run_list import readable_config
+from dashboard.run_list import readable_config, weights_of
 from run_files.metrics import flat_numbers, parse_report
-from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, parent_of
+from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, options_of, parent_of
 
 MOST_REPORTS, MOST_GAMES = 2000, 6000
 MOST_REPORT_BYTES = 48 * 1024 * 1024
@@ -65,6 +64,8 @@ class RunData:
         self.config: dict[str, Any] = {}
         self.problems: list[str] = []
         self._parts: list[_Part] = []  # oldest first; the last one is the run itself
+        self._options: dict[str, Any] = {}
+        self._weights_from: str | None = None  # of the oldest one
 
     def refresh(self) -> bool:
         """Read what is new. Returns whether anything changed."""
@@ -75,7 +76,7 @@ class RunData:
             if config is None:
                 self.problems = self._problem_of_config()
                 return False
-            self.config = config
+            self.config, self._options = config, options_of(config)
             self._parts = self._lineage(config)
             changed = True
         for part in self._parts:
@@ -100,12 +101,12 @@ class RunData:
         games = np.concatenate([np.empty((0, 2)), *(part.games_that_count() for part in self._parts)])
         return History(
             self.folder,
-            self.config.get("options", {}),
+            self._options,
             [row for part in self._parts for row in part.reports.rows if _counts(row, part)],
             Curve(games[:, 0], games[:, 1]),
             self.evaluations,
             frozenset(part.folder for part in self._parts[:-1]),
-            _weights_from(self.config),
+            self._weights_from,
         )
 
     @property
@@ -137,6 +138,7 @@ class RunData:
                 break
             config = next_config
             parts.append(self._part(parent, limit))
+        self._weights_from = weights_of(config)
         return parts[::-1]
 
     def _part(self, folder: Path, limit: float) -> _Part:
@@ -171,10 +173,3 @@ def _game(line: bytes) -> tuple[float, float] | None:
     if not (math.isfinite(steps) and math.isfinite(value)):
         raise ValueError(line)
     return steps, value
-
-
-def _weights_from(config: dict[str, Any]) -> str | None:
-    with suppress(AttributeError):
-        found = (config.get("weights_from") or {}).get("checkpoint")
-        return found if isinstance(found, str) else None
-    return None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dashboard.results_folder import SWEEP, ResultsFolder
 from reports.scores.human_scores import game_name
 from run_files.metrics import last_report
-from run_files.run_history import options_of, read_config
+from run_files.run_history import options_of, parent_of, read_config
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
 STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)
@@ -43,6 +43,9 @@ class RunRow:
     steps_per_second: float | None = None  # at the newest report
     seconds: float | None = None  # training time
     written: float = 0.0  # unix time at which the run last wrote something
+    parent: Path | None = None  # the folder of the run that it was resumed from
+    ancestors: frozenset[Path] = frozenset()  # the parent and its ancestors
+    weights_from: str | None = None  # the checkpoint whose weights the first run of its lineage started from
 
     @property
     def game(self) -> str:
@@ -101,10 +104,11 @@ class RunList:
         # What the names of a sweep's runs begin with: that of the sweep, unless it is the results folder itself.
         beginnings = {"" if name == "." else f"{name}/": name for name in map(self._results.name, sweeps)}
         rows = []
-        for known in self._known.values():
-            own = [beginning for beginning in beginnings if known.row.name.startswith(beginning)]
+        for folder, known in self._known.items():
+            row = _with_silence(self._with_lineage(folder, known.row), now)
+            own = [beginning for beginning in beginnings if row.name.startswith(beginning)]
             sweep = beginnings[max(own, key=len)] if own else ""
-            rows.append(replace(_with_silence(known.row, now), sweep=sweep))
+            rows.append(replace(row, sweep=sweep))
         return rows, [row for _, row in self._sweeps.values()]
 
     def _read(self, folder: Path) -> _Known:
@@ -118,6 +122,17 @@ class RunList:
         if not row.written:  # no report yet
             row = replace(row, written=max((stamp[0] / 1e9 for stamp in files if stamp), default=0.0))
         return _Known(files, row)
+
+    def _with_lineage(self, folder: Path, row: RunRow) -> RunRow:
+        """The row with its ancestors and where their first weights came from, as far as the list has them."""
+        seen, first = {folder}, row
+        while first.parent is not None and first.parent not in seen:
+            known = self._known.get(first.parent)
+            if known is None or known.row.options is None:
+                break
+            seen.add(first.parent)
+            first = known.row
+        return replace(row, ancestors=frozenset(seen - {folder}), weights_from=first.weights_from)
 
     def _read_sweep(self, folder: Path) -> tuple[Stamp, SweepRow]:
         stamp = (_stamp(folder / SWEEP),)
@@ -143,10 +158,25 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def readable_config(folder: Path) -> dict[str, Any] | None:
-    """The content of config.json, with the options as `options_of` gives them. None if no run wrote it."""
-    with suppress(AttributeError, TypeError, RecursionError):  # valid JSON of something else
-        config = read_config(folder)
-        return None if config is None else {**config, "options": options_of(config)}
+    """The content of config.json. None if no run wrote it."""
+    config = read_config(folder)
+    if config is None or not isinstance(config.get("machine") or {}, Mapping):  # valid JSON of something else
+        return None
+    return config
+
+
+def weights_of(config: Mapping[str, Any]) -> str | None:
+    """The checkpoint whose weights the run of this config.json started from (--load_weights_only)."""
+    with suppress(AttributeError):
+        found = (config.get("weights_from") or {}).get("checkpoint")
+        return found if isinstance(found, str) else None
+    return None
+
+
+def _parent(folder: Path, config: Mapping[str, Any]) -> Path | None:
+    with suppress(KeyError, TypeError, ValueError, OSError, RuntimeError):  # not written by a run, or a loop of links
+        parent, _ = parent_of(folder, config, math.inf)
+        return None if parent is None else parent.resolve()
     return None
 
 
@@ -154,8 +184,15 @@ def _read_row(folder: Path) -> RunRow:
     config = readable_config(folder)
     if config is None:
         return RunRow("", UNREADABLE, "Its config.json is cut off, damaged, or was not written by a run.")
-    options = config["options"]
-    row = RunRow("", STOPPED, env=str(options.get("env", "")), options=options)
+    options = options_of(config)
+    row = RunRow(
+        "",
+        STOPPED,
+        env=str(options.get("env", "")),
+        options=options,
+        parent=_parent(folder, config),
+        weights_from=weights_of(config),
+    )
     summary, report = _summary(folder), _last_report(folder)
 
     def figure(name: str) -> float | None:

@@ -54,10 +54,9 @@ class _RunPage:
     async def build(self) -> None:
         await to_thread(self._data.refresh)
         self._row = await to_thread(self._run_list.row, self._name)
-        history = self._data.history
         self._build_head()
         self._notices = Notices()
-        tabs: dict[str, Callable[[], object]] = {
+        self._tabs: dict[str, Callable[[], object]] = {
             "Curves": lambda: CurveTab(self._data, lambda h: shown_panels(LEARNING, h), with_returns=True),
             "Machine": lambda: CurveTab(self._data, lambda h: shown_panels(MACHINE, h)),
             "Replays": lambda: ReplayTab(self._results, self._data),
@@ -66,22 +65,26 @@ class _RunPage:
             "Files": lambda: FilesTab(self._results, self._folder, self._data),
             "Agent": lambda: LiveTab(self._results, self._folder),
         }
-        if not replay_panels(history):
-            del tabs["Replays"]
-        with ui.tabs().props("dense align=left no-caps outside-arrows mobile-arrows") as bar:
-            for label in tabs:
-                ui.tab(label)
+        self._bar = ui.tabs().props("dense align=left no-caps outside-arrows mobile-arrows")
+        self._panels = ui.tab_panels(self._bar, value="Curves", animated=False).classes("w-full")
         self._open: dict[str, Any] = {}
-        self._tabs = tabs
-        with ui.tab_panels(bar, value="Curves", animated=False).classes("w-full") as self._panels:
-            for label in tabs:
-                with ui.tab_panel(label):
-                    self._open[label] = ui.column().classes("w-full gap-4")
         self._built: dict[str, Any] = {}
-        bar.on_value_change(lambda event: self._open_tab(str(event.value)))
+        self._add_tabs()
+        self._bar.on_value_change(lambda event: self._open_tab(str(event.value)))
         self._open_tab("Curves")
         self._show()
         ui.timer(REFRESH_SECONDS, self._refresh, immediate=False)
+
+    def _add_tabs(self) -> None:
+        """Add the tabs that are missing; that of the replays comes with the first report of them."""
+        missing = [label for label in self._tabs if label not in self._open]
+        if "Replays" in missing and not replay_panels(self._data.history):
+            missing.remove("Replays")
+        for label in missing:
+            with self._bar:
+                ui.tab(label).move(target_index=list(self._tabs).index(label))
+            with self._panels, ui.tab_panel(label):
+                self._open[label] = ui.column().classes("w-full gap-4")
 
     def _open_tab(self, label: str) -> None:
         """Build the content of a tab when it is opened first; bring it up to date later."""
@@ -105,6 +108,7 @@ class _RunPage:
         if changed or row != self._row:
             self._row = row or self._row
             self._show()
+            self._add_tabs()
             self._update_tab(str(self._panels.value))
         elif self._panels.value in ("Console", "Files"):
             self._update_tab(str(self._panels.value))

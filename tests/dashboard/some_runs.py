@@ -26,6 +26,8 @@ def write_run(
     age: float = 0.0,
     final_return: float = 18.0,
     parent: dict[str, Any] | None = None,
+    weights_from: dict[str, Any] | None = None,
+    machine: dict[str, Any] | None = None,
     games: int = 30,
     **flags: Any,
 ) -> Path:
@@ -33,7 +35,8 @@ def write_run(
     seconds old. With `status=None` there is no summary.json, as in older versions."""
     folder.mkdir(parents=True)
     options = Config.from_flags({"environment_max_steps": 1000 * reports, "report_period": 1000, "seed": 1, **flags})
-    config = {"options": options.flags(), "machine": {"device": "cpu"}, "planned_updates": 100, "parent": parent}
+    config = {"options": options.flags(), "machine": machine or {"device": "cpu"}, "planned_updates": 100}
+    config |= {"parent": parent, "weights_from": weights_from}
     (folder / "config.json").write_text(json.dumps(config))
     end = NOW - age
     lines = [report(i + 1, reports, final_return, end - (reports - i - 1)) for i in range(reports)]
@@ -90,6 +93,19 @@ def report(number: int, reports: int, final_return: float, when: float) -> dict[
                         "distance_candidates": 2.0, "lambda": 6.0},
         },
     }  # fmt: skip
+
+
+def write_interrupted_runs(root: Path) -> list[str]:
+    """Two seeds, each interrupted after 10,000 steps and resumed, and another configuration. The names of the runs."""
+    for seed in (1, 2):
+        first = write_run(
+            root / f"first{seed}", seed=seed, reports=10, status="stopped", environment_max_steps=20_000,
+            final_return=-19.5,
+        )  # fmt: skip
+        write_run(root / f"resumed{seed}", seed=seed, parent={"run": str(first), "agent_steps": 10_000},
+                  final_return=16.5 + seed)  # fmt: skip
+    write_run(root / "other", lr=1e-4, final_return=3.0)
+    return ["first1", "first2", "other", "resumed1", "resumed2"]
 
 
 def append_report(folder: Path, number: int, reports: int = 20, final_return: float = 18.0) -> None:

@@ -35,6 +35,15 @@ def test_mistakes_are_said_in_one_sentence(words: list[str], sentence: str, tmp_
     assert str(refused.value) == sentence
 
 
+def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(UsageError, match=f"--results_dir={tmp_path}/no is not a folder"):
+        main(["--results_dir=~/no"])
+    with pytest.raises(UsageError, match="--port=8050 cannot be opened"):  # so the folder is found
+        main(["--results_dir=~/runs", "--host=192.0.2.1"])
+
+
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -9,10 +9,11 @@ import pytest
 
 pytest.importorskip("nicegui")
 
+from dashboard import compare_page
 from dashboard.compare_page import _Comparison
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_list import RunList
-from tests.dashboard.some_runs import write_run
+from tests.dashboard.some_runs import append_report, write_interrupted_runs, write_run
 
 
 def comparison(folder: Path) -> Any:
@@ -52,3 +53,28 @@ def test_an_older_choice_is_not_drawn_over_a_newer_one(tmp_path: Path) -> None:
     assert drawn == []
     asyncio.run(page._draw())
     assert drawn == ["policy_loss"]
+
+
+def test_parents_take_no_place_among_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_page, "MOST_CURVES", 2)
+    names = write_interrupted_runs(tmp_path)
+    results = ResultsFolder(tmp_path)
+    page: Any = _Comparison(results, RunList(results), names=names)
+    asyncio.run(page._read_rows())
+    assert [row.name for row in page._last_rows] == ["other", "resumed1", "resumed2"]
+    histories, _ = page._histories("entropy")
+    assert [history.folder.name for history in histories] == ["resumed1", "resumed2"]
+
+
+def test_figures_are_offered_as_they_come(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, reports=0, games=0, environment_max_steps=10**6)
+    results = ResultsFolder(tmp_path)
+    page: Any = _Comparison(results, RunList(results), names=["a", "b"])
+    asyncio.run(page._read_rows())
+    assert page._read_figures() == ["return_mean"]
+    append_report(tmp_path / "b", 1)
+    figures = page._read_figures()
+    assert figures[0] == "return_mean" and {"entropy", "time_shares/wait"} <= set(figures)
+    (tmp_path / "b" / "evaluations.jsonl").write_text('{"agent_steps": 1000, "eval_return_mean": 5.0}\n')
+    assert set(page._read_figures()) == {*figures, "eval_return_mean"}

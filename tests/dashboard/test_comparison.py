@@ -1,5 +1,6 @@
 """Runs compared: seeds as one line with a band, scores, and one axis for each option that differs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from dashboard.run_data import RunData
 from dashboard.run_list import RunList
 from reports.compare_runs import group_runs
 from reports.x_axes import X_AXES
-from tests.dashboard.some_runs import write_run
+from tests.dashboard.some_runs import write_interrupted_runs, write_run
 
 ELITE = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
@@ -48,6 +49,59 @@ def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None
         ("lr 0.001, 2 seeds", 15, 10, 20),
         ("lr 0.0001, 2 seeds", 1.5, 1, 2),
         ("lr 0.01", None, None, None),
+    ]
+
+
+def groups_by_rows(root: Path, names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Label and runs of each group of these runs, which the curves must confirm."""
+    results = ResultsFolder(root)
+    rows = {row.name: row for row in RunList(results).read()[0]}
+    groups = without_curves([rows[name] for name in names], {name: root / name for name in names})
+    data = [RunData(results, root / name) for name in names]
+    for one in data:
+        one.refresh()
+    by_rows, by_curves = (
+        [(group.label, [run.folder.name for run in group.runs]) for group in those]
+        for those in (groups, group_runs([one.history for one in data]))
+    )
+    assert by_rows == by_curves
+    return by_rows
+
+
+def test_a_resumed_run_and_its_parent_count_as_one(tmp_path: Path) -> None:
+    names = write_interrupted_runs(tmp_path)
+    assert groups_by_rows(tmp_path, names) == [
+        ("lr 0.001, 2 seeds", ["resumed1", "resumed2"]),
+        ("lr 0.0001", ["other"]),
+    ]
+    assert groups_by_rows(tmp_path, ["first1", "resumed2"]) == [("2 seeds", ["first1", "resumed2"])]
+
+
+def test_a_grandparent_counts_with_its_grandchild_even_if_the_run_between_them_is_not_chosen(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", reports=10, environment_max_steps=30_000)
+    write_run(tmp_path / "b", environment_max_steps=30_000, parent={"run": str(tmp_path / "a"), "agent_steps": 5000})
+    write_run(tmp_path / "c", reports=30, parent={"run": str(tmp_path / "b"), "agent_steps": 15_000})
+    assert groups_by_rows(tmp_path, ["a", "c"]) == groups_by_rows(tmp_path, ["a", "b", "c"]) == [("", ["c"])]
+
+
+def test_a_parent_that_is_longer_or_has_other_options_counts_itself(tmp_path: Path) -> None:
+    write_run(tmp_path / "long", environment_max_steps=50_000)
+    parent = {"run": str(tmp_path / "long"), "agent_steps": 3000}
+    write_run(tmp_path / "short", reports=8, environment_max_steps=50_000, parent=parent)
+    write_run(tmp_path / "changed", reports=30, environment_max_steps=50_000, lr=1e-4, parent=parent)
+    assert groups_by_rows(tmp_path, ["long", "short", "changed"]) == [
+        ("lr 0.001, 2 seeds", ["long", "short"]),
+        ("lr 0.0001", ["changed"]),
+    ]
+
+
+def test_runs_from_the_weights_of_another_run_are_a_configuration_of_their_own(tmp_path: Path) -> None:
+    write_run(tmp_path / "new")
+    write_run(tmp_path / "tuned", reports=10, environment_max_steps=20_000, weights_from={"checkpoint": "pong/1.pt"})
+    write_run(tmp_path / "longer", parent={"run": str(tmp_path / "tuned"), "agent_steps": 10_000})
+    assert groups_by_rows(tmp_path, ["new", "tuned", "longer"]) == [
+        ("weights_from None", ["new"]),
+        ("weights_from pong/1.pt", ["longer"]),
     ]
 
 

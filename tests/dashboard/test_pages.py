@@ -13,7 +13,7 @@ import pytest
 
 from evaluation.film import HEIGHT, WIDTH, Film
 from tests.dashboard.browser import Visitor, need_browser, running_browser, serving, visiting
-from tests.dashboard.some_runs import append_report, write_run, write_sweep
+from tests.dashboard.some_runs import append_report, write_interrupted_runs, write_run, write_sweep
 
 need_browser()
 pytestmark = pytest.mark.slow
@@ -154,6 +154,34 @@ def test_every_tab_of_a_run_shows_its_files(visitor: Visitor, results: Path) -> 
     page.get_by_text("There is no checkpoint to play.").wait_for()
 
 
+def test_options_are_bold_where_they_differ_from_the_defaults_of_the_run(visitor: Visitor, results: Path) -> None:
+    folder = write_run(results / "CartPole_1", env="CartPole-v1", frames_stacked=2,
+                       machine={"device": "cpu", "slots_per_worker": 2})  # fmt: skip
+    page = visitor.open("/run/CartPole_1")
+    page.get_by_role("tab", name="Configuration").click()
+    page.locator(".option.differs", has_text="frames_stacked").wait_for()
+    bold = {row.locator(".key").inner_text() for row in page.locator(".option.differs").all()}
+    assert bold == {"env", "frames_stacked", "seed", "environment_max_steps", "report_period"}
+    page.get_by_text("skipped_frames", exact=True).hover()
+    page.locator(".q-tooltip", has_text="Default: 1.").wait_for()
+    shutil.rmtree(folder)
+
+
+def test_the_tab_of_the_replays_comes_with_the_first_report(visitor: Visitor, results: Path) -> None:
+    folder = write_run(results / "New_1", reports=0, games=0, status="running", environment_max_steps=10**6)
+    page = visitor.open("/run/New_1")
+    page.get_by_text("There is no report yet").wait_for()
+    page.get_by_role("tab", name="Machine").click()
+    tabs = [tab.inner_text() for tab in page.get_by_role("tab").all()]
+    append_report(folder, 1)
+    page.get_by_role("tab", name="Replays").click()
+    visitor.wait_for_chart("Unrolls in each replay")
+    assert [tab.inner_text() for tab in page.get_by_role("tab").all()] == [*tabs[:2], "Replays", *tabs[2:]]
+    page.get_by_role("tab", name="Machine").click()
+    visitor.wait_for_chart("Time of the learner")
+    shutil.rmtree(folder)
+
+
 def test_a_reason_with_markup_is_shown_as_text(visitor: Visitor) -> None:
     page = visitor.open("/run/Breakout_1")
     page.get_by_text("<b>the disk</b> is full").wait_for()
@@ -181,6 +209,44 @@ def test_runs_are_selected_and_compared(visitor: Visitor) -> None:
     lines = visitor.wait_for_chart("Pong, mean return")
     assert [line[-1] for line in lines] == [[20_000, 18], [20_000, 18]]
     page.get_by_text("lr 0.0002").first.wait_for()
+
+
+def test_figures_to_compare_come_with_the_first_report(visitor: Visitor, results: Path) -> None:
+    folders = [write_run(results / f"Later_{i}", seed=i, reports=0, games=0, status="running",
+                         environment_max_steps=10**6) for i in (1, 2)]  # fmt: skip
+    page = visitor.open("/compare?run=Later_1&run=Later_2")
+    select = page.get_by_label("figure")
+    select.wait_for()
+    for folder in folders:
+        append_report(folder, 1)
+
+    def offered() -> bool:
+        """A list that is open stays as it is."""
+        select.click()
+        page.get_by_role("option", name="return_mean", exact=True).wait_for()
+        found = bool(page.get_by_role("option", name="entropy", exact=True).count())
+        if not found:
+            page.keyboard.press("Escape")
+            page.wait_for_timeout(1000)
+        return found
+
+    visitor.wait_until(offered)
+    page.get_by_role("option", name="entropy", exact=True).click()
+    visitor.wait_for_chart("Pong, entropy")
+    for folder in folders:
+        shutil.rmtree(folder)
+
+
+def test_a_run_and_the_one_resumed_from_it_are_compared_as_one(visitor: Visitor, results: Path) -> None:
+    names = [f"resumed/{name}" for name in write_interrupted_runs(results / "resumed")]
+    page = visitor.open("/compare?" + "&".join(f"run={name}" for name in names))
+    lines = visitor.wait_for_chart("Options and mean return of each run")[0]
+    assert {line["name"]: line["value"][-1] for line in lines} == {
+        "resumed/resumed1": 17.5, "resumed/resumed2": 18.5, "resumed/other": 3.0,
+    }  # fmt: skip
+    first = page.locator("tbody tr").first.inner_text()
+    assert "lr 0.001, 2 seeds" in first and "18" in first and "-19" not in first
+    shutil.rmtree(results / "resumed")
 
 
 def test_a_sweep_shows_its_seeds_its_table_and_its_search(visitor: Visitor) -> None:

@@ -9,6 +9,7 @@ import pytest
 from dashboard.panels import CHOICES, LEARNING, panel_chart, replay_panels, return_chart, shown_panels
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData
+from run_files.run_history import read_history
 from tests.dashboard.some_runs import append_report, report, write_run
 
 
@@ -43,6 +44,13 @@ def test_a_resumed_run_has_the_curve_of_its_parent_up_to_the_checkpoint(tmp_path
     assert history.curve("return_mean").x.tolist() == [1000 * i for i in range(1, 10)]
     assert history.games.x.max() <= 7000
     assert history.ancestors == {parent.resolve()}
+
+
+def test_a_resumed_run_keeps_the_origin_of_the_weights_of_its_first_run(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first", reports=5, weights_from={"run": "pong", "checkpoint": "pong/1.pt"})
+    child = write_run(tmp_path / "child", reports=9, parent={"run": str(first), "agent_steps": 5000})
+    assert [data_of(folder).history.weights_from for folder in (first, child)] == ["pong/1.pt", "pong/1.pt"]
+    assert read_history(child).weights_from == "pong/1.pt"
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,35 @@ def test_deleted_runs_leave_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run_list.read() == ([], [])
 
 
+def test_runs_know_their_ancestors(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", weights_from={"checkpoint": "pong/1.pt"})
+    write_run(tmp_path / "b", parent={"run": str(tmp_path / "a"), "agent_steps": 5})
+    write_run(tmp_path / "c", parent={"run": "/moved/since/b", "agent_steps": 6})
+    rows = {row.name: row for row in RunList(ResultsFolder(tmp_path), now).read()[0]}
+    assert {name: {folder.name for folder in row.ancestors} for name, row in rows.items()} == {
+        "a": set(),
+        "b": {"a"},
+        "c": {"a", "b"},
+    }
+    assert {row.weights_from for row in rows.values()} == {"pong/1.pt"}
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [3, {}, {"run": 3, "agent_steps": 5}, {"run": "/etc", "agent_steps": 5}, {"run": "run", "agent_steps": 5},
+     {"run": "loop", "agent_steps": 5}, {"run": "other", "agent_steps": "x"}, {"run": "broken", "agent_steps": 5},
+     {"run": "a\0b", "agent_steps": 5}],
+)  # fmt: skip
+def test_a_parent_that_is_nonsense_is_none(tmp_path: Path, parent: Any) -> None:
+    write_run(tmp_path / "other")
+    write_run(tmp_path / "run", parent=parent)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    row = RunList(ResultsFolder(tmp_path), now).row("run")
+    assert row is not None and row.state == FINISHED and not row.ancestors
+
+
 def test_runs_know_their_sweep(tmp_path: Path) -> None:
     write_sweep(tmp_path / "lr", {"slow": {"lr": 1e-4}, "fast": {"lr": 1e-3}})
     write_run(tmp_path / "alone")
