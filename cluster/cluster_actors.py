@@ -12,6 +12,7 @@ from cluster.gateway import Gateway
 from cluster.gateway_process import GatewayProcess
 from cluster.node_player import PlayerSpec
 from cluster.node_statistics import NodeStatistics
+from cluster.played_code import played_code
 from cluster.round_format import longest_round
 from cluster.round_intake import RoundIntake
 from cluster.round_slots import RoundSlots
@@ -197,8 +198,9 @@ def make_actors(
     options, address = config.cluster, config.cluster.cluster
     if address is None:
         return local
-    spec = pickle.dumps(PlayerSpec(config, make_environment, layout, resume_count))
-    code = code_version()  # once: files that change during the run must not make nodes look like the learner
+    # Both versions once: files that change during the run must not make nodes look like the learner.
+    spec = pickle.dumps(PlayerSpec(config, make_environment, layout, resume_count, played_code(config)))
+    code = code_version()
     begun = time.time()
     # Statistics of vectors and values would lose digits that count.
     has_statistics = layout.vector_size or config.network.popart

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from agents.flat_weights import weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
+from cluster.played_code import difference, played_code
 from cluster.round_format import pack_round
 from machine.device import choose_precision, usable_memory
 from machine.machine_setup import Machine
@@ -43,6 +44,7 @@ class PlayerSpec:
     make_environment: MakeEnvironment
     layout: UnrollLayout
     resume_count: int
+    code: Mapping[str, str]  # `played_code` of the learner when it started
 
 
 def why_not_playable(spec: PlayerSpec, workers: int) -> str | None:
@@ -51,11 +53,18 @@ def why_not_playable(spec: PlayerSpec, workers: int) -> str | None:
         layout = make_unroll_layout(spec.config, spec.make_environment)
     except UsageError as error:
         return f"it cannot make the games: {error}"
-    if layout.fingerprint != spec.layout.fingerprint:
-        return (
-            "its games have other observations or actions than the learner's; the same versions of the libraries and "
-            "of the games would be right"
-        )
+    try:
+        other = difference(played_code(spec.config), spec.code)
+        if other is not None:
+            return other
+        if layout.fingerprint != spec.layout.fingerprint:
+            return (
+                "its games have other observations or actions than the learner's; the same versions of the libraries "
+                "and of the games would be right"
+            )
+        make_network(spec.config.network, layout, torch.float32)
+    except UsageError as error:  # in a module of the user's
+        return str(error)
     games = spec.config.workers.envs_per_worker
     needed = workers * (PROCESS_BYTES + games * (GAME_BYTES + SLOTS_PER_WORKER * layout.nbytes))
     room = int(PART_OF_FREE * usable_memory())

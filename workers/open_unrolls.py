@@ -34,6 +34,7 @@ class OpenUnrolls:
     ) -> None:
         self._layout = layout
         self._clip = reward_clipping(options.reward_clipping_method)
+        self._hold = options.skipped_frames
         self._duration = options.frames_per_step / options.skipped_frames
         self._age = options.action_delay
         self._rounds_behind = rounds_behind(options, layout.unroll_length)
@@ -95,6 +96,8 @@ class OpenUnrolls:
             unroll["valid"][e, t] = 1
             unroll["ended"][e, t] = effect.ended or effect.cut
             if effect.cut:
+                if self._duration > 1:  # otherwise the step counts as a whole one, as with `turns`
+                    unroll["durations"][e, t] = effect.frames / self._hold
                 unroll["bootstraps"][e, t] = self._value_after(e, step, final_value)
 
     def _value_after(self, e: int, step: int, final_value: Callable[[], float]) -> float:

@@ -30,6 +30,7 @@ class Effect:
     reward: float  # unclipped
     ended: bool = False  # the game ended, or a life was lost that ends the learner's episode
     cut: bool = False  # the time limit ended the game
+    frames: int = 0  # of one that was cut: those that were played
 
 
 class DelayedActions(AtariWrapper):
@@ -191,11 +192,12 @@ class DelayedActions(AtariWrapper):
         """Complete the current effect, if there is one."""
         if self._current is not None:
             self._current.ended |= ended
-            self._current.cut = cut
+            if cut:
+                self._current.cut, self._current.frames = True, self._frame - self._chosen_at
             self._effects.append(self._current)
             self._current = None
 
 
 def _effect(saved: Sequence[Any]) -> Effect:
-    decision, reward, ended, cut = saved
-    return Effect(int(decision), float(reward), bool(ended), bool(cut))
+    decision, reward, ended, cut, *frames = saved  # older checkpoints have no frames
+    return Effect(int(decision), float(reward), bool(ended), bool(cut), *map(int, frames))

@@ -20,7 +20,7 @@ from wrappers.make_environment import make_environment
 
 PYTHON = platform.python_version()
 LAYOUT = UnrollLayout(unroll_length=1, frame_stack=1, frame_shape=(1, 1, 1), action_count=1)
-SPEC = pickle.dumps(PlayerSpec(Config.from_flags(CATCH), make_catch, LAYOUT, 0))
+SPEC = pickle.dumps(PlayerSpec(Config.from_flags(CATCH), make_catch, LAYOUT, 0, {}))
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_a_checkout_that_the_node_names(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_games_that_the_node_lacks(env: str, words: str) -> None:
-    spec = PlayerSpec(Config.from_flags({**CATCH, "env": env}), make_environment, LAYOUT, 0)
+    spec = PlayerSpec(Config.from_flags({**CATCH, "env": env}), make_environment, LAYOUT, 0, {})
     said = problem(pickle.dumps(spec))
     assert said is not None and words in said and "\n" not in said
 

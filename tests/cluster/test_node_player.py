@@ -14,6 +14,7 @@ from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster import node_player
 from cluster.node_player import NodePlayer, PlayerSpec, why_not_playable
+from cluster.played_code import played_code
 from cluster.round_format import unpack_round
 from option_flags import Config
 from replay.compression import UnrollCodec
@@ -25,7 +26,7 @@ from tests.training.catch_runs import CATCH
 
 CONFIG = Config.from_flags({**CATCH, "envs_per_worker": 4})
 LAYOUT = make_unroll_layout(CONFIG, make_catch)
-SPEC = PlayerSpec(CONFIG, make_catch, LAYOUT, resume_count=0)
+SPEC = PlayerSpec(CONFIG, make_catch, LAYOUT, resume_count=0, code=played_code(CONFIG))
 
 
 def weights() -> NDArray[Any]:
@@ -95,7 +96,7 @@ def test_another_layout_and_too_little_memory_are_named(monkeypatch: pytest.Monk
     monkeypatch.setattr(node_player, "usable_memory", lambda: 100 << 20)
     problem = why_not_playable(SPEC, workers=3)
     assert problem is not None and "3 workers need" in problem
-    other = PlayerSpec(CONFIG, make_catch, UnrollLayout(1, 1, (1, 1, 1), 1), 0)
+    other = PlayerSpec(CONFIG, make_catch, UnrollLayout(1, 1, (1, 1, 1), 1), 0, {})
     problem = why_not_playable(other, workers=1)
     assert problem is not None and "other observations or actions" in problem
     assert weight_count(make_network(CONFIG.network, LAYOUT, torch.float32)) == len(weights())

@@ -131,7 +131,7 @@ def test_a_step_of_a_test_game_that_never_returns_is_found(scene: Scene, tmp_pat
     scene.clock.now += 10 * SILENCE_LIMIT
     players.wait(0.0)
     assert not scene.interrupted, "the parent itself may have been stopped"
-    be_silent(scene.clock, players.wait)
+    be_silent(scene.clock, players.wait, already=SILENCE_LIMIT / 2)
     with pytest.raises(WorkersFailedError) as raised:
         players.wait(200.0)
     text = str(raised.value)

@@ -109,7 +109,9 @@ def test_unrolls_hold_the_effects_of_their_actions(arm: dict[str, Any]) -> None:
                 effects += 1
                 assert unroll["rewards"][e, t] == sign(sum(effect.reward for effect in found))
                 assert unroll["ended"][e, t] == any(effect.ended or effect.cut for effect in found)
-                assert unroll["durations"][e, t] == options.frames_per_step / 4
+                cut_after = [effect.frames for effect in found if effect.cut]
+                is_whole = options.interaction == "asynchronous" or not cut_after
+                assert unroll["durations"][e, t] == (options.frames_per_step if is_whole else cut_after[0]) / 4
                 assert unroll["ages"][e, t] == options.action_delay
                 cut = any(effect.cut for effect in found)
                 assert bool(unroll["bootstraps"][e, t]) == cut

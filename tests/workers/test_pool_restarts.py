@@ -149,6 +149,20 @@ def test_time_in_which_the_learner_was_stopped_does_not_count(make_pool: MakePoo
     assert not announced
 
 
+def test_a_stopped_worker_is_noticed_while_updates_take_long(make_pool: MakePool, clock: Clock) -> None:
+    """Each update takes longer than half of the silence limit."""
+    pool, announced = make_pool(workers=1, stop_after=1)
+    take(pool, 2)
+    stopped = psutil.Process(pool.process_ids()[0])
+    while stopped.status() != psutil.STATUS_STOPPED:
+        pool.wait(0.01)
+    for _ in range(6):
+        clock.now += 0.6 * SILENCE_LIMIT
+        pool.wait(0.01)
+        list(pool.take(100))
+    assert announced == ["worker 0 is replaced: it did not respond for 60 seconds"]
+
+
 @pytest.mark.parametrize("workers_are_silent_too", [False, True])
 def test_a_server_that_stops_is_replaced_with_its_workers(
     make_pool: MakePool, clock: Clock, workers_are_silent_too: bool

@@ -116,16 +116,24 @@ def test_films_need_the_render_mode(env: str, sentence: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MuJoCo needs no display")
-@pytest.mark.parametrize(("display", "given", "chosen"), [("", "", "egl"), (":0", "", None), ("", "osmesa", "osmesa")])
+@pytest.mark.parametrize(
+    ("env", "display", "given", "chosen"),
+    [
+        ("Hopper-v5", "", "", "egl"),
+        ("Hopper", "", "", "egl"),
+        ("Hopper-v5", ":0", "", None),
+        ("Hopper-v5", "", "osmesa", "osmesa"),
+    ],
+)
 def test_mujoco_is_filmed_without_a_display(
-    monkeypatch: pytest.MonkeyPatch, display: str, given: str, chosen: str | None
+    monkeypatch: pytest.MonkeyPatch, env: str, display: str, given: str, chosen: str | None
 ) -> None:
     monkeypatch.setenv("DISPLAY", display)
     monkeypatch.setenv("WAYLAND_DISPLAY", "")
     monkeypatch.setenv("MUJOCO_GL", given)  # and back, after the test
     if not given:
         monkeypatch.delenv("MUJOCO_GL")
-    create(options_of("Hopper-v5"), films=True).close()
+    create(options_of(env), films=True).close()
     assert os.environ.get("MUJOCO_GL") == chosen
 
 

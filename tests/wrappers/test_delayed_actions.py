@@ -132,7 +132,8 @@ def slow_effects(script: Script, decisions: int, options: EnvironmentOptions) ->
             effects.append(Effect(decision, sum(script.rewards[start : min(stop, loss[1])]), ended=True))
         else:
             reward, last = sum(script.rewards[start:stop]), frames <= stop
-            effects.append(Effect(decision, reward, last and not script.truncated, last and script.truncated))
+            cut = last and script.truncated
+            effects.append(Effect(decision, reward, last and not cut, cut, frames - start if cut else 0))
     return effects
 
 

@@ -1,5 +1,6 @@
 """Signs of life of a process whose work for one message may take long."""
 
+import selectors
 import time
 from multiprocessing.connection import Connection
 
@@ -9,7 +10,10 @@ HEARTBEAT_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Called after each part of the work; sends one HEARTBEAT a second at most."""
+    """Called after each part of the work; sends one HEARTBEAT a second at most.
+
+    None is sent while a parent that is stopped reads nothing: the pipe would fill up, and this process would wait.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -19,4 +23,12 @@ class Heartbeat:
         now = time.monotonic()
         if now >= self._due:
             self._due = now + HEARTBEAT_SECONDS
-            send(self._connection, Kind.HEARTBEAT)
+            beat(self._connection)
+
+
+def beat(connection: Connection) -> None:
+    """Send a HEARTBEAT, unless the pipe is so full that this could wait."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_WRITE)
+        if selector.select(0):
+            send(connection, Kind.HEARTBEAT)

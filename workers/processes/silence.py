@@ -35,12 +35,17 @@ class SilenceLimit:
         return f"{self.in_words}; it hangs here, most recent call first:\n{place}" if place else self.in_words
 
     def has_waited(self, timeout: float, children: Iterable[WatchedChild]) -> None:
-        """Call it after each wait of up to `timeout` seconds: silence does not count while the parent was stopped."""
+        """Call it after each wait of up to `timeout` seconds, and after receiving what the children have sent.
+
+        The parent may have been stopped since the wait before, and the children too, or it was busy. So of the time
+        between two waits, no more than half of the limit counts as silence.
+        """
         now = self._clock()
-        stopped, self._waited_at = now - self._waited_at - timeout, now
-        if stopped > self._seconds / 2:  # the children may have been stopped, too
+        between, self._waited_at = now - self._waited_at - timeout, now
+        excess = between - self._seconds / 2
+        if excess > 0:
             for child in children:
-                child.silent_since = now
+                child.silent_since = min(now, child.silent_since + excess)
 
     def hangs(self, child: WatchedChild, process: BaseProcess) -> bool:
         """Let a silent process say where it hangs. Returns whether it did not end by that, and must be killed."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from realtime.staggering import Staggering
 
 EFFECT, FRAME, START = range(3)  # the order of things that happen at the same time; frames are not in the schedule
+LATEST_START = 1.0  # seconds after its time in the schedule; what is more is no part of an inference
 
 
 class Event(NamedTuple):
@@ -36,11 +37,15 @@ class InferenceSchedule:
         """The time and the kind of the next event; the time is infinite if there is none."""
         return self._events[0][:2] if self._events else (math.inf, START)
 
-    def take(self) -> Event:
-        """The next event. The process starts then, or its action takes effect."""
+    def take(self, now: float) -> Event:
+        """The next event. The process starts then, or its action takes effect.
+
+        A start that is a little late counts from its time in the schedule, see `Staggering`. One that is very late,
+        because the worker was stopped or its games catch up, counts from now.
+        """
         event = heapq.heappop(self._events)
         if event.kind == START:
-            self._started[event.process] = event.time
+            self._started[event.process] = event.time if now - event.time <= LATEST_START else now
         else:
             self._plan(self._rule.next_start(event.process, event.time), START, event.process)
         return event
@@ -54,6 +59,10 @@ class InferenceSchedule:
         started = self._started.pop(process)
         self._plan(self._rule.finished(process, started, now), EFFECT, process)
         return now - started
+
+    def stopped(self, seconds: float, now: float) -> None:
+        """The worker was stopped for so long. That is no part of the inferences that were running."""
+        self._started = {process: min(now, started + seconds) for process, started in self._started.items()}
 
     def lost(self, process: int) -> None:
         """A process is gone, and with it the decision that it was making, or that had not taken effect yet."""

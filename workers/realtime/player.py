@@ -121,7 +121,7 @@ class RealtimePlayer:
     def happen(self, now: float) -> None:
         """Do the next thing, which is due. Of things at the same time, effects come first, then frames."""
         if self._schedule.next_due < (self._clock.due, FRAME):
-            event = self._schedule.take()
+            event = self._schedule.take(now)
             if event.kind == EFFECT:
                 self._act(event.process)
             else:
@@ -132,6 +132,10 @@ class RealtimePlayer:
     def running_since(self, now: float) -> dict[int, float]:
         """For how long each process has been making its decision, of those that are."""
         return self._schedule.running_since(now)
+
+    def stopped(self, seconds: float, now: float) -> None:
+        """This process was stopped for so long."""
+        self._schedule.stopped(seconds, now)
 
     def joined(self, process: int, now: float) -> None:
         """A process is ready."""

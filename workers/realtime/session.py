@@ -1,5 +1,6 @@
 """Runs a player with the real clock and real inference processes."""
 
+import math
 import selectors
 import time
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ from wrappers.emulator import Frame
 OTHER_FILES, FILES_OF_PROCESS = 256, 4
 UNBOUNDED_FACTOR = 3  # of the longest time that was drawn
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
+STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait means that this process was stopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,7 @@ class RealtimeSession:
         slowest = 0.0 if latency is None else min(UNBOUNDED_FACTOR * longest_latency(latency), LONGEST_TIME / 1000)
         self._timeout = setup.timeout + slowest
         self._check_at = 0.0
+        self._waited_at = math.inf  # the end of the latest wait
         self._ready: set[int] = set()  # processes, before the clock starts
         self._player: RealtimePlayer | None = None
 
@@ -123,6 +126,7 @@ class RealtimeSession:
         if self._player is not None:
             timeout = min(max(0.0, self._player.next_time - time.monotonic()), timeout)
         ready = self._selector.select(timeout)
+        self._notice_stop(timeout, time.monotonic())
         self._stopwatch.lap(WAITING)
         parent_calls = False
         for key, _ in ready:
@@ -159,6 +163,12 @@ class RealtimeSession:
         )
         for process in range(setup.processes):
             self._player.joined(process, now)
+
+    def _notice_stop(self, timeout: float, now: float) -> None:
+        """Called after a wait of up to `timeout` seconds, before the answers that came meanwhile are received."""
+        stopped, self._waited_at = now - self._waited_at - timeout, now
+        if self._player is not None and stopped > STOPPED_SECONDS:
+            self._player.stopped(stopped, now)
 
     def _replace_silent(self, now: float) -> None:
         """Replace the processes that do not answer, and those that do not get ready."""

@@ -45,6 +45,7 @@ class RealtimeUnrolls(Book):
       counted twice.
     * A step is invalid if its action was not played for a single frame: the episode was over, its process died, or
       another action took effect before the next frame. Rewards before the first action of an episode belong to no step.
+      With an LSTM, the steps that follow a lost decision in its unroll are invalid, too.
     * The end of an episode is stored with the newest of its decisions that had an effect, so that no value crosses it.
       At a time limit, the value of the final state is that of the newest decision of the episode.
     """
@@ -72,13 +73,16 @@ class RealtimeUnrolls(Book):
         self._rows: deque[Rows] = deque()
         self._fields: deque[dict[str, NDArray[Any]]] = deque()  # views of the rows
         self._open_steps: deque[int] = deque()  # of each unroll: steps of all games whose outcome is not known yet
+        self._usable: deque[int] = deque()  # of each unroll: steps that an LSTM passes as it did in the game
 
     def take(self) -> Rows | None:
         """The oldest unrolls [E, nbytes] if all of their steps are known, else None."""
         if not self._rows or self._open_steps[0] or self._started <= self._first + self._layout.unroll_length:
             return None
         self._open_steps.popleft()
-        versions = self._fields.popleft()["weight_version"]
+        fields = self._fields.popleft()
+        fields["valid"][:, self._usable.popleft() :] = 0
+        versions = fields["weight_version"]
         versions[versions == NEVER] = self._version  # all of its decisions were lost
         self._first += self._layout.unroll_length
         return self._rows.popleft()
@@ -111,7 +115,11 @@ class RealtimeUnrolls(Book):
             self._newest_decided, self._values = sequence, decision.values.tolist()
 
     def lost(self, sequence: int) -> None:
-        self._open_steps[self._unroll_of(sequence)] -= len(self._games)
+        index, t = self._unroll_of(sequence), sequence % self._layout.unroll_length
+        self._open_steps[index] -= len(self._games)
+        if self._layout.lstm_size and sequence > self._newest_decided:
+            # The learner's LSTM will see the screen of this step, and the one that acts never did.
+            self._usable[index] = min(self._usable[index], t)
 
     def left_out(self, game: int, sequence: int) -> None:
         self._open_steps[self._unroll_of(sequence)] -= 1
@@ -193,6 +201,7 @@ class RealtimeUnrolls(Book):
         self._rows.append(rows)
         self._fields.append(unroll)
         self._open_steps.append(rows.shape[0] * self._layout.unroll_length)
+        self._usable.append(self._layout.unroll_length)
 
     def _unroll_of(self, sequence: int) -> int:
         return (sequence - self._first) // self._layout.unroll_length

@@ -10,7 +10,7 @@ from machine.system_settings import use_one_thread
 from replay.row_layout import Rows
 from workers.messages import Kind, receive, send
 from workers.processes.child_process import unblock_sigterm
-from workers.processes.heartbeat import HEARTBEAT_SECONDS, Heartbeat
+from workers.processes.heartbeat import HEARTBEAT_SECONDS, Heartbeat, beat
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
 from workers.realtime.session import RealtimeSession, RealtimeSetup
@@ -65,7 +65,7 @@ class RealtimeWorker(Worker):
                 now = time.monotonic()
                 if now >= heartbeat_at:
                     heartbeat_at = now + HEARTBEAT_SECONDS
-                    send(connection, Kind.HEARTBEAT)  # decisions may take longer than the learner waits for an answer
+                    beat(connection)  # decisions may take longer than the learner waits for an answer
                     clock.add_cpu(session.inference.take_cpu_seconds())
                     clock.share()
                 clock.lap(REST)

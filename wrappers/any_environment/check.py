@@ -7,6 +7,7 @@ from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import PICTURES, closing_quietly, create, is_mujoco
 from wrappers.any_environment.film_frames import colour_picture
+from wrappers.any_environment.registry import find_environment
 from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
 
 
@@ -27,7 +28,7 @@ def _check_films(options: EnvironmentOptions, modes: object) -> None:
             f"{', '.join(map(str, modes)) if isinstance(modes, list | tuple | set) and modes else 'none'}; "
             "--norender would be right."
         )
-    with_mujoco = is_mujoco(options.env.rpartition(":")[2])
+    with_mujoco = is_mujoco(find_environment(options.env))
     with closing_quietly(create(options, films=True)) as environment:
         try:
             environment.reset(seed=0)

@@ -30,7 +30,10 @@ EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "toy_text": "toy-text", "classic
 
 
 def find_environment(env: str) -> str:
-    """Import what registers the environment and return its id in the registry. UsageError if there is none."""
+    """Import what registers the environment and return its id in the registry. UsageError if there is none.
+
+    An id without a version stands for the newest one, as in `gymnasium.make`.
+    """
     module, _, name = env.rpartition(":")
     if module:
         import_module(module, f"--env={env}")
@@ -41,7 +44,7 @@ def find_environment(env: str) -> str:
         raise _unknown(env, name)
     if gymnasium.registry[known[-1]].entry_point == ATARI and not name.startswith("ALE/"):
         raise _old_atari_id(env, _atari_game(known[-1]))
-    return name
+    return known[-1]
 
 
 def _atari_game(name: str) -> str:
@@ -119,8 +122,9 @@ def _register(plugin: EntryPoint, name: str) -> None:
 
 
 def _versions_of(name: str) -> list[str]:
-    """The registered ids that an id without a version can stand for."""
-    return [known for known in gymnasium.registry if re.fullmatch(rf"{re.escape(name)}-v\d+", known)]
+    """The registered ids that an id without a version can stand for, the newest one last."""
+    found = [known for known in gymnasium.registry if re.fullmatch(rf"{re.escape(name)}-v\d+", known)]
+    return sorted(found, key=lambda known: int(known.rpartition("-v")[2]))
 
 
 def _unknown(env: str, name: str) -> UsageError:

@@ -12,6 +12,10 @@ class UserCodeError(UsageError):
         super().__init__(sentence)
         self.details = details
 
+    def __reduce__(self) -> tuple[type["UserCodeError"], tuple[str, str]]:
+        """For Ray, which sends it to another machine: an exception is made again of all of its arguments."""
+        return type(self), (str(self), self.details)
+
 
 def last_line(error: BaseException) -> str:
     """The exception as the last line of its traceback, without a full stop."""

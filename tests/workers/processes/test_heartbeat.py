@@ -1,20 +1,41 @@
 """Signs of life of a worker."""
 
 import time
-from types import SimpleNamespace
-from typing import Any, cast
+from contextlib import closing
+from multiprocessing import Pipe
 
 import pytest
 
-from workers.processes.heartbeat import HEARTBEAT_SECONDS, Heartbeat
+from workers.messages import Kind, receive, send
+from workers.processes.heartbeat import HEARTBEAT_SECONDS, Heartbeat, beat
 
 
 def test_one_is_sent_each_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[bytes] = []
-    alive = Heartbeat(cast(Any, SimpleNamespace(send_bytes=sent.append)))
+    parent, child = Pipe()
+    alive = Heartbeat(child)
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for now in (100.0, 100.5, 100.9, 100.0 + HEARTBEAT_SECONDS, 101.5, 107.0):  # noqa: B007
         alive()
     monkeypatch.undo()
-    assert len(sent) == 3
+    child.close()
+    assert [receive(parent).kind for _ in range(3)] == [Kind.HEARTBEAT] * 3
+    with closing(parent), pytest.raises(EOFError):
+        receive(parent)
+
+
+def test_a_parent_that_reads_nothing_stops_nobody() -> None:
+    """As after CTRL+Z, for ten hours."""
+    parent, child = Pipe()
+    with closing(parent), closing(child):
+        for _ in range(36_000):
+            beat(child)
+        for slot in range(10):
+            send(child, Kind.SLOT_FILLED, slot)  # there is still room for what cannot be left out
+        while (message := receive(parent)).kind == Kind.HEARTBEAT:
+            pass
+        assert (message.kind, message.index) == (Kind.SLOT_FILLED, 0)
+        while parent.poll():
+            receive(parent)
+        beat(child)
+        assert receive(parent).kind == Kind.HEARTBEAT

@@ -27,6 +27,7 @@ from wrappers.atari import make_atari
 pytestmark = pytest.mark.slow
 
 GAMES, STEPS, LATENCY_FRAMES = 2, 5, 12
+STOP_SECONDS = 6.0
 OPTIONS = {
     "interaction": "realtime",
     "envs_per_worker": GAMES,
@@ -172,6 +173,20 @@ def test_a_stopped_inference_process_is_replaced(make_learner: Callable[..., Lea
     psutil.Process(stopped).suspend()
     wait_until(lambda: stopped not in learner.inference_ids() and len(learner.inference_ids()) == 2)
     learner.unrolls()
+
+
+def test_a_stop_of_the_worker_is_no_inference_time(make_learner: Callable[..., Learner]) -> None:
+    """One of its processes is making a decision when it is stopped, and answers meanwhile."""
+    learner = make_learner(2)
+    learner.free()
+    learner.unrolls()
+    worker = psutil.Process(learner.process.pid)
+    worker.suspend()
+    time.sleep(STOP_SECONDS)
+    worker.resume()
+    played = [learner.unrolls() for _ in range(3)]
+    assert max(unrolls["missed_frames"].max() for unrolls in played) >= 60, "frames that were due in the stop"
+    assert max(unrolls["inference_times"].max() for unrolls in played) < 1000 * STOP_SECONDS
 
 
 def test_nothing_stays_of_a_killed_worker(make_learner: Callable[..., Learner]) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -213,6 +214,22 @@ def test_the_script_covers_all_cases() -> None:
     assert any(later < earlier for earlier, later in itertools.pairwise(effects))
     assert 0 < fields(log, "valid").sum() < fields(log, "valid").size
     assert fields(log, "ended").any() and fields(log, "bootstraps").any()
+
+
+def test_an_lstm_learns_nothing_after_a_lost_decision_of_an_unroll(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "LAYOUT", replace(LAYOUT, lstm_size=2))
+    log, session = play(GAMES, 1, "none", 0.5, unrolls=1)
+    for unroll in range(2, 9):
+        session.play(lambda: bool(session.inference.finished_at))
+        session.kill(0)
+        session.play(lambda wanted=unroll: len(log.delivered) >= wanted)  # type: ignore[misc]
+    valid = fields(log, "valid")
+    lost = [number for number in range(8 * STEPS) if number not in log.seconds]
+    assert any((number + 1) % STEPS for number in lost), "some have steps after them"
+    left_out = {later for number in lost for later in range(number, number - number % STEPS + STEPS)}
+    for e, events in enumerate(log.events):
+        steps = expected_steps(events, 8 * STEPS)
+        assert valid[e].tolist() == [step.valid and number not in left_out for number, step in enumerate(steps)]
 
 
 @pytest.mark.parametrize("rule", ["none", "max", "mean"])
