@@ -1,8 +1,10 @@
 """What the learners of a run decide together: when they update, report and save, and when the run ends.
 
-A learner that has a batch, or wants the run to end, sends a message to all. When all messages have arrived, all
-learners have the same ones, so they all decide the same: they update, or the run ends after the same update. Until
-then, each goes on to look after its workers.
+A learner that has a batch, has used its share of the steps, or wants the run to end, sends a message to all. When all
+messages have arrived, all learners have the same ones, so they all decide the same: they update, or the run ends after
+the same update. Until then, each goes on to look after its workers. At the end, all tell what they have not told yet.
+
+What is done together is decided from such messages only: a learner that took part alone would wait for ever.
 
 A silent learner counts as lost. So one that has had no batch for long sends a sign of life, with no news in it: then
 nobody updates, and what the others have told counts from the next update on. So signs of life, whose times are random,
@@ -15,7 +17,7 @@ from typing import Protocol
 
 from learners.group import Exchange, LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, merged_report, slowest_learner
-from learners.messages import LearnerMessage
+from learners.messages import MAX_GAMES, Game, LearnerMessage
 from run_files.metrics import Report
 
 PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
@@ -28,8 +30,17 @@ class Agreement(Protocol):
 
     alone: bool  # whether there are no other learners
 
-    def goes_on(self, over: bool) -> bool:
-        """Whether the run goes on, if for this learner it is `over` or not."""
+    def goes_on(self, stops: bool, used_up: bool) -> bool:
+        """Whether the run goes on, if this learner wants to stop it or not, and has `used_up` its steps or not."""
+
+    def finished(self, used_up: bool) -> bool:
+        """At the end of a run: whether its steps are used up, if those of this learner are or not."""
+
+    def reports_at_end(self, wanted: bool) -> bool:
+        """At the end of a run: whether to write the last report, if this learner alone would or would not."""
+
+    def keep_alive(self) -> bool:
+        """Called again and again by a first learner that is busy with an evaluation; whether the run goes on."""
 
     def may_update(self, ready: bool) -> bool:
         """Whether all learners update now; this one is `ready` for it or not."""
@@ -49,8 +60,17 @@ class AloneAgreement:
 
     alone = True
 
-    def goes_on(self, over: bool) -> bool:
-        return not over
+    def goes_on(self, stops: bool, used_up: bool) -> bool:
+        return not (stops or used_up)
+
+    def finished(self, used_up: bool) -> bool:
+        return used_up
+
+    def reports_at_end(self, wanted: bool) -> bool:
+        return wanted
+
+    def keep_alive(self) -> bool:
+        return True
 
     def may_update(self, ready: bool) -> bool:
         return ready
@@ -76,11 +96,14 @@ class GroupAgreement:
         self._receive: Callable[[Sequence[LearnerMessage]], None] = lambda news: None
         self._checksum: Callable[[], int] = int
         self._announce: Callable[[str], None] = lambda message: None
+        self._wants_last_report: Callable[[bool], bool] = bool
         self._slowest: int | None = None
         self._without_batch: list[int] = []  # those of the latest sign of life
         self._parts = [1] * group.size  # of a batch, for each learner
         self._exchange: Exchange | None = None
-        self._has_ended = self._update_granted = False
+        self._has_ended = self._is_settled = self._update_granted = False
+        self._finished = self._last_report = False  # known once all is settled
+        self._games_left: list[Game] = []  # of this learner, which had no room in its messages
         self._heard: list[list[LearnerMessage]] = []  # of all learners, since the latest update
         self._report = False
         self._save = 0
@@ -94,29 +117,60 @@ class GroupAgreement:
         receive: Callable[[Sequence[LearnerMessage]], None],
         checksum: Callable[[], int],
         announce: Callable[[str], None],
+        wants_last_report: Callable[[bool], bool] = bool,
     ) -> None:
         """From now on, tell the others `own_news()`, and pass what they tell to `receive`.
 
         At each report, the `checksum()` of the weights is compared with theirs, and a learner for which the others
-        have begun to wait is announced.
+        have begun to wait is announced. `wants_last_report` of the first learner is asked at the end, when it is known
+        whether the steps are used up.
         """
         self._own_news, self._receive, self._checksum, self._announce = own_news, receive, checksum, announce
+        self._wants_last_report = wants_last_report
 
-    def goes_on(self, over: bool) -> bool:
-        if over and not (self._has_ended or self._update_granted):
-            self._begin(ends=True, ready=False)
+    def goes_on(self, stops: bool, used_up: bool) -> bool:
+        if (stops or used_up) and not (self._has_ended or self._update_granted):
+            self._begin(ends=stops, used_up=used_up)
             while not self._finish(PATIENCE_SECONDS):
                 pass
+        if self._has_ended and not self._is_settled:
+            self._settle(used_up)
+        return not self._has_ended
+
+    def finished(self, used_up: bool) -> bool:
+        return self._finished if self._is_settled else used_up
+
+    def reports_at_end(self, wanted: bool) -> bool:
+        return self._last_report if self._is_settled else wanted
+
+    def keep_alive(self) -> bool:
+        if not self._has_ended:
+            self._take_part(busy=True)
         return not self._has_ended
 
     def may_update(self, ready: bool) -> bool:
-        silent_for = time.monotonic() - self._exchanged_at
-        is_due = ready or silent_for > SIGN_OF_LIFE * self._group.timeout
-        if not self._update_granted and (is_due or self._exchange is not None):
-            self._begin(ends=False, ready=ready)
-            self._finish(PATIENCE_SECONDS)
+        if not self._update_granted:
+            self._take_part(ready=ready)
         granted, self._update_granted = self._update_granted, False
         return granted
+
+    def _take_part(self, *, ready: bool = False, busy: bool = False) -> None:
+        """Go on with the exchange under way; begin one if this learner is ready, or has been silent for long."""
+        silent_for = time.monotonic() - self._exchanged_at
+        if ready or silent_for > SIGN_OF_LIFE * self._group.timeout or self._exchange is not None:
+            self._begin(ready=ready, busy=busy)
+            self._finish(PATIENCE_SECONDS)
+
+    def _settle(self, used_up: bool) -> None:
+        """At the end: tell what is not told yet, and agree on what the end is."""
+        news = self._own_news()
+        own = used_up, news._replace(games=[*self._games_left, *news.games])
+        with self._group.guarded():
+            told = self._group.of_all(own)
+            self._receive([news for rank, (_, news) in enumerate(told) if rank != self._group.rank.index])
+            self._finished = self._finished or all(used_up for used_up, _ in told)
+            self._last_report = bool(self._group.from_first(self._wants_last_report(self._finished)))
+        self._is_settled = True
 
     def report_due(self, is_due: bool) -> bool:
         due, self._report = self._report, False
@@ -153,15 +207,18 @@ class GroupAgreement:
         self._parts = list(parts)
 
     def _name_without_batch(self, ranks: list[int]) -> None:
-        if ranks != self._without_batch:
+        if ranks and ranks != self._without_batch:
             seconds = SIGN_OF_LIFE * self._group.timeout
             named = " and ".join(map(str, ranks))
             self._announce(f"no batch has come for learner {named} in {seconds:.0f} seconds, so nobody updates")
         self._without_batch = ranks
 
-    def _begin(self, ends: bool, ready: bool) -> None:
+    def _begin(self, *, ends: bool = False, used_up: bool = False, ready: bool = False, busy: bool = False) -> None:
         if self._exchange is None:
-            news = self._own_news()._replace(ends=ends, ready=ready) if ends or ready else LearnerMessage()
+            has_news = ends or used_up or ready
+            news = self._own_news() if has_news else LearnerMessage()
+            news = news._replace(ends=ends, used_up=used_up, ready=ready, busy=busy)
+            self._games_left += news.games[MAX_GAMES:]
             self._exchange = self._group.send(news.encoded())
 
     def _finish(self, patience: float) -> bool:
@@ -181,18 +238,29 @@ class GroupAgreement:
         return True
 
     def _decide(self, news: list[LearnerMessage]) -> None:
-        updates = {each.updates for each in news if each.ends or each.ready}
+        updates = {each.updates for each in news if each.ends or each.used_up or each.ready}
         if len(updates) > 1:
             raise LearnerLostError(f"the learners have made {', '.join(map(str, sorted(updates)))} updates")
         self._heard.append(news)
-        self._has_ended = any(each.ends for each in news)
-        without = [rank for rank, each in enumerate(news) if not each.ready]
-        if not self._has_ended and without:
+        # A learner without steps waits for those that still receive some: all steps of the run are received.
+        all_said = all(each.used_up or each.ready for each in news)
+        self._finished = all_said and any(each.used_up for each in news)
+        self._has_ended = self._finished or any(each.ends for each in news)
+        if not self._has_ended and not all_said:
+            without = [rank for rank, each in enumerate(news) if not (each.ready or each.used_up or each.busy)]
             self._name_without_batch(without)
             return
         self._without_batch = []
         self._update_granted = not self._has_ended
+        if self._update_granted and any(each.games_left for said in self._heard for each in said):
+            self._heard.append(self._games_without_room())
         heard, self._heard = self._heard, []
         others = [rank for rank in range(self._group.size) if rank != self._group.rank.index]
         self._receive([each[rank] for rank in others for each in heard])
         self._report, self._save = any(each[0].report for each in heard), max(each[0].save for each in heard)
+
+    def _games_without_room(self) -> list[LearnerMessage]:
+        """Of all learners. Short games would otherwise wait longer and longer."""
+        own, self._games_left = self._games_left, []
+        with self._group.guarded():
+            return self._group.of_all(LearnerMessage(games=own))

@@ -17,8 +17,12 @@ from typing import IO, Any, Protocol
 from learners.group import LearnerLostError
 from learners.rank import LIFELINE, NEWS
 from machine.stop_signals import STOP_SIGNALS
+from option_flags import Config
 from options.command_line import flag_words
-from run_files.checkpoint import OWN_FLAGS
+from options.flag_sets import merged
+from options.rules import UsageError
+from run_files.checkpoint import OWN_FLAGS, find_checkpoint, why_complete
+from run_files.inherited_options import inherited_options
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 
 FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
@@ -155,6 +159,17 @@ def resumed(flags: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     return {"op_mode": "train_w_load", "load_model_url": str(folder), **others}
 
 
+def why_over(flags: Mapping[str, Any], folder: Path) -> str | None:
+    """A sentence, if the newest checkpoint of a run's folder is that of its end; None if the run can go on from it."""
+    own = resumed(flags, folder)
+    try:
+        checkpoint = find_checkpoint(str(folder))
+        config = Config.from_flags(merged(inherited_options(checkpoint, own), own))
+    except UsageError:  # also where another machine has the folder; who resumes the run will say so
+        return None
+    return why_complete(config, checkpoint)
+
+
 class Launcher:
     """Starts the learners, passes signals on to them, and starts them again when one is lost."""
 
@@ -182,7 +197,16 @@ class Launcher:
             said = next((code for code in codes if code in FINAL_CODES), None)
             if said is not None or self._asked_to_stop:
                 return said or 0
+            complete = None if folder is None else why_over(flags, folder)
             lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in KNOWN_CODES) or "one"
+            if complete is not None:
+                text = f"learner {lost} was lost at the end of the run, which does not start again: {complete}"
+                if codes[0]:  # what the first learner does at the end may be missing: a report, an evaluation
+                    print(f"main.py: {text}", file=sys.stderr)
+                    return 1
+                with suppress(OSError):  # nobody reads the output any more
+                    print(text, flush=True)
+                return 0
             if not self._restarts_left:
                 print(
                     f"main.py: learner {lost} was lost, and --learner_restarts={self._restarts} are used up; a larger "

@@ -1,10 +1,10 @@
 """One report of a run from the reports of its learners."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from learners.group import LearnerLostError
-from run_files.metrics import Report
+from run_files.metrics import JsonValue, Report
 
 CHECKSUM = "weights_checksum"
 MUCH = 0.2  # of a learner's time
@@ -16,6 +16,7 @@ SUMS = (
     "memory_learner_mb",
     "memory_workers_mb",
     "core_seconds_per_1000_frames",
+    "gpu_memory_mb",
     "rounds_under_way",
     "worker_restarts",
 )
@@ -26,7 +27,9 @@ MEANS = (
     "update_ms",
     "publish_ms",
     "wait_for_learners_fraction",
+    "gpu_utilization",
 )
+SHARES = ("time_shares", "worker_time_shares", "replay_time_shares")  # of time, by name: means
 LARGEST = ("policy_lag_max", "batch_parts")
 OF_EACH = (
     *("update_ms", "learner_wait_fraction", "wait_for_learners_fraction", "policy_lag_mean", "worker_restarts"),
@@ -37,7 +40,8 @@ OF_EACH = (
 def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) -> Report:
     """The report of all learners: sums, means and maxima, and figures of each learner under `learners`.
 
-    What all learners know alike, such as the agent steps, is that of the first one.
+    What all learners know alike, such as the agent steps, is that of the first one. So is what has no sum or mean that
+    would tell more: figures of each replay, of the timing of games, and of energy.
     """
     check_weights(reports)
     merged = {name: value for name, value in reports[0].items() if name != CHECKSUM}
@@ -46,8 +50,17 @@ def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) ->
             numbers = [value for report in reports if isinstance(value := report.get(name), int | float)]
             if numbers:
                 merged[name] = combine(numbers)
+    for name in SHARES:
+        if isinstance(own := merged.get(name), Mapping):
+            tables = [table for report in reports if isinstance(table := report.get(name), Mapping)]
+            merged[name] = {key: _mean_of([table.get(key) for table in tables]) for key in own}
     merged["learners"] = [{name: report.get(name) for name in OF_EACH} for report in reports]
     return merged
+
+
+def _mean_of(values: Sequence[JsonValue]) -> float | None:
+    numbers = [value for value in values if isinstance(value, int | float)]
+    return mean(numbers) if numbers else None
 
 
 def check_weights(reports: Sequence[Report]) -> None:

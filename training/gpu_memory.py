@@ -12,12 +12,16 @@ REMEDY = "a smaller --batch_size, --r_f_steps or --network would be right, or fe
 
 
 @contextmanager
-def explained(learner: Learner) -> Iterator[None]:
-    """For the training loop. A batch that does not fit is divided by the learner; what arrives here cannot be."""
+def explained(learner: Learner | None = None) -> Iterator[None]:
+    """For the training loop with its learner, and for what comes before and after it.
+
+    A batch that does not fit is divided by the learner; what arrives here cannot be.
+    """
     try:
         yield
     except torch.OutOfMemoryError as error:
-        divided = f", although a batch is computed in {learner.batch_parts} parts" if learner.batch_parts > 1 else ""
+        parts = 1 if learner is None else learner.batch_parts
+        divided = f", although a batch is computed in {parts} parts" if parts > 1 else ""
         raise RunFailedError(f"the GPU's memory is used up{divided}; {REMEDY}.") from error
 
 

@@ -29,11 +29,13 @@ class Housekeeping:
         self._evaluation = evaluation
         self._summary = summary
         self._agreement = agreement
+        self._has_updated = False  # since the latest tick
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
         self._reporter.after_unroll(episodes)
 
     def after_update(self) -> None:
+        self._has_updated = True
         if self._agreement.report_due(self._reporter.is_due):
             self._saver.end_if_diverged()
             self._reporter.report()
@@ -44,6 +46,9 @@ class Housekeeping:
             if self._saver.save_if(self._agreement.save_due(self._saver.due)):
                 self._summary.update()
             self._evaluation.tick()
+            if self._has_updated:
+                self._has_updated = False
+                self._evaluation.start_if_due()
         with self._progress.stage("report"):
             self._reporter.tick()
 

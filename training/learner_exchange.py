@@ -7,6 +7,8 @@ from learners.agreement import Agreement, AloneAgreement, GroupAgreement
 from learners.group import LearnerGroup, OneLearner
 from learners.messages import LearnerMessage
 from learners.rank import LearnerRank
+from learners.shares import equal_shares
+from replay.batch_mix import Mix
 from training.checkpoint_saver import CheckpointSaver
 from training.counters.progress import Progress
 from training.reporter import Reporter
@@ -15,6 +17,30 @@ from training.reporter import Reporter
 def make_agreement(learners: OneLearner) -> Agreement:
     """The agreement with the other learners; one learner agrees with itself."""
     return GroupAgreement(learners) if isinstance(learners, LearnerGroup) else AloneAgreement()
+
+
+def share_unrolls(learners: OneLearner, progress: Progress, mix: Mix) -> None:
+    """Divide the unrolls of this run among the learners, so that none runs out of batches much before the others.
+
+    A resumed learner may have more in its queue than another one, or less: replays of a learner that was lost are
+    empty. The number of unrolls is that of the first learner, whose steps are those of the run.
+    """
+    with learners.guarded():
+        told = learners.of_all((progress.unrolls_of_run, unrolls_waiting(mix)))
+    waiting = [each for _, each in told]
+    progress.own_share = equal_shares(told[0][0], waiting)[learners.rank.index]
+
+
+def unrolls_waiting(mix: Mix) -> int:
+    """Unrolls that were received and are in no batch yet; less than 0 where the warm-up takes some first."""
+    if mix.is_warming_up:
+        return -mix.unrolls_accepted()
+    state = mix.state_dict()
+    prepared = len(state["prepared"])
+    queues = [replay for replay in mix.replays if replay.is_fresh]
+    if queues:
+        return min(len(queue) + prepared * queue.share for queue in queues)
+    return int(state["new"]) + prepared * sum(replay.share for replay in mix.replays)
 
 
 def connect(
@@ -41,4 +67,7 @@ def connect(
         # The latest games are not the same ones for all, so the goal is the first learner's to judge.
         progress.goal_reached = progress.goal_reached or any(each.goal_reached for each in news)
 
-    agreement.connect(own_news, receive, learner.weights_checksum, announce)
+    def wants_last_report(finished: bool) -> bool:
+        return progress.reports_at_end(finished, saver.config.run.reproducible)
+
+    agreement.connect(own_news, receive, learner.weights_checksum, announce, wants_last_report)

@@ -19,7 +19,7 @@ def training_loop(
     housekeeping: Housekeeping,
     stop: StopSignals,
     agreement: Agreement,
-) -> None:
+) -> bool:
     """Take unrolls → add them to the replays → mix a batch → update the network → publish weights → save → report.
 
     `actors` are the workers, `mix` contains all replays. Each part of an iteration counts as a stage of the learner's
@@ -27,7 +27,8 @@ def training_loop(
 
     The loop ends when the run has received all of its environment steps and no further batch can be mixed, when the
     mean return reaches --stop_at_return, or when a signal asks it to stop. A long queue may hold enough unrolls for
-    many updates after the last unroll has arrived.
+    many updates after the last unroll has arrived. Returns whether the run is finished, which it is not
+    where a signal has ended it.
 
     With several learners (`--learners`), each one runs this loop. `agreement` lets all of them update at the same time,
     and end after the same update.
@@ -35,7 +36,11 @@ def training_loop(
     In lockstep (`--reproducible`) the loop takes only the unrolls that the next batch needs, so that batches do not
     depend on timing.
     """
-    while agreement.goes_on(progress.goal_reached or stop.requested or not (progress.unrolls_left or mix.ready())):
+
+    def used_up() -> bool:
+        return not (progress.unrolls_left or mix.ready())
+
+    while agreement.goes_on(stops=progress.goal_reached or stop.requested, used_up=used_up()):
         with progress.stage("wait"):
             ready = mix.ready()  # may wait for a batch that is drawn in the background
         with progress.stage("publish"):  # the weights of the update before, if their copy from the GPU took longer
@@ -58,3 +63,4 @@ def training_loop(
             progress.count_update(batch, figures, learner.updates)
             housekeeping.after_update()
         housekeeping.tick()
+    return progress.goal_reached or agreement.finished(used_up())

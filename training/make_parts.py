@@ -54,8 +54,9 @@ def make_learner(setup: RunSetup, learners: OneLearner, announce: Announce) -> L
 
 
 def make_progress(setup: RunSetup, rank: LearnerRank) -> Progress:
+    """Continued from the parent, if there is one."""
     config = setup.config
-    return Progress(
+    progress = Progress(
         setup.layout,
         config.workers.envs_per_worker,
         config.environment.frames_per_step,
@@ -66,6 +67,8 @@ def make_progress(setup: RunSetup, rank: LearnerRank) -> Progress:
         learners=rank.size,
         first_worker=first_worker(config, rank, setup.machine.worker_count),
     )
+    setup.resume.restore_progress(progress)
+    return progress
 
 
 def start_actors(setup: RunSetup, make_environment: MakeEnvironment, learner: Learner, announce: Announce) -> Actors:
@@ -143,6 +146,7 @@ def make_evaluation(
     folder: Path,
     stop: StopSignals,
     announce: Announce,
+    agreement: Agreement,
 ) -> Evaluation:
     """Evaluation games during training, if --eval_period asks for them."""
     if not setup.part.test.eval_period:
@@ -158,4 +162,5 @@ def make_evaluation(
         folder,
         stop,
         announce,
+        agreement.keep_alive,
     )

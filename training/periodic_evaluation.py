@@ -38,6 +38,9 @@ class Evaluation:
     def tick(self) -> None:
         """Called in every iteration of the training loop."""
 
+    def start_if_due(self) -> None:
+        """Called after updates only: the agent steps between two of them depend on when unrolls arrive."""
+
     def finish(self) -> None:
         """Wait until all evaluations that are due have ended, or until a signal asks the run to stop."""
 
@@ -63,8 +66,8 @@ class PeriodicEvaluation(Evaluation):
 
     It evaluates a checkpoint written at that moment. A hard link keeps the file until its games have ended, so that
     best_eval.pt is exactly the policy that played. Training does not wait, except in a reproducible run, where
-    evaluations must start at the same steps every time. With `--render` the median game is filmed, and the evaluation
-    ends when the film is complete.
+    evaluations must start at the same steps every time; then other learners wait too. With `--render` the median game
+    is filmed, and the evaluation ends when the film is complete.
     """
 
     def __init__(
@@ -78,7 +81,10 @@ class PeriodicEvaluation(Evaluation):
         folder: Path,
         stop: StopSignals,
         announce: Callable[[str], None],
+        keep_alive: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`keep_alive` is called while training waits; it returns whether the run goes on."""
+        self._keep_alive = keep_alive
         self._config = config
         self._make_environment = make_environment
         self._layout = layout
@@ -101,10 +107,12 @@ class PeriodicEvaluation(Evaluation):
     def tick(self) -> None:
         self._collect(0.0)
         self._wait_for_film(0.0)
+
+    def start_if_due(self) -> None:
         if self._periods_over == self._periods or self._learner.updates == 0:
             return
         if self._config.run.reproducible:
-            self._wait()
+            self._wait(self._keep_alive)
         if not self.under_way:
             self._periods = self._periods_over
             self._begin()
@@ -114,7 +122,7 @@ class PeriodicEvaluation(Evaluation):
             self._announce("waiting for the evaluation under way; CTRL+C skips it")
         self._wait()
         if not self._stop.requested:  # another evaluation may be due, and have waited for this one
-            self.tick()
+            self.start_if_due()
             self._wait()
 
     def close(self) -> None:
@@ -124,10 +132,10 @@ class PeriodicEvaluation(Evaluation):
         self._filming.close()
         self._sink.close()
 
-    def _wait(self) -> None:
-        while self._games is not None and not self._stop.requested:
+    def _wait(self, goes_on: Callable[[], bool] = lambda: True) -> None:
+        while self._games is not None and not self._stop.requested and goes_on():
             self._collect(WAIT_SECONDS)
-        while self._filming.under_way and not self._stop.requested:
+        while self._filming.under_way and not self._stop.requested and goes_on():
             self._wait_for_film(WAIT_SECONDS)
 
     def _wait_for_film(self, timeout: float) -> None:

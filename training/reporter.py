@@ -112,9 +112,7 @@ class Reporter:
         return self._progress.steps_since_report >= self._period
 
     def report(self) -> None:
-        """Write one report of the interval since the latest one, if anything happened in it."""
-        if not self._progress.anything_new:
-            return
+        """Write one report of the interval since the latest one. With several learners, all call this together."""
         self._before = self._interval_figures()
         speed = self._progress.interval_frames_per_second
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
@@ -125,7 +123,7 @@ class Reporter:
         report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
         load = self._load.report()
-        report[COST] = _core_seconds(load, speed)
+        report[COST] = self._core_seconds(load, speed)
         figures = load._asdict()
         report |= figures.pop("energy")
         report |= figures
@@ -154,7 +152,7 @@ class Reporter:
         figures: dict[str, float | None] = {}
         if timing is not None:
             figures = timing.figures()
-            figures[COST] = _core_seconds(load, self._progress.interval_frames_per_second)
+            figures[COST] = self._core_seconds(load, self._progress.interval_frames_per_second)
             figures["updates_per_second"] = self._progress.interval_updates_per_second
         return _IntervalFigures(
             learner,
@@ -208,7 +206,8 @@ class Reporter:
             nodes=[] if self._actors is None else self._actors.node_figures(),
         )
 
-
-def _core_seconds(load: Load, frames_per_second: float) -> float | None:
-    """Those of the learner and of the workers, for 1,000 game frames."""
-    return 10 * (load.cpu_learner + load.cpu_workers) / frames_per_second if frames_per_second else None
+    def _core_seconds(self, load: Load, frames_per_second: float) -> float | None:
+        """Those of the learner and of the workers, for 1,000 game frames; None if other machines have played, too."""
+        if self._actors is not None and self._actors.node_figures():
+            return None
+        return 10 * (load.cpu_learner + load.cpu_workers) / frames_per_second if frames_per_second else None

@@ -109,11 +109,19 @@ class Resume:
             if (path.parent / best).exists():
                 link(path.parent / best, checkpoints / best)
 
-    def restore(self, learner: Learner, mix: Mix, progress: Progress) -> None:
+    @property
+    def updates(self) -> int:
+        """Those that the parent has made."""
+        return 0 if self._parent is None else self._parent.updates
+
+    def restore_progress(self, progress: Progress) -> None:
+        if self._parent is not None:
+            progress.load_state_dict(self._progress)
+
+    def restore(self, learner: Learner, mix: Mix) -> None:
         if self._parent is None:
             return
         learner.load_state_dict(self._parent.content["learner"])
-        progress.load_state_dict(self._progress)
         if self._replays is not None:
             mix.load_state_dict(self._replays["mix"], with_queues=self._with_queues)
             self._replays = None

@@ -63,7 +63,8 @@ def set_up_run(
         source, parent = parent, None
     elif parent is not None:
         check_resumable(config, parent)
-    check_sinks(config.report)
+    if learners.rank.is_first:  # the others have none, and may be on machines that cannot
+        check_sinks(config.report)
     if config.cluster.cluster is not None and learners.rank.size == 1:
         check_combinations(config)
         check_cluster(config.cluster.cluster)

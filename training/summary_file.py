@@ -30,13 +30,15 @@ class SummaryFile:
     again at the next report.
     """
 
-    def __init__(self, folder: Path, config: Config, progress: Progress, learner: Learner, best: BestSoFar) -> None:
+    def __init__(self, folder: Path, config: Config, progress: Progress, updates: int, best: BestSoFar) -> None:
+        """`updates` are those at the start: the learner, which counts them, may fail to start."""
         self._finished = False
         self._seconds: float | None = None  # of training, once it has ended
         self._folder = folder
         self._config = config
         self._progress = progress
-        self._learner = learner
+        self._updates = updates
+        self.learner: Learner | None = None
         self._best = best
         self._energy: dict[str, Any] = {}
         self._written_at = -math.inf
@@ -78,12 +80,13 @@ class SummaryFile:
     def _why_finished(self) -> str:
         if self._progress.goal_reached:
             return goal_reached(self._config.run.stop_at_return, self._progress.return_window)
-        return f"--environment_max_steps={self._config.run.environment_max_steps} is reached"
+        steps = f"--environment_max_steps={self._config.run.environment_max_steps}"
+        return f"a learner has used its share of {steps}" if self._progress.steps_left else f"{steps} is reached"
 
     def _write(self, status: str, why: str | None) -> None:
         progress, best = self._progress, self._best
         checkpoint = checkpoint_to_use(self._folder / CHECKPOINTS)
-        steps, steps_left = progress.agent_steps, progress.unrolls_left > 0
+        steps, steps_left = progress.agent_steps, progress.steps_left
         seconds = progress.seconds if self._seconds is None else self._seconds
         summary: dict[str, Any] = {
             "status": status,
@@ -91,7 +94,7 @@ class SummaryFile:
             "time": time.time(),
             "agent_steps": steps,
             "frames": progress.frames,
-            "updates": self._learner.updates,
+            "updates": self._updates if self.learner is None else self.learner.updates,
             "episodes": progress.episodes,
             "seconds": seconds,
             "steps_per_second": steps / max(seconds, 1e-9),

@@ -24,7 +24,7 @@ from training.counters.machine_load import MachineLoad
 from training.counters.progress import Progress
 from training.gpu_memory import explained
 from training.housekeeping import Housekeeping
-from training.learner_exchange import connect, make_agreement
+from training.learner_exchange import connect, make_agreement, share_unrolls
 from training.loop import training_loop
 from training.make_parts import (
     first_lines,
@@ -69,13 +69,16 @@ def train(
         resources.callback(console.close, last_lines)
         console.start(first_lines(setup, rank, folder, environment_notes))
 
+        progress = make_progress(setup, rank)
+        make_summary = SummaryFile if rank.is_first else NoSummary
+        summary = resources.enter_context(make_summary(folder, config, progress, resume.updates, resume.best))
+        resources.enter_context(explained())  # the GPU may be full already
         learner = resources.enter_context(closing(make_learner(setup, learners, console.message)))
         mix = resources.enter_context(closing(make_mix(part, layout, resume, learner)))
-        progress = make_progress(setup, rank)
-        resume.restore(learner, mix, progress)
-        updates_at_start = learner.updates
-        make_summary = SummaryFile if rank.is_first else NoSummary
-        summary = resources.enter_context(make_summary(folder, config, progress, learner, resume.best))
+        resume.restore(learner, mix)
+        summary.learner = learner
+        share_unrolls(learners, progress, mix)
+        progress.begin()
         with closing(start_actors(setup, make_environment, learner, console.message)) as actors:
             resume.restore_workers(actors.pool)
             load = MachineLoad(
@@ -87,21 +90,22 @@ def train(
             )
             actors.answer_commands(folder.name, stop, reporter.line)
             saver = make_saver(setup, folder, learner, mix, progress, actors.pool, stop, console.message)
-            evaluation = make_evaluation(setup, make_environment, saver, folder, stop, console.message)
+            evaluation = make_evaluation(setup, make_environment, saver, folder, stop, console.message, agreement)
             resources.callback(evaluation.close)
             housekeeping = Housekeeping(progress, reporter, saver, evaluation, summary, agreement)
             connect(agreement, rank, learner, progress, reporter, saver, console.message)
+            finished = False
             try:
                 with learners.guarded(), explained(learner):
-                    training_loop(actors, mix, learner, progress, housekeeping, stop, agreement)
+                    finished = training_loop(actors, mix, learner, progress, housekeeping, stop, agreement)
             finally:
+                reports = progress.reports_at_end(finished, config.run.reproducible)
                 try:
-                    save_and_report(config, learners, learner, progress, housekeeping)
+                    save_and_report(config, learners, learner, housekeeping, agreement.reports_at_end(reports))
                 finally:
-                    finished = progress.goal_reached or not (progress.unrolls_left or mix.ready())
                     summary.training_ended(finished)
                     last_lines += describe_end(
-                        config, folder, finished, progress, learner.updates, updates_at_start, saver, load
+                        config, folder, finished, progress, learner.updates, resume.updates, saver, load
                     )
         evaluation.finish()
         saver.end_if_unsaved()
@@ -109,18 +113,16 @@ def train(
 
 
 def save_and_report(
-    config: Config, learners: OneLearner, learner: Learner, progress: Progress, housekeeping: Housekeeping
+    config: Config, learners: OneLearner, learner: Learner, housekeeping: Housekeeping, reports: bool
 ) -> None:
-    """The last checkpoint and the last report."""
+    """The last checkpoint and, if there is one, the last report."""
     if learners.another_lost and learner.device.type == "cuda":
         return  # the GPU may wait for the gradients of the lost learner for ever, and every copy from it with it
     housekeeping.finish(
         # Where the first learner is gone, the run resumes from its last checkpoint, to which the replays belong that
         # the others have saved before.
         with_replays=config.saves_replays and (learners.rank.is_first or not learners.lost),
-        # A reproducible run that is interrupted saves its unfinished interval instead: the resumed run reports it as a
-        # whole.
-        report=progress.is_complete or not config.run.reproducible,
+        report=reports,
     )
 
 
@@ -146,7 +148,7 @@ def describe_end(
     end = RunEnd(
         folder=folder,
         finished=finished,
-        steps_left=progress.unrolls_left > 0,
+        steps_left=progress.steps_left,
         goal=config.run.stop_at_return if progress.goal_reached else None,
         return_window=progress.return_window,
         agent_steps=progress.agent_steps,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -20,6 +20,7 @@ from learners.rank import LearnerRank, learner_rank
 from learners.shares import first_worker, part_of, settle_learners
 from option_flags import Config
 from options.rules import UsageError
+from run_files.metrics import Report
 from tests.learners.groups import run_group
 from tests.training.catch_runs import MIXED
 from tests.training.counters.test_progress import LAYOUT, play_games
@@ -29,7 +30,9 @@ from training.learner_exchange import connect
 SILENCE = 5.0  # seconds after which a silent learner is lost
 NEWS = LearnerMessage(
     ends=True,
+    used_up=True,
     ready=False,
+    busy=True,
     goal_reached=True,
     updates=7,
     report=True,
@@ -47,13 +50,13 @@ def test_a_message_carries_the_news(news: LearnerMessage) -> None:
     assert LearnerMessage.decoded(message) == news._replace(games=list(news.games))
 
 
-def test_games_without_room_wait_for_the_next_message() -> None:
+def test_a_message_says_how_many_games_have_no_room_in_it() -> None:
     unsent, games = Unsent(), [Game(float(n), n, 0) for n in range(MAX_GAMES + 3)]
     unsent.add(20, 80, games)
-    first, second, third = unsent.take(), unsent.take(), unsent.take()
-    assert [*first.games, *second.games] == games
-    assert (first.steps, first.frames, second.steps, second.frames) == (20, 80, 0, 0)
-    assert third == LearnerMessage(games=[])
+    message = unsent.take().encoded()
+    assert message.shape == LearnerMessage().encoded().shape
+    assert LearnerMessage.decoded(message) == LearnerMessage(steps=20, frames=80, games_left=3, games=games[:MAX_GAMES])
+    assert unsent.take() == LearnerMessage(games=[])
 
 
 def test_a_report_of_all_adds_up_what_each_one_uses_and_averages_the_batch() -> None:
@@ -64,6 +67,24 @@ def test_a_report_of_all_adds_up_what_each_one_uses_and_averages_the_batch() -> 
     assert {name: merged[name] for name in expected} == pytest.approx(expected)
     assert CHECKSUM not in merged
     assert [each["policy_lag_mean"] for each in merged["learners"]] == [1.0, 2.0]  # type: ignore[union-attr,index,call-overload]
+
+
+def test_a_report_of_all_has_the_mean_shares_of_time() -> None:
+    own: Report = {
+        CHECKSUM: 5,
+        "worker_time_shares": {"environment": 0.5, "rest": None},
+        "gpu_memory_mb": 10,
+        "replays": {},
+    }
+    other: Report = {
+        CHECKSUM: 5,
+        "worker_time_shares": {"environment": 0.7, "rest": None},
+        "gpu_memory_mb": 30,
+        "replays": {},
+    }
+    merged = merged_report([own, other], [])
+    assert merged["worker_time_shares"] == {"environment": pytest.approx(0.6), "rest": None}
+    assert (merged["gpu_memory_mb"], merged["replays"]) == (40, {})
 
 
 def test_weights_that_differ_are_an_error() -> None:
@@ -150,6 +171,24 @@ def test_each_learner_gets_its_share() -> None:
     assert part_of(config, LearnerRank()) is config
 
 
+@pytest.mark.parametrize(
+    ("unrolls", "waiting", "expected"),
+    [
+        (10, [0, 0], [5, 5]),
+        (11, [0, 0], [6, 6]),
+        (10, [3, 1], [4, 6]),
+        (3, [8, 0, 1], [0, 2, 1]),
+        (6, [-4, 0], [5, 1]),
+        (0, [2, 1], [0, 0]),
+        (7, [3], [7]),
+    ],
+)
+def test_what_each_learner_receives_makes_up_for_what_waits(
+    unrolls: int, waiting: list[int], expected: list[int]
+) -> None:
+    assert shares.equal_shares(unrolls, waiting) == expected
+
+
 @pytest.mark.parametrize(("workers", "learners"), [(5, 2), (7, 3), (4, 4)])
 def test_each_worker_of_a_run_has_a_number_of_its_own(workers: int, learners: int) -> None:
     config = Config.from_flags({"learners": learners, "batch_size": 24, "worker_count": workers, "seed": 1})
@@ -191,7 +230,7 @@ def agrees(group: LearnerGroup) -> list[Any]:
     )
     granted = 0
     for turn in range(10_000):
-        if not agreement.goes_on(over=rank == 1 and granted == 1):
+        if not agreement.goes_on(stops=rank == 1 and granted == 1, used_up=False):
             break
         granted += agreement.may_update(ready=rank == 0 or turn > 5)
         if granted:
@@ -216,7 +255,7 @@ def has_no_batch_for_long(group: LearnerGroup) -> Any:
         lambda: LearnerMessage(steps=next(steps), save=next(due, 0)), heard.extend, lambda: 4, said.append
     )
     while not agreement.may_update(ready=group.rank.is_first or time.monotonic() - begun > 3 * SILENCE):
-        assert agreement.goes_on(over=False)
+        assert agreement.goes_on(stops=False, used_up=False)
         assert not heard and agreement.save_due(lambda: 0) == 0, "nothing comes of a sign of life"
     assert time.monotonic() - begun > 3 * SILENCE
     assert said == ["no batch has come for learner 1 in 2 seconds, so nobody updates"]
@@ -231,16 +270,21 @@ def test_a_learner_without_a_batch_is_not_lost() -> None:
     assert of_first == [20 * number for number in range(1, len(of_first) + 1)] and len(of_first) > 3
 
 
+def connected(group: LearnerGroup, progress: Progress) -> GroupAgreement:
+    """An agreement of a run that consists of its progress only."""
+    agreement, nothing = GroupAgreement(group), SimpleNamespace(is_due=False, games_ended=lambda episodes: None)
+    a_saver: Any = SimpleNamespace(due=lambda: 0, config=SimpleNamespace(run=SimpleNamespace(reproducible=True)))
+    learner: Any = SimpleNamespace(updates=0, weights_checksum=lambda: 4)
+    connect(agreement, group.rank, learner, progress, cast(Any, nothing), a_saver, print)
+    return agreement
+
+
 def judges_the_goal(group: LearnerGroup) -> tuple[bool, list[float]]:
     """Learner 0 sees good games first and then bad ones; learner 1 hears of the good ones after its own bad ones."""
     rank = group.rank
     goal = 5.0 if rank.is_first else None
     progress = Progress(LAYOUT, 1, 4, 10_000, return_window=2, stop_at_return=goal, learners=2)
-    agreement = GroupAgreement(group)
-    reporter: Any = SimpleNamespace(is_due=False, games_ended=lambda episodes: None)
-    saver: Any = SimpleNamespace(due=lambda: 0)
-    learner: Any = SimpleNamespace(updates=0, weights_checksum=lambda: 4)
-    connect(agreement, rank, learner, progress, reporter, saver, print)
+    agreement = connected(group, progress)
     play_games(progress, *([9.0, 9.0] if rank.is_first else [0.0, 0.0]))
     while not agreement.may_update(ready=True):
         pass
@@ -250,6 +294,73 @@ def judges_the_goal(group: LearnerGroup) -> tuple[bool, list[float]]:
 @pytest.mark.slow
 def test_the_first_learner_judges_the_goal_for_all() -> None:
     assert run_group(judges_the_goal) == [(True, [0.0, 0.0]), (True, [9.0, 9.0])]
+
+
+def plays_short_games(group: LearnerGroup) -> list[tuple[int, list[float]]]:
+    """What each learner knows of the games of all after an update, and at the end; each plays more than fit.
+
+    Learner 1 has played two more games after its last message.
+    """
+    progress = Progress(LAYOUT, 1, 4, 10**6, return_window=10**4, learners=2)
+    agreement = connected(group, progress)
+    known = []
+    play_games(progress, *[float(n) for n in range(3 * MAX_GAMES)])
+    while not agreement.may_update(ready=True):
+        pass
+    known.append((progress.episodes, sorted(progress.recent_returns)))
+    play_games(progress, *[-1.0] * (2 * MAX_GAMES))
+    while agreement.goes_on(stops=False, used_up=True):
+        pass
+    return [*known, (progress.episodes, sorted(progress.recent_returns))]
+
+
+@pytest.mark.slow
+def test_no_game_is_left_out_however_many_there_are() -> None:
+    after_update = sorted([float(n) for n in range(3 * MAX_GAMES)] * 2)
+    at_end = [-1.0] * (4 * MAX_GAMES) + after_update
+    for known in run_group(plays_short_games):
+        assert known == [(len(after_update), after_update), (len(at_end), at_end)]
+
+
+def ends_at_different_times(group: LearnerGroup, stops: bool) -> tuple[int, bool, bool]:
+    """Learner 0 has used its share of the steps; learner 1 still receives some, or a signal asks it to stop."""
+    progress = Progress(LAYOUT, 1, 4, 20 * 8, return_window=2, learners=2)
+    agreement, rank = connected(group, progress), group.rank
+    play_games(progress, *[1.0] * (4 if rank.is_first else 3))
+    if not rank.is_first:
+        for _ in range(5):  # no batch comes for it meanwhile
+            assert agreement.goes_on(stops=False, used_up=False) and not agreement.may_update(ready=False)
+        play_games(progress, *([] if stops else [2.0]))
+    while agreement.goes_on(stops=stops and not rank.is_first, used_up=not progress.unrolls_left):
+        pass
+    finished = agreement.finished(not progress.unrolls_left)
+    return progress.agent_steps, finished, agreement.reports_at_end(rank.is_first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stops", [False, True])
+def test_all_learners_know_alike_how_the_run_ended(stops: bool) -> None:
+    """Whether they report together depends on it, in a reproducible run."""
+    steps, finished = (140, False) if stops else (160, True)
+    assert run_group(ends_at_different_times, stops) == [(steps, finished, finished)] * 2
+
+
+def waits_for_an_evaluation(group: LearnerGroup) -> list[str]:
+    """Learner 0 is busy for much longer than a silent learner would be lost; then both update."""
+    agreement, said = GroupAgreement(group), list[str]()
+    agreement.connect(LearnerMessage, lambda news: None, lambda: 4, said.append)
+    begun = time.monotonic()
+    while group.rank.is_first and time.monotonic() - begun < 3 * SILENCE:
+        assert agreement.keep_alive()
+        time.sleep(0.1)
+    while not agreement.may_update(ready=True):
+        pass
+    return said
+
+
+@pytest.mark.slow
+def test_a_learner_that_waits_for_an_evaluation_is_not_lost() -> None:
+    assert run_group(waits_for_an_evaluation, timeout=SILENCE) == [[], []]
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Whole runs with two learners, in the processes of a test."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,18 @@ def test_a_reproducible_run_is_resumed_exactly(tmp_path: Path) -> None:
     second = run_two(tmp_path / "parts", first, environment_max_steps=2400)
     assert_same_run(whole, first, second)
     assert_same_run(*(folder / "learner_1" for folder in (whole, first, second)))
+
+
+def test_learners_with_unequal_queues_use_all_steps_and_end_in_good_order(tmp_path: Path) -> None:
+    """The replays of learner 1 are lost, so it needs more unrolls than learner 0 for the same updates."""
+    first = run_two(tmp_path, environment_max_steps=1200, reproducible=True, learner_threads=1)
+    shutil.rmtree(first / "learner_1")
+    second = run_two(tmp_path, first, environment_max_steps=2410)
+    summary = json.loads((second / "summary.json").read_text())
+    assert (summary["status"], summary["why"]) == ("finished", "--environment_max_steps=2410 is reached")
+    assert reports(second)[-1]["agent_steps"] == summary["agent_steps"] >= 2410
+    own = find_checkpoint(str(second / "learner_1"))
+    assert (own.agent_steps, own.updates) == (summary["agent_steps"], summary["updates"])
 
 
 @pytest.mark.parametrize("after", [1, 2])

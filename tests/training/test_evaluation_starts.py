@@ -1,6 +1,7 @@
 """When evaluations during training start, and with which games and options; no game is played here."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -10,6 +11,7 @@ import torch
 
 from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
+from learners.agreement import AloneAgreement
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from run_files.checkpoint import checkpoint_name
@@ -17,6 +19,7 @@ from tests.catch import make_catch
 from tests.training.test_periodic_evaluation import SMALL, evaluations
 from training import periodic_evaluation as evaluation_module
 from training.best_so_far import BestSoFar
+from training.housekeeping import Housekeeping
 from training.periodic_evaluation import PeriodicEvaluation
 
 
@@ -47,7 +50,11 @@ def test_each_evaluation_has_games_of_its_own_and_none_comes_before_the_first_up
 
 
 def players_of_evaluations(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, moments: Sequence[tuple[int, int]], **flags: Any
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moments: Sequence[tuple[int, int]],
+    keep_alive: Callable[[], bool] = lambda: True,
+    **flags: Any,
 ) -> list[PlayerProcess]:
     """The players that evaluate every 100 steps, in a run that is at these moments (agent steps, updates)."""
     monkeypatch.setattr(evaluation_module, "PlayerPool", Players)
@@ -59,13 +66,14 @@ def players_of_evaluations(
     config, nothing = Config.from_flags({**SMALL, "eval_period": 100, **flags}), cast(Any, None)
     announced: list[str] = []
     evaluation = PeriodicEvaluation(
-        config, make_catch, nothing, torch.float32, 0, saver, folder, StopSignals(), announced.append
+        config, make_catch, nothing, torch.float32, 0, saver, folder, StopSignals(), announced.append, keep_alive
     )
     for steps, updates in moments:
         progress.agent_steps, learner.updates, saver.saved_updates = steps, updates, updates
         timing.action_ms = 10.0 * updates
         (folder / checkpoint_name(updates)).touch()
         evaluation.tick()
+        evaluation.start_if_due()
     evaluation.finish()
     evaluation.close()
     return Players.players
@@ -74,8 +82,41 @@ def players_of_evaluations(
 def test_actions_of_an_evaluation_in_real_time_take_as_long_as_those_of_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_real_time = {"env": "PongNoFrameskip-v4", "interaction": "realtime"}
+    in_real_time: dict[str, Any] = {"env": "PongNoFrameskip-v4", "interaction": "realtime"}
     players = players_of_evaluations(tmp_path, monkeypatch, [(100, 1), (200, 5)], **in_real_time)
     assert [player.realtime.inference_latency for player in players] == ["fixed:10", "fixed:50"]
     own = players_of_evaluations(tmp_path, monkeypatch, [(300, 6)], **in_real_time, inference_latency="fixed:7")
     assert [player.realtime.inference_latency for player in own] == ["fixed:7"]
+
+
+def test_evaluations_start_after_updates_only() -> None:
+    """Between two updates, the agent steps and thus the games would depend on when unrolls arrive."""
+    done: list[str] = []
+    recorded: Any = SimpleNamespace(tick=lambda: done.append("tick"), start_if_due=lambda: done.append("start"))
+    saver: Any = SimpleNamespace(due=lambda: 0, save_if=lambda due: False)
+    reporter: Any = SimpleNamespace(is_due=False, tick=lambda: None)
+    progress: Any = SimpleNamespace(stage=lambda name: nullcontext())
+    housekeeping = Housekeeping(progress, reporter, saver, recorded, cast(Any, None), AloneAgreement())
+    for updates in (False, True, False):
+        if updates:
+            housekeeping.after_update()
+        housekeeping.tick()
+    assert done == ["tick", "tick", "start", "tick"]
+
+
+def test_the_learner_keeps_the_others_waiting_while_an_evaluation_delays_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a reproducible run. When the run ends meanwhile, the wait is over."""
+    kept: list[int] = []
+
+    def keep_alive() -> bool:
+        kept.append(len(kept))
+        return len(kept) < 3
+
+    monkeypatch.setattr(Players, "wait", lambda self, timeout: [])
+    monkeypatch.setattr(PeriodicEvaluation, "finish", lambda self: None)
+    monkeypatch.setattr(Players, "__init__", lambda self, *_: setattr(self, "has_unfinished_games", True))
+    moments = [(100, 1), (200, 2)]
+    players_of_evaluations(tmp_path, monkeypatch, moments, keep_alive, reproducible=True)
+    assert kept == [0, 1, 2]

@@ -68,7 +68,8 @@ def use(setup: RunSetup) -> None:
     learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, device)
     with closing(make_mix(config, layout, resume, learner)) as mix:
         progress = Progress(layout, 3, 4, 600, 100)
-        resume.restore(learner, mix, progress)
+        resume.restore_progress(progress)
+        resume.restore(learner, mix)
         if mix.ready():
             batch = mix.mix(learner.updates)
             progress.count_update(batch, learner.update(batch), learner.updates)

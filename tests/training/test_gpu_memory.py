@@ -68,6 +68,23 @@ def test_a_run_that_does_not_fit_at_all_saves_and_ends_with_a_sentence(
 
 
 @pytest.mark.slow
+def test_a_gpu_that_is_full_before_the_first_update_ends_the_run_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise out_of_memory()
+
+    monkeypatch.setattr("training.train.make_learner", fail)
+    sentence = "the GPU's memory is used up; a smaller --batch_size"
+    with pytest.raises(RunFailedError, match=f"^{sentence}"):
+        catch_run(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["status"], summary["updates"], summary["go_on"]) == ("failed", 0, None)
+    assert summary["why"].startswith(sentence)
+
+
+@pytest.mark.slow
 def test_a_half_made_step_is_not_saved(tmp_path: Path) -> None:
     steps = []
 

@@ -91,6 +91,20 @@ def test_the_display_keeps_the_losses_of_the_latest_updates(monkeypatch: pytest.
     assert [report["policy_loss"] for report in run.written] == [1.5, None]
 
 
+def test_the_cost_of_a_run_is_not_known_where_other_machines_play() -> None:
+    """Their CPU time is not in the load of this machine."""
+    run = Run(period=20)
+    run.load = LOAD._replace(cpu_learner=50.0, cpu_workers=150.0)
+    nodes: list[dict[str, Any]] = []
+    run.reporter._actors = cast(Any, SimpleNamespace(node_figures=lambda: nodes))
+    for _ in range(2):
+        run.unroll()
+        run.update(1.0)
+        nodes.append({"node": "10.0.0.7", "alive": True})
+    first, second = (report["core_seconds_per_1000_frames"] for report in run.written)
+    assert first > 0 and second is None
+
+
 def test_energy_is_reported_where_it_is_measured() -> None:
     run = Run(period=20)
     run.unroll()

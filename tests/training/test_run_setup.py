@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.cuda._utils import _get_device_index
 
+from learners.group import OneLearner
+from learners.rank import LearnerRank
 from machine import device as devices
 from machine import machine_setup
 from machine.machine_setup import Machine, choose_slots_per_worker, prepare_machine
@@ -228,3 +230,21 @@ def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any],
 )
 def test_actions_of_every_kind_are_described(kind: ActionKind, sizes: tuple[int, ...], described: str) -> None:
     assert described_actions(replace(CATCH, action_kind=kind, action_sizes=sizes)) == described
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_only_the_first_learner_checks_where_reports_go(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    """The others write none, and their machines may lack what is needed for it."""
+
+    def refuse(*_: object) -> None:
+        raise UsageError("the first learner cannot report here.")
+
+    def stop(*_: object) -> None:
+        raise UsageError("all checks of reports are over.")
+
+    monkeypatch.setattr(run_setup, "check_sinks", refuse)
+    monkeypatch.setattr(run_setup, "settle_seed", stop)
+    learners = OneLearner()
+    learners.rank = LearnerRank(rank, 2, 0, 1)
+    with pytest.raises(UsageError, match=("the first", "all checks")[rank]):
+        set_up_run(Config.from_flags({"env": "CartPole-v1", "learners": 2}), make_environment, None, learners)

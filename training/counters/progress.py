@@ -33,7 +33,7 @@ class Progress:
         return_window: int,
         stop_at_return: float | None = None,
         action_timing: ActionTiming | None = None,  # in a game that does not wait
-        learners: int = 1,  # each receives its share of the steps that are left at the start
+        learners: int = 1,  # each receives its share of the steps that are left at the start: see `own_share`
         first_worker: int = 0,  # the number of this learner's first worker among those of all
     ) -> None:
         self._layout = layout
@@ -41,9 +41,11 @@ class Progress:
         self._frames_per_step = frames_per_step
         self._played_frames = 0  # by this run, in real time
         self.max_steps = max_steps
-        self._begun = time.monotonic()
+        self._parent_seconds = 0.0  # of training, at the start of this run
+        self.begin()
         self._learners = learners
-        self._own_steps = 0  # that this learner has received in this run
+        self._own_unrolls = 0  # that this learner has received in this run
+        self.own_share: int | None = None  # unrolls that this learner receives in this run; None: an equal share
         self._first_worker = first_worker
         self._unsent = Unsent()  # what the other learners do not know yet
         self.agent_steps = 0  # of all learners, as far as this one knows
@@ -92,7 +94,8 @@ class Progress:
         self.agent_steps, self.episodes = state["agent_steps"], state["episodes"]
         self._parent_frames = state.get("frames", self.frames)  # older versions did not save them
         self._parent_steps = self.agent_steps
-        self._begun = time.monotonic() - state["seconds"]
+        self._parent_seconds = state["seconds"]
+        self.begin()
         self.recent_returns.extend(state["recent_returns"])
         self.return_max = state["return_max"]
         self.watt_hours.update(state.get("watt_hours", {}))  # older versions did not save them
@@ -103,6 +106,10 @@ class Progress:
         if self.action_timing is not None:
             self.action_timing.action_ms_before = state.get("action_ms")  # older versions did not save it
 
+    def begin(self) -> None:
+        """Training time counts from here on, not the preparations before."""
+        self._begun = time.monotonic() - self._parent_seconds
+
     @property
     def seconds(self) -> float:
         """Training time."""
@@ -111,13 +118,31 @@ class Progress:
     @property
     def unrolls_left(self) -> int:
         """How many more unrolls this learner receives."""
-        own_share = -((self._parent_steps - self.max_steps) // self._learners)
-        return max(0, -((self._own_steps - own_share) // self._layout.unroll_length))
+        share = -(-self.unrolls_of_run // self._learners) if self.own_share is None else self.own_share
+        return max(0, share - self._own_unrolls)
+
+    @property
+    def unrolls_of_run(self) -> int:
+        """How many unrolls all learners receive in this run."""
+        return max(0, -((self._parent_steps - self.max_steps) // self._layout.unroll_length))
+
+    @property
+    def steps_left(self) -> bool:
+        """Whether --environment_max_steps is not reached."""
+        return self.agent_steps < self.max_steps
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run needs no more unrolls."""
-        return self.goal_reached or not self.unrolls_left
+        """Whether the run, of all learners, needs no more unrolls."""
+        return self.goal_reached or not self.steps_left
+
+    def reports_at_end(self, finished: bool, reproducible: bool) -> bool:
+        """Whether there is something for a last report.
+
+        A reproducible run that is interrupted saves its unfinished interval instead: the resumed run reports it as a
+        whole.
+        """
+        return self.anything_new and (finished or self.is_complete or not reproducible)
 
     @property
     def anything_new(self) -> bool:
@@ -183,7 +208,7 @@ class Progress:
         frames = int(self._layout.array(row, "played_frames")) if self._layout.real_time else 0
         self._played_frames += frames
         self.agent_steps += self._layout.unroll_length
-        self._own_steps += self._layout.unroll_length
+        self._own_unrolls += 1
         if self._learners > 1:
             games = [Game(episode.return_, episode.length, episode.worker) for episode in episodes]
             self._unsent.add(self._layout.unroll_length, frames, games)
