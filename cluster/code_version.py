@@ -18,9 +18,15 @@ def code_version(root: Path = ROOT) -> str:
 
 def source_hash(root: Path, files: Iterable[str], apart: Container[str]) -> str:
     """The hash of these files at the top of a checkout and of all its packages, but for those apart."""
-    digest = hashlib.sha256()
     packages = sorted(file.parent for file in root.glob("*/__init__.py") if file.parent.name not in apart)
     paths = [root / name for name in files]
-    for path in (*paths, *(path for package in packages for path in sorted(package.rglob("*.py")))):
-        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    paths += [path for package in packages for path in sorted(package.rglob("*.py"))]
+    return hash_of_files((path.relative_to(root), path) for path in paths)
+
+
+def hash_of_files(files: Iterable[tuple[Path, Path]]) -> str:
+    """The hash of files, each by a name and a path: of the names and the contents, in this order."""
+    digest = hashlib.sha256()
+    for name, path in files:
+        digest.update(f"{name}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]

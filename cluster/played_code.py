@@ -7,13 +7,13 @@ the learner's.
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import gymnasium
 
 from agents.torsos.own_torso import is_own
+from cluster.code_version import hash_of_files
 from option_flags import Config, EnvironmentOptions
 from options.environment_families import is_noframeskip
 from wrappers.any_environment.registry import find_environment, import_module
@@ -71,7 +71,5 @@ def _contents(name: str, distributions: Iterable[str]) -> str:
     if distributions and all(INSTALLED & {*place.parts} for place in places):
         return "version " + ", ".join(sorted({version(each) for each in distributions}))
     files = [(file.relative_to(folder), file) for folder in folders for file in sorted(folder.rglob("*.py"))]
-    digest = sha256()
-    for named, file in files or [(Path(place.name), place) for place in places if place.is_file()]:
-        digest.update(f"{named}\n".encode() + file.read_bytes())
-    return f"source files {digest.hexdigest()[:16]}"
+    files = files or [(Path(place.name), place) for place in places if place.is_file()]
+    return f"source files {hash_of_files(files)}"

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dashboard.growing_file import GrowingFile
 from dashboard.results_folder import ResultsFolder
-from dashboard.run_list import readable_config, weights_of
+from dashboard.run_list import readable_config
 from run_files.metrics import flat_numbers, parse_report
-from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, options_of, parent_of
+from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, options_of, parent_of, weights_of
 
 MOST_REPORTS, MOST_GAMES = 2000, 6000
 MOST_REPORT_BYTES = 48 * 1024 * 1024

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dashboard.results_folder import SWEEP, ResultsFolder
 from reports.scores.human_scores import game_name
 from run_files.metrics import last_report
-from run_files.run_history import options_of, parent_of, read_config
+from run_files.run_history import options_of, parent_of, read_config, weights_of
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
 STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)
@@ -163,14 +163,6 @@ def readable_config(folder: Path) -> dict[str, Any] | None:
     if config is None or not isinstance(config.get("machine") or {}, Mapping):  # valid JSON of something else
         return None
     return config
-
-
-def weights_of(config: Mapping[str, Any]) -> str | None:
-    """The checkpoint whose weights the run of this config.json started from (--load_weights_only)."""
-    with suppress(AttributeError):
-        found = (config.get("weights_from") or {}).get("checkpoint")
-        return found if isinstance(found, str) else None
-    return None
 
 
 def _parent(folder: Path, config: Mapping[str, Any]) -> Path | None:

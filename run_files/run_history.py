@@ -90,7 +90,7 @@ def read_history(folder: Path) -> History:
         own_config = read_config(place)
         if own_config is None:  # this parent is gone, so its own parent is unknown
             break
-        weights_from = (own_config.get("weights_from") or {}).get("checkpoint")
+        weights_from = weights_of(own_config)
         reports = _numbers(place / "metrics.jsonl", limit) + reports
         evaluations = _numbers(place / "evaluations.jsonl", limit) + evaluations
         rows = _games(place / "episodes.csv")
@@ -162,6 +162,13 @@ def options_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The flags, with `slots_per_worker` as the run chose it, so that it equals a run with this number as its flag."""
     chosen = (config.get("machine") or {}).get("slots_per_worker")
     return {**config["options"], **({"slots_per_worker": chosen} if chosen else {})}
+
+
+def weights_of(config: Mapping[str, Any]) -> str | None:
+    """The checkpoint whose weights the run of this config.json started from (--load_weights_only)."""
+    origin = config.get("weights_from")
+    found = origin.get("checkpoint") if isinstance(origin, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def parent_of(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:

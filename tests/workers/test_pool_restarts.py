@@ -22,6 +22,7 @@ from tests.workers.pools import (
 from workers.failures import WorkersFailedError
 from workers.processes.child_process import start_process
 from workers.processes.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS, Restarts, WorkerHandle
+from workers.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.slow
 
@@ -123,12 +124,18 @@ def test_kills_from_outside_do_not_count_as_failures_of_the_worker(make_pool: Ma
     assert len(announced) == FAILURES_IN_A_ROW + 1
 
 
-def test_a_stopped_worker_is_killed_before_its_slots_are_used_again(make_pool: MakePool, clock: Clock) -> None:
-    pool, announced = make_pool(workers=1, stop_after=1)
+def wait_for_stopped_worker(pool: WorkerPool) -> psutil.Process:
+    """The only worker of the pool, once it has stopped itself after its first round."""
     take(pool, 2)
     stopped = psutil.Process(pool.process_ids()[0])
     while stopped.status() != psutil.STATUS_STOPPED:
         pool.wait(0.01)
+    return stopped
+
+
+def test_a_stopped_worker_is_killed_before_its_slots_are_used_again(make_pool: MakePool, clock: Clock) -> None:
+    pool, announced = make_pool(workers=1, stop_after=1)
+    stopped = wait_for_stopped_worker(pool)
     wait_for_silence(pool, clock, announced)
     assert not stopped.is_running()
     assert announced == ["worker 0 is replaced: it did not respond for 60 seconds"]
@@ -152,10 +159,7 @@ def test_time_in_which_the_learner_was_stopped_does_not_count(make_pool: MakePoo
 def test_a_stopped_worker_is_noticed_while_updates_take_long(make_pool: MakePool, clock: Clock) -> None:
     """Each update takes longer than half of the silence limit."""
     pool, announced = make_pool(workers=1, stop_after=1)
-    take(pool, 2)
-    stopped = psutil.Process(pool.process_ids()[0])
-    while stopped.status() != psutil.STATUS_STOPPED:
-        pool.wait(0.01)
+    wait_for_stopped_worker(pool)
     for _ in range(6):
         clock.now += 0.6 * SILENCE_LIMIT
         pool.wait(0.01)
