@@ -54,6 +54,9 @@ class BackgroundMix:
     def unrolls_needed(self) -> int:
         return 0 if self._full() else self._idle_mix().unrolls_needed()
 
+    def unrolls_waiting(self) -> int:
+        return self._idle_mix().unrolls_waiting(len(self._batches))
+
     def add(self, row: Rows) -> None:
         self._idle_mix().add(row)
 

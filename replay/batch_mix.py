@@ -56,6 +56,9 @@ class Mix(Protocol):
     def unrolls_needed(self) -> int:
         """How many more unrolls the next batch needs; never more than are accepted."""
 
+    def unrolls_waiting(self) -> int:
+        """Unrolls that were added and are not learned from yet; less than 0 where the warm-up takes some first."""
+
     def add(self, row: Rows) -> None:
         """Keep copies of an unroll, `row [nbytes]`, in all replays; during warm-up in all but the queues."""
 
@@ -115,6 +118,14 @@ class BatchMix:
         if self._queues and not self.is_warming_up:
             return max(queue.unrolls_needed() for queue in self._queues)
         return self.unrolls_accepted()
+
+    def unrolls_waiting(self, batches_ahead: int = 0) -> int:
+        """Includes those of batches that were mixed ahead."""
+        if self.is_warming_up:
+            return -self.unrolls_accepted()
+        if self._queues:
+            return min(len(queue) + batches_ahead * queue.share for queue in self._queues)
+        return self._new_unrolls + batches_ahead * self.batch_size
 
     def add(self, row: Rows) -> None:
         queues = [] if self.is_warming_up else self._queues

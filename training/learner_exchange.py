@@ -26,21 +26,9 @@ def share_unrolls(learners: OneLearner, progress: Progress, mix: Mix) -> None:
     empty. The number of unrolls is that of the first learner, whose steps are those of the run.
     """
     with learners.guarded():
-        told = learners.of_all((progress.unrolls_of_run, unrolls_waiting(mix)))
+        told = learners.of_all((progress.unrolls_of_run, mix.unrolls_waiting()))
     waiting = [each for _, each in told]
     progress.own_share = equal_shares(told[0][0], waiting)[learners.rank.index]
-
-
-def unrolls_waiting(mix: Mix) -> int:
-    """Unrolls that were received and are in no batch yet; less than 0 where the warm-up takes some first."""
-    if mix.is_warming_up:
-        return -mix.unrolls_accepted()
-    state = mix.state_dict()
-    prepared = len(state["prepared"])
-    queues = [replay for replay in mix.replays if replay.is_fresh]
-    if queues:
-        return min(len(queue) + prepared * queue.share for queue in queues)
-    return int(state["new"]) + prepared * sum(replay.share for replay in mix.replays)
 
 
 def connect(
