@@ -70,7 +70,12 @@ class RunOptions(Options):
         ON_OFF,
         "With train_w_load: start a new run, also of another game, from the weights of --load_model_url alone.",
     )
-    environment_max_steps: int = option(6_000_000, whole(1, 10**15), "Agent steps of all environments together.")
+    environment_max_steps: int = option(
+        6_000_000,
+        whole(1, 10**15),
+        "Agent steps of all environments together. Over them the learning rate falls to --lr_end_value, unless "
+        "--lr_scheduler_steps says otherwise: to end earlier with the same curve, use --stop_at_return or CTRL+C.",
+    )
     stop_at_return: float | None = option(
         None,
         Rule(float, "be a number", math.isfinite, optional=True),

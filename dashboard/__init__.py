@@ -1,1 +1,1 @@
-"""A page in the browser to watch runs, compare them and see the agent play. It reads only the files of runs."""
+"""A page in the browser to watch and compare runs, made from their files."""

@@ -1,1 +1,1 @@
-"""The machine that a run uses: device, cores, memory, GPU utilization, signals and settings of the system."""
+"""The machine: device, cores, memory, GPU utilization, signals, system settings."""

@@ -85,7 +85,8 @@ class EnvironmentOptions(Options):
     reward_clipping_method: str = option(
         "abs_one_sign",
         one_of("abs_one_sign", "abs_one_clamp", "soft_asymmetric", "none"),
-        "Clipping of the rewards for the learner. Reported returns are never clipped.",
+        "Clipping of the rewards for the learner: to −1, 0 or 1 by their sign, to the range from −1 to 1, or "
+        "softly (5·tanh(r/5), times 0.3 below 0). Reported returns are never clipped.",
     )
     repeat_action_probability: float = option(
         0.0, between(0, 1), "Sticky actions: probability to repeat the last action."

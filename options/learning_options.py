@@ -62,7 +62,9 @@ class LossOptions(Options):
     trace_lambda: float = option(0.95, between(0, 1), "V-trace: factor on every step of the trace.")
     policy_gradient_loss_weight: float = option(1.0, at_least(0), "Weight of the policy gradient loss.")
     value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
-    entropy_loss_weight: float = option(0.003, at_least(0), "Weight of the entropy bonus.")
+    entropy_loss_weight: float = option(
+        0.003, at_least(0), "Weight of the entropy bonus, on the fresh unrolls of a batch, or on all if none is fresh."
+    )
     entropy_loss_end_weight: float | None = option(
         None,
         at_least(0, optional=True),

@@ -26,7 +26,7 @@ class ReplaySpec:
         "Distance between two states: of their features (ln_norm, cos_dist), of their policies (kl_div), or a random "
         "number, as a control for experiments.",
     )
-    p: float = option(2.0, between(1, 64), "Exponent of ln_norm.")
+    p: float = option(2.0, between(1, 64), "The p of the p-norm of ln_norm; 2 is the Euclidean distance.")
     lambda_batch_multiplier: float = option(
         1.0,
         between(1, 1000),
