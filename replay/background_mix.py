@@ -77,7 +77,8 @@ class BackgroundMix:
 
     def load_state_dict(self, state: dict[str, Any], with_queues: bool = True) -> None:
         self._mix.load_state_dict(state, with_queues)
-        for saved in state["prepared"][: self._ahead + 1] if with_queues else []:
+        # Where fewer fit than were saved, the newest, so that draws from the loaded replays come directly after them.
+        for saved in state["prepared"][-self._ahead - 1 :] if with_queues else []:
             buffer = self._next_buffer()
             buffer.copy_(saved["rows"])
             draws = tuple(ReplayDraw(Drawn(*drawn), age, seconds) for drawn, age, seconds in saved["draws"])

@@ -38,7 +38,7 @@ FOREIGN = "has contents that no run writes"
 DAMAGED = "is cut off, damaged, or not a checkpoint of this program"
 FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
 SMALL = 36  # pixels on the shorter side: below it, --network=auto was small_conv in older versions
-TINY_CONV_SINCE = "spread_starts"  # an option that is saved by every version in which auto may be tiny_conv
+NEWER_OPTION = "spread_starts"  # versions that do not save it also differ in the two options below
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 
 # What the policy is and what it observes.
@@ -56,10 +56,11 @@ class Checkpoint:
     def options(self) -> dict[str, Any]:
         """The flags that a resumed run inherits. A --stop_at_return that was reached is not among them."""
         options = {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
-        if options.get("lr_scheduler_steps") == self.content.get("planned_updates"):
-            options["lr_scheduler_steps"] = 0  # older versions stored the computed number as if it were a flag
-        if options["network"] == "auto" and TINY_CONV_SINCE not in options and self._sees_small_pictures:
-            options["network"] = "small_conv"  # what auto was in older versions
+        if NEWER_OPTION not in options:
+            if options.get("lr_scheduler_steps") == self.content.get("planned_updates"):
+                options["lr_scheduler_steps"] = 0  # the computed number was stored as if it were a flag
+            if options["network"] == "auto" and self._sees_small_pictures:
+                options["network"] = "small_conv"  # it could not be tiny_conv
         if self.has_reached(options.get("stop_at_return"), options.get("avg_buff_size", 100)):
             options["stop_at_return"] = None
         return options

@@ -110,6 +110,7 @@ _PROGRESS = table(
         "frames": whole(),
         "best_eval_mean": nothing_or(number()),
         "return_min": nothing_or(number()),
+        "evaluated_steps": whole(),
         "watt_hours": table_of(str, number(0)),
         "reached_goal": nothing_or(number()),
         "action_ms": nothing_or(number(0)),

@@ -18,23 +18,32 @@ class BestSoFar:
     return_mean: float | None = None
     eval_mean: float | None = None
     return_steps: int | None = None  # agent steps of best.pt
+    evaluated_steps: int = 0  # agent steps of the weights of the latest evaluation that has ended
 
     @classmethod
     def of_parent(cls, parent: Checkpoint) -> Self:
         """The best results of the parent. Its best files may be newer than the checkpoint that is resumed."""
         progress, folder = parent.content["progress"], parent.path.parent
         best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
+        evaluations = _evaluations(parent)
+        best.evaluated_steps = progress.get("evaluated_steps", parent.agent_steps)  # older versions did not save it
+        steps = [best.evaluated_steps, *(row.get("agent_steps") for row in evaluations)]  # the last may be newer
+        best.evaluated_steps = max(step for step in steps if isinstance(step, int) and step <= parent.agent_steps)
         if (folder / BEST).exists():
             with suppress(InvalidCheckpointError):
                 kept = read_checkpoint(folder / BEST)
                 best.return_mean, best.return_steps = kept.content["progress"]["best_return_mean"], kept.agent_steps
         if (folder / BEST_EVAL).exists():
-            means = [best.eval_mean, *(row.get("best_eval_return_mean") for row in _evaluations(parent))]
+            means = [best.eval_mean, *(row.get("best_eval_return_mean") for row in evaluations)]
             best.eval_mean = max((mean for mean in means if isinstance(mean, int | float)), default=None)
         return best
 
     def state_dict(self) -> dict[str, float | None]:
-        return {"best_return_mean": self.return_mean, "best_eval_mean": self.eval_mean}
+        return {
+            "best_return_mean": self.return_mean,
+            "best_eval_mean": self.eval_mean,
+            "evaluated_steps": self.evaluated_steps,
+        }
 
     def update_best_return(self, mean: float | None, games: int, window: int) -> bool:
         """Whether `mean`, over the latest `games` of at most `window` games, is the highest so far; if so, keeps it."""

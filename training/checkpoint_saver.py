@@ -166,7 +166,8 @@ class CheckpointSaver:
         except WorkersFailedError:  # save the checkpoint anyway; the next wait for the workers raises this again
             snapshot = None
         if snapshot is None:
-            self.announce("a worker did not finish its unroll in time: a resumed run will begin new games")
+            why = "skipped" if self.stop.stop_now else "not saved, because a worker died or was late"
+            self.announce(f"the games are {why}: a resumed run will begin new ones")
         return snapshot
 
     def _write_replays(self) -> None:

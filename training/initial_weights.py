@@ -31,10 +31,10 @@ class InitialWeights:
         with refusing_foreign_content(source):
             try:
                 adapted = network.adapted(state)
-            except (LookupError, RuntimeError) as error:
+                actions = len(state["policy_head.bias"])
+            except (LookupError, RuntimeError, TypeError) as error:
                 raise ContentError(f"learner.network must be the weights of this network ({error!r:.80})") from None
             check_weights({"learner": {"network": adapted}}, network)
-        actions = len(state["policy_head.bias"])
         if adapted is not state:
             self._notes.append(
                 f"the policy head is new: {network.policy_head.out_features} actions instead of {actions}"

@@ -67,7 +67,8 @@ class PeriodicEvaluation(Evaluation):
     It evaluates a checkpoint written at that moment. A hard link keeps the file until its games have ended, so that
     best_eval.pt is exactly the policy that played. Training does not wait, except in a reproducible run, where
     evaluations must start at the same steps every time; then other learners wait too. With `--render` the median game
-    is filmed, and the evaluation ends when the film is complete.
+    is filmed, and the evaluation ends when the film is complete. A resumed run begins with the evaluation that a stop
+    has cut short, with its present weights.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class PeriodicEvaluation(Evaluation):
         self._sink = RetryingSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
         self._announce = announce
         self._filming = FilmProcesses(folder / VIDEOS, announce, config.workers.worker_timeout)
-        self._periods = self._periods_over
+        self._periods = self._best.evaluated_steps // config.test.eval_period
         self._games: _GamesUnderWay | None = None
 
     @property
@@ -227,6 +228,7 @@ class PeriodicEvaluation(Evaluation):
     def _conclude(self, games: _GamesUnderWay) -> None:
         """Keep the checkpoint if it is the best so far, and report."""
         results = sorted(games.results)
+        self._best.evaluated_steps = games.agent_steps
         figures = score_figures(results, self._config.environment.env)
         mean = figures["return_mean"]
         is_best = self._best.is_best_evaluation(mean)

@@ -261,4 +261,6 @@ def test_batches_of_a_longer_buffer_are_loaded_into_a_shorter_one(opened: list[B
     opened += [saved, loaded]
     _, number = play(saved, clock, 6)
     loaded.load_state_dict(saved.state_dict())
+    kept, of_all = loaded.state_dict()["prepared"], saved.state_dict()["prepared"]
+    assert [each["draws"] for each in kept] == [each["draws"] for each in of_all[-2:]], "the next draws come after them"
     play(loaded, clock, 6, number)

@@ -40,6 +40,7 @@ def some_progress(agent_steps: int, updates: int) -> dict[str, Any]:
         "return_max": 1.5,
         "best_return_mean": None,
         "best_eval_mean": None,
+        "evaluated_steps": 0,
         "stretch_steps": 0,
         "stretch_seconds": 1.5,
         "stage_seconds": {"wait": 0.5},

@@ -283,7 +283,13 @@ def test_the_last_line_is_the_resume_command_even_if_an_evaluation_is_dropped(
     assert not spawned()
 
 
-def test_an_evaluation_that_a_signal_interrupts_is_announced(
+def resumed(folder: Path, **flags: Any) -> Path:
+    parent = find_checkpoint(str(folder))
+    own = {"op_mode": "train_w_load", "load_model_url": str(folder)}
+    return train(Config.from_flags({**parent.options, **own, **flags}), make_catch, parent)
+
+
+def test_an_evaluation_that_a_signal_interrupts_is_played_by_the_resumed_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = PeriodicEvaluation.tick
@@ -293,10 +299,23 @@ def test_an_evaluation_that_a_signal_interrupts_is_announced(
         if self.under_way and not self._stop.requested:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(PeriodicEvaluation, "tick", tick)
-    run(tmp_path, console="plain", eval_episode_count=100_000)
+    with monkeypatch.context() as patches:
+        patches.setattr(PeriodicEvaluation, "tick", tick)
+        folder = run(tmp_path, console="plain", eval_episode_count=100_000)
     announced = capsys.readouterr().out.splitlines()
     assert sum(line.endswith("agent steps is not finished and is dropped") for line in announced) == 1
     assert not any("waiting for" in line for line in announced)
     assert announced[-1].startswith("go on with: ")
     assert not spawned()
+    assert not evaluations(folder)
+    stopped_at = find_checkpoint(str(folder)).agent_steps
+    assert 800 <= stopped_at < 1600
+    first = evaluations(resumed(folder, reproducible=True, eval_episode_count=20))[0]
+    assert stopped_at < first["agent_steps"] < 1600
+
+
+def test_a_longer_run_does_not_repeat_the_last_evaluation(tmp_path: Path) -> None:
+    folder = run(tmp_path)
+    assert evaluations(folder)[-1]["agent_steps"] >= 1600
+    longer = resumed(folder, environment_max_steps=2600)
+    assert all(line["agent_steps"] >= 2400 for line in evaluations(longer))

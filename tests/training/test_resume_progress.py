@@ -106,18 +106,22 @@ def test_a_run_with_more_steps_than_its_parent_gets_a_new_schedule(tmp_path: Pat
     assert after.updates == pytest.approx(after.content["planned_updates"], abs=1)
 
 
-@pytest.mark.parametrize("saved_plan", [False, True])
-def test_a_given_schedule_is_kept(saved_plan: bool, saved_run: Path) -> None:
+@pytest.mark.parametrize("given", [500, None])
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_given_schedule_is_kept(given: int | None, is_old: bool, saved_run: Path) -> None:
     """Older versions saved the planned updates as if --lr_scheduler_steps had been given."""
     parent = find_checkpoint(str(saved_run))
     planned = int(parent.content["planned_updates"])
-    parent.content["options"] = {**parent.options, "lr_scheduler_steps": planned if saved_plan else 500}
+    saved_plan = given is None and is_old
+    parent.content["options"] = {**parent.options, "lr_scheduler_steps": given or planned}
+    if is_old:
+        del parent.content["options"]["spread_starts"]
     config = Config.from_flags(parent.options)
-    assert plan_updates(parent, config) == (planned, planned if saved_plan else 500)
+    assert plan_updates(parent, config) == (planned, given or planned)
     longer = config.replace_flags(environment_max_steps=10_000)
     new_plan, schedule = plan_updates(parent, longer)
     assert new_plan > 4 * planned
-    assert schedule == (new_plan if saved_plan else 500)
+    assert schedule == (new_plan if saved_plan else given or planned)
 
 
 def test_updates_of_fewer_steps_get_a_new_schedule(saved_run: Path) -> None:

@@ -142,7 +142,7 @@ def test_the_mean_return_is_that_of_the_latest_games() -> None:
         was_best.append(best.update_best_return(progress.return_mean, len(progress.recent_returns), 3))
     assert progress.return_mean == 5.0
     assert was_best == [False, False, True, True], "a full window is enough games, even a small one"
-    assert best.state_dict() == {"best_return_mean": 5.0, "best_eval_mean": None}
+    assert best.state_dict() == {"best_return_mean": 5.0, "best_eval_mean": None, "evaluated_steps": 0}
     larger, smaller = make_progress(return_window=4), make_progress(return_window=2)
     for resumed, mean in ((larger, 5.0), (smaller, 3.0)):
         resumed.load_state_dict(progress.state_dict(updates=0))
