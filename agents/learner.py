@@ -1,6 +1,5 @@
 """One update of the network by one batch of unrolls."""
 
-import math
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,8 @@ from agents.batch_loss import BatchLoss
 from agents.flat_weights import flat_weights
 from agents.memory_format import channels_last
 from agents.network import ActorCritic
-from agents.other_learners import NoPeers, Peers, trained_parameters
+from agents.optimizer import ScheduledOptimizer
+from agents.other_learners import NoPeers, Peers
 from agents.policy_heads import GaussianHead
 from agents.target_network import TargetNetwork
 from agents.training_batch import TrainingBatch, make_training_batch
@@ -26,7 +26,7 @@ SMALLEST_WEIGHT = 0.001
 
 
 class Learner:
-    """Network, optimizer and learning-rate schedule on one device; only `update` and `load_state_dict` change them."""
+    """Network and optimizer on one device; only `update` and `load_state_dict` change them."""
 
     def __init__(
         self,
@@ -48,10 +48,9 @@ class Learner:
         self._layout = layout
         self._loss = loss
         self._options = optimizer
-        self._schedule_updates = schedule_updates
         self._announce = announce
         self.device = device
-        self._optimizer = make_optimizer(network, optimizer)
+        self._optimizer = ScheduledOptimizer(network, optimizer, schedule_updates)
         self._target = TargetNetwork(self.network, loss.batch_uses.slots) if loss.loss == "impact" else None
         self._gradients = BatchGradients(
             self.network,
@@ -83,7 +82,6 @@ class Learner:
         unrolls, report, targets = self._gradients.compute(batch)
         clip = self._options.gradient_clip_by_norm_threshold or float("inf")
         report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
-        self._set_step_size()
         report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
         try:
             self._step(unrolls, targets)
@@ -96,7 +94,7 @@ class Learner:
 
     def _step(self, unrolls: TrainingBatch, targets: torch.Tensor) -> None:
         """Change the weights by their gradients, and the statistics by the batch and the targets of its values."""
-        self._optimizer.step()
+        self._optimizer.step(self.updates)
         if isinstance(self.network.policy_head, GaussianHead):
             self.network.policy_head.keep_in_range()
         self.updates += 1
@@ -131,46 +129,14 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        """Linear warm-up, then polynomial decay from `--lr` to `--lr_end_value` over the schedule, then constant.
-
-        The warm-up is for games with rewards from the first step on: there the first updates all point in the same
-        direction, so that values and policy overshoot at the full rate.
-        """
-        left = self._schedule_left
-        start, end = self._options.lr, self._options.lr_end_value
-        warmup = min(self._options.lr_warmup_updates, self._schedule_updates // 10)
-        warm = min(1.0, (self.updates + 1) / max(1, warmup))
-        return float(warm * (end + (start - end) * left**self._options.lr_power))
+        """That of the next update."""
+        return self._optimizer.learning_rate(self.updates)
 
     @property
     def entropy_weight(self) -> float:
         """Linear from `--entropy_loss_weight` to `--entropy_loss_end_weight` over the schedule, then constant."""
         start, end = self._loss.entropy_loss_weight, self._loss.entropy_loss_end_weight
-        return start if end is None else end + (start - end) * self._schedule_left
-
-    @property
-    def _schedule_left(self) -> float:
-        """The fraction of the schedule that is left."""
-        return max(0.0, 1.0 - self.updates / self._schedule_updates)
-
-    def _set_step_size(self) -> None:
-        """Set the learning rate of the next step; for RMSProp, with the bias correction of its mean square.
-
-        The mean square starts at 0. Without the correction the first steps are ten times too long, which makes most
-        features zero for good. Step t is to be lr · B_t, with B_t = momentum · B_{t−1} + c_t · gradient / root mean
-        square and c_t = √(1 − α^t). PyTorch keeps B_t / c_t, so the ratio of two corrections goes into its momentum.
-        """
-        options = self._options
-        correction, ratio = 1.0, 1.0
-        if options.optimizer == "rmsprop":
-            steps = float(next((state["step"] for state in self._optimizer.state.values()), 0))  # made so far
-            correction = math.sqrt(1 - options.rmsprop_alpha ** (steps + 1))
-            # The momentum of the first step multiplies 0, but it must not be 0: PyTorch would leave momentum out.
-            ratio = math.sqrt(1 - options.rmsprop_alpha**steps) / correction if steps else 1.0
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.learning_rate * correction
-            if options.optimizer == "rmsprop":
-                group["momentum"] = options.rmsprop_momentum * ratio
+        return start if end is None else end + (start - end) * self._optimizer.schedule_left(self.updates)
 
     def is_finite(self) -> bool:
         """Whether no weight is NaN or infinite. Waits for the GPU."""
@@ -199,23 +165,5 @@ class Learner:
         self.network.load_saved(state["network"])
         if self._target is not None:  # saved by a run with IMPACT only
             self._target.load_saved(state.get("target", state["network"]))
-        wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["optimizer"]["param_groups"][0]
-        if wanted.keys() != saved.keys() or (wanted.get("momentum") and not saved["momentum"]):
-            # Another --optimizer, or momentum that was not saved.
+        if not self._optimizer.load_state_dict(state["optimizer"]):
             self._announce("the optimizer's moving averages begin anew: it is another one than the parent's")
-            return
-        options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
-        self._optimizer.load_state_dict(state["optimizer"])
-        for group, own in zip(self._optimizer.param_groups, options, strict=True):
-            group.update(own)
-
-
-def make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:
-    """The optimizer of `--optimizer` for all parameters of the network."""
-    parameters = trained_parameters(network)
-    if options.optimizer == "adam":
-        betas = (options.adam_beta1, options.adam_beta2)
-        return torch.optim.Adam(parameters, options.lr, betas, options.adam_eps, fused=True)
-    return torch.optim.RMSprop(
-        parameters, options.lr, options.rmsprop_alpha, options.rmsprop_eps, momentum=options.rmsprop_momentum
-    )

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from agents.distances import cosine_distance, ln_norm
 from agents.distributions.interface import PolicyDistribution
 from agents.network import ActorCritic
+from agents.training_batch import observed_pictures
 from machine.device import padded_size
 from options.replay_options import ReplaySpec
-from replay.frame_stacks import rebuild_stacks
 from replay.newest_states import States
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -86,10 +86,7 @@ class NetworkRanking:
     def _current(self, fields: dict[str, torch.Tensor]) -> torch.Tensor:
         """The ranked states of each unroll, embedded by the current network: `[m, k, D]`."""
         states = len(self._states), len(fields["dones"])
-        if self._layout.has_pictures:
-            stacks = rebuild_stacks(fields["frames"], fields["dones"], self._states).flatten(0, 1)
-        else:
-            stacks = fields["frames"].new_zeros(states[0] * states[1], 0, 0, 0)
+        stacks = observed_pictures(fields, self._layout, self._states).flatten(0, 1)
         vectors = None
         if self._layout.vector_size:
             vectors = self._layout.stored_vectors.read(fields, self._states).transpose(0, 1).flatten(0, 1)

@@ -52,7 +52,7 @@ def make_training_batch(
     fresh = torch.from_numpy(batch.fresh).to(device, non_blocking=True)
     return TrainingBatch(
         inputs=NetworkInput(
-            observations=observed_pictures(fields, dones, layout),
+            observations=observed_pictures(fields, layout),
             previous_actions=torch.cat([fields["first_action"].unsqueeze(1), previous_actions], 1).transpose(0, 1),
             previous_rewards=torch.cat([fields["first_reward"].unsqueeze(1), seen_rewards * keep], 1).T,
             # If state 0 starts an episode, the worker has stored reset inputs for it.
@@ -125,12 +125,14 @@ def _cat(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
     return torch.cat(tensors, 1) if tensors else None
 
 
-def observed_pictures(fields: dict[str, torch.Tensor], dones: torch.Tensor, layout: UnrollLayout) -> torch.Tensor:
-    """The stacks of all states, `[T+1, B, S*C, H, W]`; without pictures, an empty tensor of T+1 steps."""
+def observed_pictures(
+    fields: dict[str, torch.Tensor], layout: UnrollLayout, states: Sequence[int] | None = None
+) -> torch.Tensor:
+    """The stacks of some of the states, or of all T+1: `[states, B, S*C, H, W]`, empty if there are no pictures."""
     if layout.has_pictures:
-        return rebuild_stacks(fields["frames"], dones)
-    batch, steps = dones.shape
-    return fields["frames"].new_zeros(steps + 1, batch, 0, 0, 0)
+        return rebuild_stacks(fields["frames"], fields["dones"], slice(None) if states is None else states)
+    batch, steps = fields["dones"].shape
+    return fields["frames"].new_zeros(steps + 1 if states is None else len(states), batch, 0, 0, 0)
 
 
 def after_episodes(actions: torch.Tensor, dones: torch.Tensor) -> torch.Tensor:

@@ -13,9 +13,9 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict
 
-from agents.learner import make_optimizer
 from agents.memory_format import channels_last
 from agents.network import ActorCritic, make_network
+from agents.optimizer import ScheduledOptimizer
 from agents.torsos.make_torso import make_torso
 from agents.torsos.own_torso import network_source, note_on_source, observation_space
 from agents.torsos.torso_input import Observed
@@ -233,10 +233,10 @@ def test_a_run_can_save_weights_without_use_and_infinite_buffers(write_module: W
     """As in a classifier whose last layer is left out, and in the mask of an attention layer."""
     layout = replace(PICTURES, **PARTS["vector"])
     network = make_network(NetworkOptions(network=write_module(WITH_A_REST)), layout, torch.float32)
-    made = make_optimizer(network, OptimizerOptions(optimizer=optimizer))
+    made = ScheduledOptimizer(network, OptimizerOptions(optimizer=optimizer), 100)
     logits, values = export.reference(network, (torch.randn(6, layout.vector_size),))
     (logits.sum() + values.sum()).backward()  # type: ignore[no-untyped-call]
-    made.step()
+    made.step(0)
     saved = {"learner": {"network": network.state_dict(), "optimizer": made.state_dict()}}
     check_weights(saved, network)
     check_optimizer(saved, network)

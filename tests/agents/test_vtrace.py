@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agents.distributions.categorical import Categorical
-from agents.vtrace import VTrace, trusted_states, vtrace
-from tests.agents.slow_versions import Steps, kl, probabilities, vtrace_advantages, vtrace_targets
+from agents.vtrace import VTrace, vtrace
+from tests.agents.slow_versions import Steps, vtrace_advantages, vtrace_targets
 
 FIELDS = ("log_ratios", "discounts", "rewards", "values", "bootstrap_value")
 
@@ -161,39 +160,3 @@ def test_rho_bar_below_c_bar_is_refused() -> None:
     data = random_steps(np.random.default_rng(0), 2, 2)
     with pytest.raises(ValueError, match="must not be below c_bar"):
         run(data, rho_bar=0.9, c_bar=1.0, trace_lambda=1.0)
-
-
-@pytest.mark.parametrize("rho_bar", [0.4, 1.0, 2.0])
-def test_trusted_states_match_the_definition(rho_bar: float) -> None:
-    rng = np.random.default_rng(0)
-    target = rng.normal(0, 1.5, (30, 4, 5))
-    behaviour = target + rng.normal(0, 1.0, (30, 4, 5))
-    divergence = np.zeros((30, 4))
-    for place in np.ndindex(30, 4):
-        pi, mu = probabilities(target[place]), probabilities(behaviour[place])
-        implied = np.minimum(rho_bar * mu, pi)
-        divergence[place] = kl(pi, implied / implied.sum())
-    for quantile in (0.2, 0.5, 0.9):
-        threshold = float(np.quantile(divergence, quantile))  # between two of the 120 figures
-        trusted = trusted_states(
-            Categorical(5), torch.from_numpy(target), torch.from_numpy(behaviour), rho_bar, threshold
-        )
-        assert trusted.dtype == torch.bool
-        np.testing.assert_array_equal(trusted, divergence < threshold)
-
-
-def test_all_states_are_trusted_on_policy() -> None:
-    logits = torch.randn(5, 4, 6, generator=torch.Generator().manual_seed(0)) * 3
-    assert trusted_states(Categorical(6), logits, logits, 1.0, 1e-5).all()
-
-
-def test_an_action_that_the_acting_policy_never_took_makes_a_state_untrusted() -> None:
-    target, behaviour = torch.zeros(1, 1, 2), torch.tensor([[[0.0, -1e4]]])
-    assert not trusted_states(Categorical(2), target, behaviour, 1.0, 0.5).any()
-    # The other way round, V-trace estimates the target policy itself.
-    assert trusted_states(Categorical(2), behaviour, target, 2.0, 1e-5).all()
-
-
-def test_trusted_states_have_no_gradient() -> None:
-    logits = torch.randn(2, 2, 3, requires_grad=True)
-    assert not trusted_states(Categorical(3), logits, logits.detach() + 1, 1.0, 0.3).requires_grad
