@@ -14,13 +14,13 @@ from agents.ranking import NetworkRanking, RandomRanking, Ranking
 from option_flags import Config, ReplayOptions
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
-from replay.background_mix import BackgroundMix
 from replay.batch_mix import BatchMix, Mix
 from replay.candidate_strategies import STRATEGIES, lowest
 from replay.circular_queue import CircularQueue
 from replay.compression import UnrollCodec
 from replay.eviction_rules import EvictionRule, MostDrifted, Oldest
 from replay.interface import Replay
+from replay.mix_ahead import MixAhead
 from replay.newest_states import NewestStates
 from replay.queue import QueueReplay
 from replay.replay_buffer import Observer, ReplayBuffer
@@ -50,7 +50,7 @@ def make_mix(config: Config, layout: UnrollLayout, resume: Resume, learner: Lear
             network.load_state_dict(learner.network.state_dict())
         return learner.updates
 
-    return BackgroundMix(mix, ahead, copy_learner, uploader(learner.device), learner.device)
+    return MixAhead(mix, ahead, copy_learner, uploader(learner.device), learner.device)
 
 
 def uploader(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor | None]:

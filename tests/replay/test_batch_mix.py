@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from option_flags import Config, ReplayOptions
 from options.batch_uses import ONCE, BatchUses
-from replay.background_mix import BackgroundMix
 from replay.batch_mix import BatchMix
 from replay.interface import Replay
+from replay.mix_ahead import MixAhead
 from tests.replay.any_replay import make_replay
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 
@@ -210,7 +210,7 @@ def test_the_fullest_queue_limits_the_accepted_unrolls() -> None:
 @pytest.mark.parametrize("ahead", [None, 1])
 def test_unrolls_are_waiting_until_they_are_learned_from(ahead: int | None) -> None:
     mix = mix_of([Entry("queue", 8, 2), Entry("standard", 20, 2)], warmup_factor=0.25)
-    opened = mix if ahead is None else BackgroundMix(mix, ahead, lambda: 0, lambda rows: None)
+    opened = mix if ahead is None else MixAhead(mix, ahead, lambda: 0, lambda rows: None)
     waiting = []
     for number in range(11):
         waiting.append(opened.unrolls_waiting())
@@ -281,7 +281,7 @@ def updates_of_a_run(
         **loss,
     )
     plain = BatchMix(replays_of(config.replay, batch_uses=config.batch_uses), LAYOUT)
-    mix = BackgroundMix(plain, ahead, lambda: updates, lambda rows: None) if ahead else plain
+    mix = MixAhead(plain, ahead, lambda: updates, lambda rows: None) if ahead else plain
     left, updates = unrolls, 0
     while left or mix.ready():
         for _ in range(min(left, mix.unrolls_needed() if needed_only else mix.unrolls_accepted())):

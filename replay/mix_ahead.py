@@ -14,7 +14,7 @@ from replay.row_layout import Rows
 CPU = torch.device("cpu")
 
 
-class BackgroundMix:
+class MixAhead:
     """Keeps `ahead` batches ready, one more while the learner is between updates.
 
     Every batch is drawn exactly `ahead` updates before its own update, however fast the threads are, so runs of one

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from options.replay_options import ReplaySpec
-from replay.background_mix import BackgroundMix
 from replay.batch_mix import Batch, BatchMix
 from replay.interface import Replay
+from replay.mix_ahead import MixAhead
 from tests.replay.any_replay import make_replay, scattered
 from tests.replay.numbered_rows import LAYOUT, numbers, row, through_a_tensor_file
 
@@ -66,15 +66,15 @@ def content_of(batch: Batch) -> Content:
 
 
 @pytest.fixture
-def opened() -> Iterator[list[BackgroundMix]]:
+def opened() -> Iterator[list[MixAhead]]:
     """Mixes to close after the test."""
-    mixes: list[BackgroundMix] = []
+    mixes: list[MixAhead] = []
     yield mixes
     for mix in mixes:
         mix.close()
 
 
-def play(mix: BackgroundMix, clock: Clock, updates: int, first: int = 0) -> tuple[list[Content], int]:
+def play(mix: MixAhead, clock: Clock, updates: int, first: int = 0) -> tuple[list[Content], int]:
     """The training loop in lockstep: it takes no unroll before the mix needs it."""
     contents: list[Content] = []
     number = first
@@ -91,11 +91,9 @@ def play(mix: BackgroundMix, clock: Clock, updates: int, first: int = 0) -> tupl
 
 @pytest.mark.parametrize("queue", [True, False])
 @pytest.mark.parametrize("ahead", [1, 2, 5])
-def test_each_batch_equals_the_one_drawn_some_updates_earlier(
-    opened: list[BackgroundMix], ahead: int, queue: bool
-) -> None:
+def test_each_batch_equals_the_one_drawn_some_updates_earlier(opened: list[MixAhead], ahead: int, queue: bool) -> None:
     clock = Clock()
-    mix = BackgroundMix(plain_mix(queue=queue), ahead, clock.now, no_upload)
+    mix = MixAhead(plain_mix(queue=queue), ahead, clock.now, no_upload)
     opened.append(mix)
     batches, number = play(mix, clock, 20)
     plain, expected, added = plain_mix(queue=queue), [], 0
@@ -110,12 +108,12 @@ def test_each_batch_equals_the_one_drawn_some_updates_earlier(
 
 
 @pytest.mark.parametrize("ahead", [1, 3])
-def test_a_slow_background_changes_nothing(opened: list[BackgroundMix], ahead: int) -> None:
+def test_a_slow_background_changes_nothing(opened: list[MixAhead], ahead: int) -> None:
     """Its draws wait until the learner takes a batch or more unrolls are added."""
     clocks, gate = (Clock(), Clock()), Event()
     gate.set()
-    slow = BackgroundMix(plain_mix(gate=gate), ahead, clocks[0].now, no_upload)
-    quick = BackgroundMix(plain_mix(), ahead, clocks[1].now, no_upload)
+    slow = MixAhead(plain_mix(gate=gate), ahead, clocks[0].now, no_upload)
+    quick = MixAhead(plain_mix(), ahead, clocks[1].now, no_upload)
     opened += [slow, quick]
     _, number = play(slow, clocks[0], 4)
     play(quick, clocks[1], 4)
@@ -141,7 +139,7 @@ def test_a_slow_background_changes_nothing(opened: list[BackgroundMix], ahead: i
 def test_there_is_no_deadlock(ahead: int, queue: bool, seed: int) -> None:
     """With workers of random speed, the mix always needs unrolls or has a batch."""
     clock, rng, number = Clock(), np.random.default_rng(seed), 0
-    mix = BackgroundMix(plain_mix(seed, queue), ahead, clock.now, no_upload)
+    mix = MixAhead(plain_mix(seed, queue), ahead, clock.now, no_upload)
     try:
         while clock.updates < 12:
             ready = mix.ready()
@@ -158,9 +156,9 @@ def test_there_is_no_deadlock(ahead: int, queue: bool, seed: int) -> None:
         mix.close()
 
 
-def test_a_batch_does_not_change_before_the_next_one(opened: list[BackgroundMix]) -> None:
+def test_a_batch_does_not_change_before_the_next_one(opened: list[MixAhead]) -> None:
     clock = Clock()
-    mix = BackgroundMix(plain_mix(), 2, clock.now, no_upload)
+    mix = MixAhead(plain_mix(), 2, clock.now, no_upload)
     opened.append(mix)
     _, number = play(mix, clock, 3)
     for _ in range(12):
@@ -180,7 +178,7 @@ def test_a_batch_does_not_change_before_the_next_one(opened: list[BackgroundMix]
         assert torch.equal(batch.rows, before)
 
 
-def test_an_error_in_the_background_reaches_the_learner(opened: list[BackgroundMix]) -> None:
+def test_an_error_in_the_background_reaches_the_learner(opened: list[MixAhead]) -> None:
     clock, uploads = Clock(), count(1)
 
     def upload(rows: torch.Tensor) -> torch.Tensor | None:
@@ -188,14 +186,14 @@ def test_an_error_in_the_background_reaches_the_learner(opened: list[BackgroundM
             raise RuntimeError("out of memory")
         return rows + 0
 
-    mix = BackgroundMix(plain_mix(), 1, clock.now, upload)
+    mix = MixAhead(plain_mix(), 1, clock.now, upload)
     opened.append(mix)
     play(mix, clock, 2)
     with pytest.raises(RuntimeError, match="out of memory"):
         play(mix, clock, 2)
 
 
-def test_after_an_error_in_the_background_a_run_can_save_and_report(opened: list[BackgroundMix]) -> None:
+def test_after_an_error_in_the_background_a_run_can_save_and_report(opened: list[MixAhead]) -> None:
     clock, uploads = Clock(), count(1)
 
     def upload(rows: torch.Tensor) -> torch.Tensor | None:
@@ -203,7 +201,7 @@ def test_after_an_error_in_the_background_a_run_can_save_and_report(opened: list
             raise RuntimeError("out of memory")
         return None
 
-    mix = BackgroundMix(plain_mix(), 1, clock.now, upload)
+    mix = MixAhead(plain_mix(), 1, clock.now, upload)
     opened.append(mix)
     with pytest.raises(RuntimeError, match="out of memory"):
         play(mix, clock, 6)
@@ -211,9 +209,9 @@ def test_after_an_error_in_the_background_a_run_can_save_and_report(opened: list
     assert len(mix.state_dict()["prepared"]) < 2, "the batch that failed is left out"
 
 
-def test_the_uploaded_copy_is_part_of_the_batch(opened: list[BackgroundMix]) -> None:
+def test_the_uploaded_copy_is_part_of_the_batch(opened: list[MixAhead]) -> None:
     clock, number = Clock(), 0
-    mix = BackgroundMix(plain_mix(), 1, clock.now, lambda rows: rows.clone())
+    mix = MixAhead(plain_mix(), 1, clock.now, lambda rows: rows.clone())
     opened.append(mix)
     while not mix.ready():
         for _ in range(mix.unrolls_needed()):
@@ -226,10 +224,10 @@ def test_the_uploaded_copy_is_part_of_the_batch(opened: list[BackgroundMix]) -> 
 
 @pytest.mark.parametrize("ahead", [1, 3])
 @pytest.mark.parametrize("updates", [0, 1, 9])
-def test_ready_batches_are_saved(opened: list[BackgroundMix], tmp_path: Path, ahead: int, updates: int) -> None:
+def test_ready_batches_are_saved(opened: list[MixAhead], tmp_path: Path, ahead: int, updates: int) -> None:
     clocks = Clock(), Clock()
-    saved = BackgroundMix(plain_mix(seed=1), ahead, clocks[0].now, no_upload)
-    loaded = BackgroundMix(plain_mix(seed=2), ahead, clocks[1].now, no_upload)
+    saved = MixAhead(plain_mix(seed=1), ahead, clocks[0].now, no_upload)
+    loaded = MixAhead(plain_mix(seed=2), ahead, clocks[1].now, no_upload)
     opened += [saved, loaded]
     _, number = play(saved, clocks[0], updates)
     for _ in range(2):  # another draw may run, with unrolls for the one after it
@@ -244,9 +242,9 @@ def test_ready_batches_are_saved(opened: list[BackgroundMix], tmp_path: Path, ah
     assert play(loaded, clocks[1], 12, number)[0] == expected
 
 
-def test_ready_batches_are_not_loaded_without_the_queues(opened: list[BackgroundMix]) -> None:
+def test_ready_batches_are_not_loaded_without_the_queues(opened: list[MixAhead]) -> None:
     clock = Clock()
-    saved, loaded = (BackgroundMix(plain_mix(), 2, clock.now, no_upload) for _ in range(2))
+    saved, loaded = (MixAhead(plain_mix(), 2, clock.now, no_upload) for _ in range(2))
     opened += [saved, loaded]
     _, number = play(saved, clock, 4)
     loaded.load_state_dict(saved.state_dict(), with_queues=False)
@@ -255,9 +253,9 @@ def test_ready_batches_are_not_loaded_without_the_queues(opened: list[Background
     play(loaded, clock, 4, number)
 
 
-def test_batches_of_a_longer_buffer_are_loaded_into_a_shorter_one(opened: list[BackgroundMix]) -> None:
+def test_batches_of_a_longer_buffer_are_loaded_into_a_shorter_one(opened: list[MixAhead]) -> None:
     clock = Clock()
-    saved, loaded = (BackgroundMix(plain_mix(), ahead, clock.now, no_upload) for ahead in (4, 1))
+    saved, loaded = (MixAhead(plain_mix(), ahead, clock.now, no_upload) for ahead in (4, 1))
     opened += [saved, loaded]
     _, number = play(saved, clock, 6)
     loaded.load_state_dict(saved.state_dict())
