@@ -6,6 +6,7 @@ All colours are readable on a light and on a dark page, so a chart is the same o
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-ser
 MOST_POINTS, MOST_DOTS = 1000, 3000  # more than a chart has pixels
 NARROW_CHART = 330  # pixels of the narrowest charts
 LABEL_ROW, MOST_LABELS = 20, 16  # pixels of a row of labels; rows below a chart
+BAR, DASHED_BAR = 12, 24  # pixels of a line in the legend
+DASH_UNIT = 2.0  # pixels, instead of the width of the line
 
 Numbers = NDArray[np.float64]
 ChartOptions = dict[str, Any]
@@ -36,6 +39,7 @@ class Line:
     dots: bool = False
     faint: bool = False
     filled: bool = False
+    dashes: Sequence[float] = ()  # lengths that are drawn and left out in turn, in widths of the line
     low: Numbers | None = None
     high: Numbers | None = None
 
@@ -59,14 +63,18 @@ def line_chart(
         if line.low is not None and line.high is not None:
             series += _band(index, line, logarithmic, log_x)
         series.append(_series(line, logarithmic, log_x, stacked))
-    named = [line.label for line in lines if line.label]
-    above = 0 if labels_below or len(named) < 2 else LABEL_ROW * math.ceil(sum(map(_label_width, named)) / NARROW_CHART)
+    named = [line for line in lines if line.label]
+    width = sum(_label_width(line.label) for line in named)
+    above = 0 if labels_below or len(named) < 2 else LABEL_ROW * math.ceil(width / NARROW_CHART)
     below = label_height(len(named)) if labels_below else 0
     return {
         "animation": False,
         "textStyle": {"fontFamily": FONT, "color": INK, "fontSize": 11},
         "grid": {"left": 8, "right": 16, "top": 14 + above, "bottom": 26 + below, "containLabel": True},
-        "legend": {**_legend(labels_below), "show": len(named) > 1, "data": named},
+        "legend": {
+            **_legend(labels_below), "itemWidth": DASHED_BAR if any(line.dashes for line in named) else BAR,
+            "show": len(named) > 1, "data": [_label(line) for line in named],
+        },
         "tooltip": _tooltip(percent),
         "xAxis": {
             "type": "log" if log_x else "value", "name": x_label, "nameLocation": "middle", "nameGap": 24,
@@ -177,10 +185,23 @@ def _label_width(label: str) -> float:
     return 28 + 6.2 * len(label)
 
 
+def _label(line: Line) -> str | ChartOptions:
+    """A label of the legend. Beside that of a dashed line there are dashes, beside others a bar."""
+    if not line.dashes:
+        return line.label
+    bars, begin = "", 0.0
+    for place, width in enumerate(DASH_UNIT * length for length in cycle(line.dashes)):
+        if begin + width > DASHED_BAR:
+            break
+        bars += "" if place % 2 else f"M{begin:g},0h{width:g}v8h-{width:g}z"
+        begin += width
+    return {"name": line.label, "icon": f"path://{bars}"}
+
+
 def _legend(below: bool = False) -> ChartOptions:
     place = {"type": "scroll", "orient": "vertical", "bottom": 0} if below else {"top": 0}
     return {
-        **place, "left": 4, "right": 4, "itemWidth": 12, "itemHeight": 8, "itemGap": 8 if below else 12,
+        **place, "left": 4, "right": 4, "itemWidth": BAR, "itemHeight": 8, "itemGap": 8 if below else 12,
         "icon": "roundRect", "textStyle": {"color": INK, "fontSize": 11}, "pageIconColor": INK,
         "pageTextStyle": {"color": INK}, "pageIconSize": 10,
     }  # fmt: skip
@@ -193,7 +214,10 @@ def _series(line: Line, logarithmic: bool, log_x: bool, stacked: bool) -> dict[s
         item = {"color": line.colour, "opacity": 0.35}
         return {**common, "type": "scatter", "symbolSize": 4, "itemStyle": item, "z": 1}
     opacity = 0.35 if line.faint else 1.0
-    style = {"color": line.colour, "width": 1 if line.faint else 0 if stacked else 1.8, "opacity": opacity}
+    style: ChartOptions = {
+        "color": line.colour, "width": 1 if line.faint else 0 if stacked else 1.8, "opacity": opacity,
+        "type": [DASH_UNIT * length for length in line.dashes] or "solid",
+    }  # fmt: skip
     series = {**common, "type": "line", "lineStyle": style, "showSymbol": len(data) == 1, "z": 3}
     if line.faint:
         series |= {"silent": True, "tooltip": {"show": False}, "z": 2}

@@ -10,7 +10,14 @@ from nicegui import ui
 from starlette.requests import Request
 
 from dashboard.charts import ChartOptions, label_height
-from dashboard.comparison import Score, comparison_chart, score_groups, search_chart, without_curves
+from dashboard.comparison import (
+    Score,
+    comparison_chart,
+    score_groups,
+    search_chart,
+    without_abandoned,
+    without_curves,
+)
 from dashboard.number_text import game_return, number
 from dashboard.page_parts import ChartCard, Notices, heading, is_open, link_to, notice, page_frame
 from dashboard.panels import CHOICES
@@ -102,7 +109,8 @@ class _Comparison:
     async def _read_rows(self) -> None:
         rows, sweeps = await to_thread(self._run_list.read)
         if self._sweep is not None:
-            own = [row for row in rows if row.sweep == self._sweep and row.options is not None]
+            of_sweep = [row for row in rows if row.sweep == self._sweep and row.options is not None]
+            own = await to_thread(without_abandoned, of_sweep, {row.name: self._folder(row) for row in of_sweep})
             self._sweep_row = next((sweep for sweep in sweeps if sweep.name == self._sweep), None)
             self._problems = [self._sweep_row.problem] if self._sweep_row and self._sweep_row.problem else []
         else:

@@ -12,9 +12,12 @@ from dashboard.charts import LINES, ChartOptions, Line, line_chart, parallel_cha
 from dashboard.run_list import RunRow
 from options.replay_options import REPLAY_KEYS, parse_replays
 from options.rules import UsageError
-from reports.compare_runs import IGNORED_OPTIONS, Group, all_options, group_runs, seed_band
+from reports.colours import dashes
+from reports.compare_runs import Group, group_runs, seed_band
+from reports.compared_options import IGNORED_OPTIONS, all_options
 from reports.scores.human_scores import game_name
 from reports.x_axes import XAxis
+from run_files.job_runs import is_job, run_of_job
 from run_files.run_history import Curve, History
 
 RETURN_AXIS = "mean return"
@@ -70,12 +73,12 @@ def comparison_chart(groups: Sequence[Group], metric: str, axis: XAxis, *, log_y
         curves = [curve for run in group.runs for curve in [_curve(run, metric, axis)] if len(curve.x)]
         if not curves:
             continue
-        colour, label = LINES[index % len(LINES)], label_of(group)
+        colour, label, dashed = LINES[index % len(LINES)], label_of(group), dashes(index)
         if len(curves) == 1:
-            lines.append(Line(label, curves[0].x, curves[0].y, colour))
+            lines.append(Line(label, curves[0].x, curves[0].y, colour, dashes=dashed))
             continue
         band = seed_band(curves)
-        lines.append(Line(label, band.x, band.mean, colour, low=band.low, high=band.high))
+        lines.append(Line(label, band.x, band.mean, colour, dashes=dashed, low=band.low, high=band.high))
     return line_chart(lines, x_label=axis.label, logarithmic=log_y, log_x=log_x, labels_below=True)
 
 
@@ -125,6 +128,23 @@ def _axis_value(value: Any) -> float | str | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return None if value is None else float(value)
     return game_name(str(value))[:LONGEST_LABEL]
+
+
+def without_abandoned(rows: Sequence[RunRow], folders: Mapping[str, Path]) -> list[RunRow]:
+    """The rows of a sweep, of each job those of its run and that run's ancestors.
+
+    A start that was killed before its first checkpoint is not a parent of the next one, and no further seed.
+    """
+    starts: dict[Path, dict[Path, RunRow]] = {}
+    for row in rows:
+        starts.setdefault(folders[row.name].parent, {})[folders[row.name]] = row
+    abandoned: set[Path] = set()
+    for job, own in starts.items():
+        if len(own) > 1 and is_job(job):
+            last = run_of_job(job)
+            if last in own:
+                abandoned |= own.keys() - {last, *own[last].ancestors}
+    return [row for row in rows if folders[row.name] not in abandoned]
 
 
 def without_curves(rows: Sequence[RunRow], folders: Mapping[str, Path]) -> list[Group]:

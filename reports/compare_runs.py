@@ -1,38 +1,15 @@
-"""Groups runs of equal configuration, labels the groups by the options that differ, and averages curves over seeds."""
+"""Groups runs of equal configuration, and averages curves over seeds."""
 
-import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import fields
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from option_flags import OPTIONS, CheckpointOptions, ReportOptions, TestOptions
-from options.environment_families import is_noframeskip
-from options.game_protocols import protocol_flags
-from options.replay_options import parse_replays
-from options.rules import UsageError
-from reports.replay_labels import describe_replays, differing_keys
+from options.rules import counted
+from reports.compared_options import compared_options
+from reports.group_names import group_names
 from run_files.run_history import Curve, History, Series
 
-# Options that do not influence learning, and the seed: runs of one group may differ in them.
-IGNORED_OPTIONS = {
-    *("op_mode", "load_model_url", "load_weights_only", "seed", "stop_at_return"),
-    *("results_dir", "worker_timeout", "worker_restart_budget"),
-    *(item.name for options in (CheckpointOptions, ReportOptions, TestOptions) for item in fields(options)),
-}
-# The default length of the learning-rate schedule follows from these options.
-SETS_SCHEDULE_LENGTH = {
-    *("environment_max_steps", "batch_size", "r_f_steps", "replay_parameters"),
-    *("training_fill_in_factor", "caching", "cache_output_buffer_size"),
-    *("loss", "impact_uses", "impact_batches"),
-}
-# Options without effect in a run that has no replay.
-ONLY_WITH_REPLAY = {
-    *("use_policy_cloning_loss", "policy_cloning_loss_weight"),
-    *("use_value_cloning_loss", "value_cloning_loss_weight"),
-}
 GRID_POINTS = 400
 
 
@@ -44,10 +21,15 @@ class Group(NamedTuple):
     runs: tuple[History, ...]
 
     @property
+    def seeds(self) -> int:
+        """The number of different seeds. A run whose seed is not known counts as one."""
+        seeds = [run.options.get("seed") for run in self.runs]
+        return len(set(seeds) - {None}) + seeds.count(None)
+
+    @property
     def label(self) -> str:
-        """The name, and the number of seeds if there are several."""
-        seeds = f"{len(self.runs)} seeds" if len(self.runs) > 1 else ""
-        return ", ".join(part for part in (self.name, seeds) if part)
+        """The name, and the number of seeds if there are several runs."""
+        return label_of_all([self])
 
 
 class Band(NamedTuple):
@@ -60,34 +42,43 @@ class Band(NamedTuple):
 
 
 def group_runs(histories: Sequence[History]) -> list[Group]:
-    """Group runs by configuration, in the order of the argument.
+    """Group runs by configuration, in the order of the argument. A run that is given twice counts once.
 
     A run that another run of its group was resumed from is left out if the other run is longer: its curve is part of
     the other one.
     """
+    histories = each_once(histories)
     groups: list[tuple[dict[str, Any], list[History]]] = []
-    for history in histories:
-        configuration = _compared_options(history)
+    for history, configuration in zip(histories, compared_options(histories), strict=True):
         runs = next((runs for known, runs in groups if known == configuration), None)
         if runs is None:
             groups.append((configuration, [history]))
-        elif history.folder.resolve() not in {run.folder.resolve() for run in runs}:
+        else:
             runs.append(history)
-    configurations = [configuration for configuration, _ in groups]
-    differing = [
-        name for name in configurations[0] if any(c.get(name) != configurations[0][name] for c in configurations)
-    ]
-    if SETS_SCHEDULE_LENGTH.intersection(differing) and "lr_scheduler_steps" in differing:
-        differing.remove("lr_scheduler_steps")
-    if "protocol" in differing:  # the flags that it sets need not be named
-        differing = [n for n in differing if any(c[n] != protocol_flags(c["protocol"]).get(n) for c in configurations)]
-    names = [name for name in differing if name != "env"]
-    keys = differing_keys([c["replay_parameters"] for c in configurations if isinstance(c["replay_parameters"], tuple)])
+    names = group_names([configuration for configuration, _ in groups])
     return [
-        Group(_name(configuration, names, keys), str(configuration["env"]), tuple(last))
-        for configuration, runs in groups
-        for last in [without_continued(runs)]
+        Group(name, str(configuration["env"]), tuple(without_continued(runs)))
+        for name, (configuration, runs) in zip(names, groups, strict=True)
     ]
+
+
+def label_of_all(groups: Sequence[Group]) -> str:
+    """The name of one configuration in several games, and how many seeds it has there: `lr 0.001, 2 to 3 seeds`.
+
+    `6 runs of 3 seeds` where a seed has more than one run; nothing about a single run.
+    """
+    runs, seeds = [len(group.runs) for group in groups], [group.seeds for group in groups]
+    how_many = _range(seeds, "seed") if runs == seeds else f"{_range(runs, 'run')} of {_range(seeds, 'seed')}"
+    return ", ".join(part for part in (groups[0].name, how_many if max(runs) > 1 else "") if part)
+
+
+def _range(numbers: Sequence[int], noun: str) -> str:
+    low, high = min(numbers), max(numbers)
+    return counted(high, noun) if low == high else f"{low:,} to {counted(high, noun)}"
+
+
+def each_once(histories: Sequence[History]) -> list[History]:
+    return list({history.folder.resolve(): history for history in histories}.values())
 
 
 def without_continued(runs: Sequence[History]) -> list[History]:
@@ -105,35 +96,3 @@ def seed_band(curves: Sequence[Curve]) -> Band:
     x = np.linspace(begin, max(begin, end), GRID_POINTS)
     values = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
     return Band(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
-
-
-def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of a run; one that an older run does not have is its default. A cluster's address does not matter."""
-    values = {name: options.get(name, item.default) for name, item in OPTIONS.items()}
-    return {**values, "cluster": values["cluster"] is not None}
-
-
-def _compared_options(history: History) -> dict[str, Any]:
-    """The options by which runs are grouped."""
-    values = all_options(history.options)
-    with suppress(UsageError):  # settings of another version are compared as text
-        values["replay_parameters"] = parse_replays(str(values["replay_parameters"]))
-        if all(replay.type == "queue" for replay in values["replay_parameters"]):
-            values |= {name: OPTIONS[name].default for name in ONLY_WITH_REPLAY}
-    is_84 = values["frame_scale_resolution"] == OPTIONS["frame_scale_resolution"].default
-    if values["network"] == "auto" and is_noframeskip(str(values["env"])) and is_84:
-        values["network"] = "nature"  # what auto chooses there, and what older runs call it
-    compared = {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
-    return {**compared, "weights_from": history.weights_from}
-
-
-def _name(configuration: Mapping[str, Any], names: Sequence[str], keys: set[str]) -> str:
-    return ", ".join(_in_words(name, configuration[name], keys) for name in names)
-
-
-def _in_words(name: str, value: Any, keys: set[str]) -> str:
-    if name == "replay_parameters":
-        return describe_replays(value, keys) if isinstance(value, tuple) else str(value)
-    if isinstance(value, bool):
-        return name if value else f"no {name}"
-    return f"{name} {value:g}" if isinstance(value, float) and math.isfinite(value) else f"{name} {value}"

@@ -17,7 +17,7 @@ from option_flags import EnvironmentOptions
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, counted, declared, option
 from reports.colours import COLOURS
-from reports.compare_runs import without_continued
+from reports.compare_runs import each_once, without_continued
 from reports.plot_style import (
     FAINT_INK,
     INK,
@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
     delay: int
     skipped_frames: int
     return_mean: float  # of its last games, --avg_buff_size of them
-    core_seconds: float  # of learner and workers
+    core_seconds: float | None  # of learner and workers; None if they are not known
     frames: float
 
 
@@ -94,10 +94,10 @@ def read_floors(path: Path) -> Floors:
 def usable(histories: Sequence[History]) -> tuple[list[Outcome], list[str]]:
     """The outcomes of runs that have ended, and a sentence about each run that is left out.
 
-    A run that was resumed is a part of the run that resumed it.
+    A run that was resumed is a part of the run that resumed it, and a run that is given twice counts once.
     """
     outcomes, left_out = [], []
-    for history in without_continued(histories):
+    for history in without_continued(each_once(histories)):
         if problem := _why_left_out(history):
             left_out.append(f"left out: {history.folder}: {problem}")
         else:
@@ -137,17 +137,23 @@ def _environment(history: History) -> EnvironmentOptions:
 def outcome(history: History) -> Outcome:
     """The outcome of a run in which a game has ended."""
     environment = _environment(history)
-    costs = history.curve("core_seconds_per_1000_frames", "frames")
-    played = np.diff(costs.x, prepend=0.0)
     return Outcome(
         environment.env,
         arm_of(environment),
         0 if environment.interaction == TURNS else environment.action_delay,
         environment.skipped_frames,
         float(history.curve("return_mean").y[-1]),
-        float((costs.y * played).sum() / 1000),
+        _core_seconds(history),
         float(history.curve("frames").y[-1]),
     )
+
+
+def _core_seconds(history: History) -> float | None:
+    """Of the whole run; None if a report lacks them, as those of a cluster do."""
+    costs = history.curve("core_seconds_per_1000_frames", "frames")
+    if len(costs.x) < len(history.curve("frames").x):
+        return None
+    return float((costs.y * np.diff(costs.x, prepend=0.0)).sum() / 1000)
 
 
 ENVIRONMENT = set(EnvironmentOptions.__dataclass_fields__)
@@ -174,7 +180,8 @@ def by_game(outcomes: Sequence[Outcome]) -> dict[str, Outcomes]:
     for arms in games.values():
         for arm in list(arms):
             if arm != ASYNCHRONOUS:
-                shared = {delay: of for delay, of in arms[ASYNCHRONOUS].items() if delay <= of[0].skipped_frames}
+                asynchronous = arms.get(ASYNCHRONOUS, {})
+                shared = {delay: of for delay, of in asynchronous.items() if delay <= of[0].skipped_frames}
                 arms[arm] = defaultdict(list, sorted({**shared, **arms[arm]}.items()))
     return {game: dict(arms) for game, arms in games.items()}
 
@@ -212,7 +219,7 @@ def table(games: Mapping[str, Outcomes], floors: Floors) -> list[str]:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:z.4g}"
 
 
 def draw(games: Mapping[str, Outcomes], floors: Floors) -> Figure:
@@ -277,10 +284,12 @@ def _draw_costs(axes: Axes, arms: Outcomes, colours: Mapping[str, str]) -> None:
         for delay, seeds in of.items():
             if seeds[0].arm != arm:
                 continue  # shared by all arms
-            for each in seeds:
-                axes.plot(each.core_seconds, each.return_mean, "o", color=colours[arm], ms=4)
-            place = (float(np.mean([each.core_seconds for each in seeds])), mean_return(seeds))
-            axes.annotate(str(delay), place, (4, 3), textcoords="offset points", fontsize=7, color=colours[arm])
+            points = [(each.core_seconds, each.return_mean) for each in seeds if each.core_seconds is not None]
+            for point in points:
+                axes.plot(*point, "o", color=colours[arm], ms=4)
+            if points:
+                place = tuple(np.mean(points, axis=0))
+                axes.annotate(str(delay), place, (4, 3), textcoords="offset points", fontsize=7, color=colours[arm])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
 
 

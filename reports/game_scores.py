@@ -28,6 +28,7 @@ from reports.scores.score_aggregates import (
 )
 from reports.tables import markdown_table, table_lines
 from run_files.curve_archive import SUFFIX, read_histories
+from run_files.job_runs import is_job, run_of_job
 from run_files.run_history import History
 
 USAGE = "usage: python -m reports.game_scores SWEEP|RUN [RUN ...] [--name=value ...]"
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def runs_in(place: Path) -> Iterator[History]:
-    """The run in a folder, or all runs of a sweep's folder or of an archive."""
+    """The run in a folder, or all runs of a sweep's folder or of an archive. A job of a sweep is one run."""
     if place.name.endswith(SUFFIX) or (place / "config.json").exists() or not place.is_dir():
         yield from read_histories(place)
         return
@@ -85,21 +86,22 @@ def runs_in(place: Path) -> Iterator[History]:
     if not folders:
         raise UsageError(f"{place} holds no runs; a run folder, or the folder of a sweep, would be right.")
     for folder in folders:
-        yield from read_histories(folder)
+        if not is_job(folder.parent) or folder == run_of_job(folder.parent):
+            yield from read_histories(folder)
 
 
 def score_lines(histories: Sequence[History], agent_steps: int, *, markdown: bool) -> list[str]:
     """A table for each configuration, and below it what is over all of its games."""
     rows: dict[str, list[GameRow]] = {}
-    without_games: list[str] = []
+    without_games: list[History] = []
     for group in group_runs(histories):
-        scores = [(run.folder, run_score(run, agent_steps)) for run in group.runs]
-        without_games += [str(folder) for folder, found in scores if found is None]
+        scores = [(run, run_score(run, agent_steps)) for run in group.runs]
+        without_games += [run for run, found in scores if found is None]
         known = [found for _, found in scores if found is not None]
         if known:
             rows.setdefault(group.name, []).append(GameRow(group.env, known))
     if not rows:
-        raise UsageError(f"{without_games[0]} has no finished game yet, so there are no scores.")
+        raise UsageError(_why_without_score(without_games[0], agent_steps))
     parts: list[list[str]] = []
     for name, games in rows.items():
         if len(rows) > 1:
@@ -108,7 +110,9 @@ def score_lines(histories: Sequence[History], agent_steps: int, *, markdown: boo
     if any(published_name(group.env) in AT_10M_FRAMES for games in rows.values() for group in games):
         parts.append([f"{', '.join(AGENTS)}: Dopamine's after 10 million frames, means of five runs."])
     if without_games:
-        parts.append([f"left out, without a finished game: {', '.join(without_games)}"])
+        by_then = f" by {agent_steps:,} agent steps" if agent_steps else ""
+        folders = ", ".join(str(run.folder) for run in without_games)
+        parts.append([f"left out, without a finished game{by_then}: {folders}"])
     return [line for part in parts for line in ("", *part)][1:]
 
 
@@ -126,6 +130,12 @@ def run_score(history: History, agent_steps: int) -> RunScore | None:
         means = history.curve("return_mean")
         returns = means.y[means.x <= limit][-1:]
     return RunScore(float(np.mean(returns)), steps) if len(returns) else None
+
+
+def _why_without_score(run: History, agent_steps: int) -> str:
+    if agent_steps and run_score(run, 0) is not None:
+        return f"no game of {run.folder} had ended by --agent_steps={agent_steps}; a larger number would be right."
+    return f"{run.folder} has no finished game yet, so there are no scores."
 
 
 def _tables(games: Sequence[GameRow], markdown: bool) -> list[list[str]]:

@@ -1,4 +1,7 @@
-"""Numbers as short text for displays. Every text fits into `VALUE_WIDTH` characters, so columns stay aligned."""
+"""Numbers as short text for displays. Every text fits into `VALUE_WIDTH` characters, so columns stay aligned.
+
+The z of the formats removes the minus of a number that is rounded to 0.
+"""
 
 import math
 
@@ -9,7 +12,7 @@ NOTHING_YET = "—"  # for a number that does not exist yet
 def count(value: float, whole_below: int = 100_000) -> str:
     """All digits below 100,000 (`12,345`), three significant digits above (`123k`, `4.13M`)."""
     if abs(value) < whole_below:
-        return f"{value:,.0f}"
+        return f"{value:z,.0f}"
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         scaled = value / size
         if abs(scaled) >= 0.9995:
@@ -21,25 +24,25 @@ def score(value: float | None) -> str:
     """A return: one decimal below 1,000, none above."""
     if value is None:
         return NOTHING_YET
-    return f"{value:.1f}" if abs(value) < 999.95 else count(value)
+    return f"{value:z.1f}" if abs(value) < 999.95 else count(value)
 
 
 def decimal(value: float | None, max_decimals: int = 4) -> str:
     """As many decimals as fit, at most `max_decimals`."""
     if value is None:
         return NOTHING_YET
-    candidates = (f"{value:.{decimals}f}" for decimals in range(max_decimals, 0, -1))
+    candidates = (f"{value:z.{decimals}f}" for decimals in range(max_decimals, 0, -1))
     return next((text for text in candidates if len(text) <= VALUE_WIDTH), f"{value:.0e}")
 
 
 def scientific(value: float | None) -> str:
     """Three significant digits and the shortest exponent: `4.12e-4`."""
-    return NOTHING_YET if value is None else f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e")
+    return NOTHING_YET if value is None else f"{value:z.2e}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def percent(fraction: float | None) -> str:
     """A fraction as a whole percentage."""
-    return NOTHING_YET if fraction is None else f"{fraction:.0%}"
+    return NOTHING_YET if fraction is None else f"{fraction:z.0%}"
 
 
 def duration(seconds: float | None) -> str:

@@ -51,7 +51,7 @@ def short_count(value: float) -> str:
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{letter}".replace("-", "−")
-    return f"{value:.4g}".replace("-", "−")
+    return f"{value:z.4g}".replace("-", "−")
 
 
 def legend(axes: Axes, size: float = 8) -> Legend | None:

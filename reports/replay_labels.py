@@ -15,19 +15,27 @@ def differing_keys(settings: Sequence[Sequence[ReplaySpec]]) -> set[str]:
     return {key for (_, _, key), values in seen.items() if len(values) > 1}
 
 
-def describe_replays(replays: Sequence[ReplaySpec], keys: Collection[str] = ()) -> str:
-    """`0.5 queue + 0.5 standard (1,000)`, with the given optional keys; a queue alone is just `queue`."""
-    words = " + ".join(_in_words(replay, keys) for replay in replays)
+def describe_replays(replays: Sequence[ReplaySpec], keys: Collection[str] = (), *, exact: bool = False) -> str:
+    """`0.5 queue + 0.5 standard (1,000)`, with the given optional keys; a queue alone is just `queue`.
+
+    Numbers have six digits, or with `exact` all of them.
+    """
+    words = " + ".join(_in_words(replay, keys, exact) for replay in replays)
     return words.removeprefix("1 ") if all(replay.type == "queue" for replay in replays) else words
 
 
-def _in_words(replay: ReplaySpec, keys: Collection[str]) -> str:
+def _in_words(replay: ReplaySpec, keys: Collection[str], exact: bool) -> str:
     facts = [] if replay.type == "queue" else [f"{replay.capacity:,}"]
     for key in _optional_keys(replay.type):
         if key in keys:
             value = getattr(replay, key)
-            facts.append(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}")
-    return f"{replay.sample_ratio:g} {replay.type}" + (f" ({', '.join(facts)})" if facts else "")
+            facts.append(f"{key} {_number(value, exact)}" if isinstance(value, float) else f"{key} {value}")
+    return f"{_number(replay.sample_ratio, exact)} {replay.type}" + (f" ({', '.join(facts)})" if facts else "")
+
+
+def _number(value: float, exact: bool) -> str:
+    shortest = repr(float(value)).removesuffix(".0")
+    return shortest if exact else f"{value:g}"
 
 
 def _optional_keys(kind: str) -> list[str]:

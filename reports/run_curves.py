@@ -141,9 +141,8 @@ def _panels(history: History) -> list[Callable[[Axes], None]]:
         return [with_panel(panel) for panel in panels if any(name in names for name, _ in panel.lines)]
 
     draws = shown(PANELS) + (shown(TIMING_PANELS) if "idle_share" in names else [])
-    ages = [name for name in history.names() if name.startswith("replays/") and name.endswith("/age_mean")]
-    if ages:
-        lines = tuple((name, name.split("/")[1].replace("_", " ", 1).split(" ", 1)[-1]) for name in ages)
+    lines = _ages(history)
+    if lines:
         draws.append(with_panel(Panel("Mean age of replayed unrolls", lines, from_zero=True)))
     if "steps_per_second" in names:
         draws.append(lambda axes: _draw_speed(axes, history))
@@ -151,6 +150,16 @@ def _panels(history: History) -> list[Callable[[Axes], None]]:
         draws.append(lambda axes: _draw_time(axes, history))
     free_places = -(len(draws) - 4) % COLUMNS if len(draws) > 4 else 4 - len(draws)
     return draws + shown(SPARE_PANELS)[:free_places]
+
+
+def _ages(history: History) -> tuple[tuple[str, str], ...]:
+    """The figures of the ages of replayed unrolls, `replays/1_elite/age_mean`, each with the type of its replay.
+
+    Unrolls of a queue are new ones.
+    """
+    names = [name for name in history.names() if name.startswith("replays/") and name.endswith("/age_mean")]
+    found = ((name, name.split("/")[1].partition("_")[2]) for name in names)
+    return tuple((name, kind) for name, kind in found if kind != "queue")
 
 
 def _draw_return(axes: Axes, history: History) -> None:
@@ -170,7 +179,7 @@ def _draw_return(axes: Axes, history: History) -> None:
     if len(tested.x):
         axes.plot(*tested, "o-", color=COLOURS[4], markersize=4, linewidth=1.2, label="test games, mean")
     axes.annotate(
-        f"{means[-1]:,.1f}".replace("-", "−"), (games.x[-1], means[-1]), xytext=(-4, 7),
+        f"{means[-1]:z,.1f}".replace("-", "−"), (games.x[-1], means[-1]), xytext=(-4, 7),
         textcoords="offset points", ha="right", fontsize=11, fontweight="bold", color=COLOURS[0],
         path_effects=[withStroke(linewidth=3, foreground="white")],
     )  # fmt: skip

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from option_flags import Config
 from options.rules import UsageError
 from run_files import metrics
+from run_files.job_runs import run_folders
 from run_files.metrics import Report
-from run_files.run_folder import CHECKPOINTS, newest_first, numbered_checkpoints
+from run_files.run_folder import CHECKPOINTS, newest_first
 
 if TYPE_CHECKING:
     from run_files.checkpoint import Checkpoint
@@ -34,23 +35,6 @@ class DamagedFiles:
         if path not in self._said:
             self._said.add(path)
             self._print_line(f"{error}; this report is left out")
-
-
-def run_folders(job_folder: Path) -> list[Path]:
-    """The run folders of a job. The one with the most updates comes first; of equals, the newest.
-
-    The time of a file alone is not enough: a clock may be set back, or the files may be a copy.
-    """
-    found = {
-        path.parent: (_newest_checkpoint(path.parent), path.stat().st_mtime_ns)
-        for path in job_folder.glob("*/config.json")
-    }
-    return sorted(found, key=lambda folder: found[folder], reverse=True)
-
-
-def _newest_checkpoint(run_folder: Path) -> str:
-    """Its name, in which the number of updates has leading zeros."""
-    return next((path.name for path in numbered_checkpoints(run_folder / CHECKPOINTS)), "")
 
 
 def last_report(job_folder: Path, damaged: DamagedFiles) -> tuple[Path, Report] | None:

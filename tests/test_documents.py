@@ -22,6 +22,7 @@ from options.sweep_options import SweepOptions
 from replay.unroll_layout import UnrollLayout
 from reports.delay_plot import DelayPlotOptions
 from reports.game_scores import GameScoreOptions
+from reports.plot import PlotOptions
 from reports.sinks import curves_sink
 from reports.staggering_plot import StaggeringPlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
@@ -41,7 +42,7 @@ DOCUMENTS = sorted(
     if path.name != "CHANGELOG.md"  # it names what is gone
 )
 MOST_WORDS = 1000  # of the README, code blocks left out
-OTHER_FLAGS = {"help", "flagfile", "extra-index-url", "x", "metric", "smooth", "output", "logdir", "figures"}
+OTHER_FLAGS = {"help", "flagfile", "extra-index-url", "logdir", "figures"}
 
 
 def text_of(document: str) -> str:
@@ -134,7 +135,8 @@ def test_the_first_command_is_the_defaults() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
     programs = declared(
-        *(SweepOptions, StaggeringPlotOptions, DelayPlotOptions, GameScoreOptions, DashboardOptions, CommandOptions)
+        *(SweepOptions, PlotOptions, StaggeringPlotOptions, DelayPlotOptions, GameScoreOptions, DashboardOptions),
+        CommandOptions,
     )
     known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):

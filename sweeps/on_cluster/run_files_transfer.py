@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from run_files.job_runs import run_folders
 from run_files.run_folder import CHECKPOINTS, MESSAGES, newest_first, write_atomically
-from sweeps.files import run_folders
 from sweeps.on_cluster.node_job import RESULTS, Stamp
 
 CHUNK = 4 << 20  # bytes of one message

@@ -13,7 +13,8 @@ from dashboard import compare_page
 from dashboard.compare_page import _Comparison
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_list import RunList
-from tests.dashboard.some_runs import append_report, write_interrupted_runs, write_run
+from run_files.checkpoint import checkpoint_name
+from tests.dashboard.some_runs import append_report, write_interrupted_runs, write_run, write_sweep
 
 
 def comparison(folder: Path) -> Any:
@@ -64,6 +65,19 @@ def test_parents_take_no_place_among_the_curves(tmp_path: Path, monkeypatch: pyt
     assert [row.name for row in page._last_rows] == ["other", "resumed1", "resumed2"]
     histories, _ = page._histories("entropy")
     assert [history.folder.name for history in histories] == ["resumed1", "resumed2"]
+
+
+def test_each_job_of_a_sweep_counts_once(tmp_path: Path) -> None:
+    """Its first start was killed before the first checkpoint."""
+    folder = write_sweep(tmp_path / "pong", {"a": {"seed": 1}, "b": {"seed": 2}})
+    again = write_run(folder / "a" / "again", final_return=5.0)
+    (again / "checkpoints").mkdir()
+    (again / "checkpoints" / checkpoint_name(9)).touch()
+    results = ResultsFolder(tmp_path)
+    page: Any = _Comparison(results, RunList(results), sweep="pong")
+    asyncio.run(page._read_rows())
+    assert {row.name for row in page._last_rows} == {"pong/a/again", "pong/b/Run_1"}
+    assert [(group.label, len(group.runs)) for group in page._groups] == [("2 seeds", 2)]
 
 
 def test_figures_are_offered_as_they_come(tmp_path: Path) -> None:

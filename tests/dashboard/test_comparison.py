@@ -5,13 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.comparison import comparison_chart, score_groups, search_chart, settings, without_curves
+from dashboard.charts import LINES
+from dashboard.comparison import (
+    comparison_chart,
+    score_groups,
+    search_chart,
+    settings,
+    without_abandoned,
+    without_curves,
+)
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData
 from dashboard.run_list import RunList
 from reports.compare_runs import group_runs
 from reports.x_axes import X_AXES
-from tests.dashboard.some_runs import write_interrupted_runs, write_run
+from run_files.checkpoint import checkpoint_name
+from tests.dashboard.some_runs import write_interrupted_runs, write_run, write_sweep
 
 ELITE = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
@@ -34,6 +43,24 @@ def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
     assert low["stack"] == gap["stack"] and "areaStyle" in gap and "areaStyle" not in low
     assert single["data"][-1] == [20_000, 5]
     assert (mean["name"], single["name"]) == ("lr 0.001, 3 seeds", "lr 0.0001")
+
+
+def test_more_configurations_than_colours_have_dashes_also_in_their_labels(tmp_path: Path) -> None:
+    results = ResultsFolder(tmp_path)
+    many = 2 * len(LINES) + 1
+    data = [RunData(results, write_run(tmp_path / str(place), lr=1e-4 * (place + 1))) for place in range(many)]
+    for one in data:
+        one.refresh()
+    groups = group_runs([one.history for one in data])
+    chart = comparison_chart(groups, "return_mean", X_AXES["steps"], log_y=False, log_x=False)
+    styles = [line["lineStyle"] for line in chart["series"]]
+    assert len({(style["color"], str(style["type"])) for style in styles}) == many
+    assert [style["type"] for style in styles[: len(LINES)]] == ["solid"] * len(LINES)
+    names = [line["name"] for line in chart["series"]]
+    labels = chart["legend"]["data"]
+    assert labels[: len(LINES)] == names[: len(LINES)]
+    assert [label["name"] for label in labels[len(LINES) :]] == names[len(LINES) :]
+    assert len({label["icon"] for label in labels[len(LINES) :]}) == 2
 
 
 def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None:
@@ -77,6 +104,20 @@ def test_a_resumed_run_and_its_parent_count_as_one(tmp_path: Path) -> None:
     assert groups_by_rows(tmp_path, ["first1", "resumed2"]) == [("2 seeds", ["first1", "resumed2"])]
 
 
+def test_a_start_of_a_job_that_was_killed_before_its_first_checkpoint_is_no_seed(tmp_path: Path) -> None:
+    write_sweep(tmp_path / "lr", {"a": {"seed": 1}, "b": {"seed": 2}})
+    killed, begun = write_run(tmp_path / "lr" / "a" / "killed", reports=3), tmp_path / "lr" / "a" / "Run_0"
+    last = write_run(tmp_path / "lr" / "a" / "last", parent={"run": str(begun), "agent_steps": 10_000})
+    for folder, updates in ((begun, 7), (last, 9)):
+        (folder / "checkpoints").mkdir()
+        (folder / "checkpoints" / checkpoint_name(updates)).touch()
+    for place in ("alone", "twice"):  # no jobs of a sweep
+        write_run(tmp_path / "others" / place)
+    rows = RunList(ResultsFolder(tmp_path)).read()[0]
+    kept = {row.name for row in without_abandoned(rows, {row.name: tmp_path / row.name for row in rows})}
+    assert {row.name for row in rows} - kept == {killed.relative_to(tmp_path).as_posix()}
+
+
 def test_a_grandparent_counts_with_its_grandchild_even_if_the_run_between_them_is_not_chosen(tmp_path: Path) -> None:
     write_run(tmp_path / "a", reports=10, environment_max_steps=30_000)
     write_run(tmp_path / "b", environment_max_steps=30_000, parent={"run": str(tmp_path / "a"), "agent_steps": 5000})
@@ -90,7 +131,7 @@ def test_a_parent_that_is_longer_or_has_other_options_counts_itself(tmp_path: Pa
     write_run(tmp_path / "short", reports=8, environment_max_steps=50_000, parent=parent)
     write_run(tmp_path / "changed", reports=30, environment_max_steps=50_000, lr=1e-4, parent=parent)
     assert groups_by_rows(tmp_path, ["long", "short", "changed"]) == [
-        ("lr 0.001, 2 seeds", ["long", "short"]),
+        ("lr 0.001, 2 runs of 1 seed", ["long", "short"]),
         ("lr 0.0001", ["changed"]),
     ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
-from reports.delay_plot import arm_of, by_game, main, outcome, regrets, usable
+from reports.delay_plot import arm_of, by_game, draw, main, outcome, regrets, table, usable
 from run_files.curve_archive import ArchivedRun, read_histories, write_archive
 
 BOXING = "BoxingNoFrameskip-v4"
@@ -130,6 +130,35 @@ def test_a_part_of_a_sweep_has_regrets_of_what_is_there_only(tmp_path: Path) -> 
 def test_the_cost_of_a_run_counts_each_frame_once(archive: Path) -> None:
     first = outcome(read_histories(archive)[0])
     assert (first.core_seconds, first.frames) == (2 * 1.0 + 5 * 3.0, 4000.0)
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_run_whose_cost_is_not_known_is_not_among_the_costs(archive: Path, known: int) -> None:
+    """Of the two reports of one run so many have the cost; a node of a cluster may join later."""
+    first, *others = read_histories(archive)
+    cost = "core_seconds_per_1000_frames"
+    reports = [
+        {name: value for name, value in report.items() if name != cost or place < known}
+        for place, report in enumerate(first.reports)
+    ]
+    outcomes, left_out = usable([dataclasses.replace(first, reports=reports), *others])
+    assert not left_out and [each.core_seconds is None for each in outcomes] == [True] + [False] * len(others)
+    _, _, costs = draw(by_game(outcomes), {}).axes
+    assert len(costs.get_lines()) == len(others)
+    assert {text.get_text() for text in costs.texts} == {"4", "8"}, "not the delay 0 of that run"
+
+
+def test_without_asynchronous_runs_there_is_no_such_arm(tmp_path: Path) -> None:
+    write_archive(tmp_path / "runs.jsonl.gz", [run("sequential", 8, 5.0), run("sequential", 16, 4.0)])
+    games = by_game(usable(read_histories(tmp_path / "runs.jsonl.gz"))[0])
+    assert list(games[BOXING]) == ["sequential, noop"]
+    assert not [line for line in table(games, {}) if "asynchronous" in line]
+    assert next(line.get_label() for line in draw(games, {}).axes[0].get_lines()) == "sequential, noop"
+
+
+def test_a_run_that_is_given_twice_is_one_seed(archive: Path) -> None:
+    histories = read_histories(archive)
+    assert usable([*histories, *histories]) == usable(histories)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from options.rules import UsageError
 from reports.game_scores import main
 from reports.scores.human_scores import game_name
 from reports.scores.score_aggregates import ATARI_5
+from run_files.checkpoint import checkpoint_name
 from wrappers.atari import ID_ENDING
 
 HUMAN = {"BattleZone": 37187.5, "DoubleDunk": -16.4, "NameThisGame": 8049.0, "Phoenix": 7242.6, "Qbert": 13455.0}
@@ -72,6 +73,21 @@ def test_a_run_that_was_gone_on_with_counts_once(tmp_path: Path, capsys: pytest.
     assert table(capsys, tmp_path)[0]["Pong"][:2] == ["1", "1,000"]
 
 
+def test_a_start_of_a_job_that_was_killed_before_its_first_checkpoint_is_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / f"job_seed{seed}" / "first", [9.0] * 100, seed=seed)
+    second = write_run(tmp_path / "job_seed1" / "second", [1.0] * 100, seed=1)
+    (second / "checkpoints").mkdir()
+    (second / "checkpoints" / checkpoint_name(5)).touch()
+    assert table(capsys, tmp_path)[0]["Pong"][0] == "3", "these are not the runs of a sweep"
+    (tmp_path / "sweep.json").write_text("{}")
+    assert table(capsys, tmp_path)[0]["Pong"][:5] == ["2", "1,000", "5.0", "1.0", "9.0"]
+    assert table(capsys, tmp_path / "job_seed1")[0]["Pong"][:3] == ["1", "1,000", "1.0"]
+    assert table(capsys, tmp_path / "job_seed1" / "first")[0]["Pong"][:3] == ["1", "1,000", "9.0"]
+
+
 def test_other_configurations_have_tables_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs: list[dict[str, Any]] = [{}, {"seed": 2}, {"protocol": "machado"}, {"repeat_action_probability": 0.25}]
     for number, flags in enumerate(runs):
@@ -116,6 +132,11 @@ def test_runs_without_a_finished_game_are_named(tmp_path: Path, capsys: pytest.C
     empty = write_run(tmp_path / "empty", [], seed=2)
     (empty / "metrics.jsonl").write_text("")
     assert f"left out, without a finished game: {empty}" in table(capsys, tmp_path)[1]
+    write_run(tmp_path / "late", [4.0], seed=3)
+    (empty / "metrics.jsonl").write_text(json.dumps({"agent_steps": 1000}) + "\n")
+    (tmp_path / "run" / "episodes.csv").write_text("agent_steps,return,length,worker\n500,4.0,10,0\n")
+    printed = table(capsys, tmp_path, "--agent_steps=999")[1]
+    assert f"left out, without a finished game by 999 agent steps: {empty}, {tmp_path / 'late'}" in printed
 
 
 @pytest.mark.parametrize(
@@ -126,6 +147,8 @@ def test_runs_without_a_finished_game_are_named(tmp_path: Path, capsys: pytest.C
                           "results/<env>_<time> would be right."),
         (["{0}/none"], "{0}/none holds no runs; a run folder, or the folder of a sweep, would be right."),
         (["{0}/empty"], "{0}/empty has no finished game yet, so there are no scores."),
+        (["{0}/run", "--agent_steps=999"], "no game of {0}/run had ended by --agent_steps=999; a larger number would "
+                                           "be right."),
         (["{0}/run", "--agent_steps=1001"], "--agent_steps=1001 is more than {0}/run has, 1,000; a smaller number "
                                             "would be right."),
         (["{0}/run", "--format=html"], '--format must be one of text, markdown, not "html".'),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.number_format import VALUE_WIDTH, count, decimal, duration, scientific, score
+from reports.number_format import VALUE_WIDTH, count, decimal, duration, percent, scientific, score
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,12 @@ def test_duration(seconds: float | None, text: str) -> None:
 )
 def test_score(value: float | None, text: str) -> None:
     assert score(value) == text
+
+
+def test_a_number_that_is_rounded_to_zero_has_no_minus() -> None:
+    assert [count(-0.4), score(-0.04), decimal(-1e-9), percent(-0.004)] == ["0", "0.0", "0.0000", "0%"]
+    assert [count(-0.6), score(-0.06), decimal(-1e-4), percent(-0.006)] == ["-1", "-0.1", "-0.0001", "-1%"]
+    assert scientific(-0.0) == "0.00e0"
 
 
 @given(st.floats(-1e12, 1e12))

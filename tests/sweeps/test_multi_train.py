@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from run_files.checkpoint import checkpoint_name
+from run_files.job_runs import run_folders
 from sweeps import state as sweep_state
 from sweeps import summary as sweep_summary
-from sweeps.files import run_folders
 from sweeps.job import Job
 from tests.sweeps.fake_main import write_checkpoint
 from tests.sweeps.fake_sweeps import command, rows, run_sweep, starts, when

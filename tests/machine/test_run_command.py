@@ -1,0 +1,54 @@
+"""The end of the small programs: exit codes, and no traceback where nobody reads the output any more."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ended(body: str, *, close_errors: bool = False) -> tuple[int, str]:
+    """The exit code and the errors of a program with this `main`, whose output is closed when it begins to write."""
+    program = (
+        f"import sys\nfrom machine.run_command import run_command\ndef main(words):\n    sys.stdin.read()\n    {body}\n"
+        "run_command(main, '')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if close_errors else subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stdin is not None
+        process.stdout.close()
+        process.stdin.close()
+        errors = process.stderr.read() if process.stderr is not None else ""
+        return process.wait(timeout=60), errors
+
+
+@pytest.mark.parametrize("body", ["print('a line')", "print('a line\\n' * 100_000)", "print('a', flush=True)"])
+@pytest.mark.parametrize("close_errors", [False, True])
+def test_output_that_nobody_reads_ends_a_program_quietly(body: str, close_errors: bool) -> None:
+    assert ended(body, close_errors=close_errors) == (141, "")
+
+
+def test_a_sentence_about_a_mistake_does_not_need_a_reader_either() -> None:
+    mistake = "from options.rules import UsageError; print('a line'); raise UsageError('a mistake')"
+    assert ended(mistake) == (141, "a mistake\n")
+    assert ended(mistake, close_errors=True) == (141, "")
+
+
+def test_another_broken_connection_is_an_error() -> None:
+    program = (
+        "from machine.run_command import run_command\ndef main(words): raise BrokenPipeError('of a worker')\n"
+        "run_command(main, '')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.endswith("BrokenPipeError: of a worker\n")

@@ -1,0 +1,255 @@
+"""Runs of equal configuration are one group, named by the options that differ."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from option_flags import Config
+from reports.compare_runs import group_runs, seed_band
+from reports.run_curves import draw_run
+from run_files.curve_archive import read_histories, write_archive
+from run_files.run_history import Curve, History, read_history
+from tests.benchmarks.keep_curves import reduced
+from tests.reports.some_run import write_run
+
+LOADING: dict[str, Any] = {"op_mode": "train_w_load", "load_model_url": "pong"}
+STANDARD = {"type": "standard", "capacity": 1000, "sample_ratio": 0.5}
+MIXED = json.dumps([{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, STANDARD])
+
+
+def labels(*runs: Path) -> list[str]:
+    return [group.label for group in group_runs([read_history(run) for run in runs])]
+
+
+def test_runs_that_differ_only_in_their_seeds_form_a_group(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", results_dir="here")
+    b = write_run(tmp_path / "b", seed=2, report_period=5, eval_period=9, worker_timeout=7)
+    c = write_run(tmp_path / "c", lr=2e-3, use_lstm=True)
+    (only,) = group_runs([read_history(folder) for folder in (a, b)])
+    assert only.label == "2 seeds" and len(only.runs) == 2
+    assert labels(a, c, b) == ["no use_lstm, lr 0.001, 2 seeds", "use_lstm, lr 0.002"]
+
+
+def test_runs_from_the_weights_of_another_run_are_not_grouped_with_new_ones(tmp_path: Path) -> None:
+    origin = {"run": "pong", "checkpoint": "pong/checkpoint_1.pt", "agent_steps": 5000}
+    new = write_run(tmp_path / "new", stop_at_return=1.0)
+    tuned = write_run(tmp_path / "tuned", weights_from=origin, load_weights_only=True, **LOADING)
+    longer = write_run(
+        tmp_path / "longer", range(21_000, 23_000, 1000), parent={"run": str(tuned), "agent_steps": 20_500}
+    )
+    groups = group_runs([read_history(folder) for folder in (new, tuned, longer)])
+    assert [(group.label, len(group.runs)) for group in groups] == [
+        ("weights_from None", 1),
+        ("weights_from pong/checkpoint_1.pt", 1),
+    ]
+    assert read_history(tuned).curve("entropy").x[0] == 1000, "steps of the other run are not its own"
+
+
+def test_labels_describe_replays_and_omit_what_follows_from_them(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", lr_scheduler_steps=100)
+    b = write_run(tmp_path / "b", lr_scheduler_steps=200, replay_parameters=MIXED)
+    groups = group_runs([read_history(folder) for folder in (a, b)])
+    assert [group.label for group in groups] == ["queue", "0.5 queue + 0.5 standard (1,000)"]
+    config = json.loads((b / "config.json").read_text())
+    config["options"]["replay_parameters"] = "{"  # invalid in every version
+    (b / "config.json").write_text(json.dumps(config))
+    assert [group.label for group in group_runs([read_history(folder) for folder in (a, b)])][1] == "{"
+    assert draw_run(read_history(b))
+
+
+def test_seeds_of_clusters_at_different_addresses_are_one_configuration(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(seed), seed=seed, cluster=f"192.0.2.{seed}:6379") for seed in (1, 2, 3)]
+    alone = write_run(tmp_path / "alone")
+    groups = group_runs([read_history(folder) for folder in (*runs, alone)])
+    assert [group.label for group in groups] == ["cluster, 3 seeds", "no cluster"]
+
+
+def test_the_schedule_that_follows_from_the_uses_of_batches_is_not_named(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / str(uses), loss="impact", impact_uses=uses, lr_scheduler_steps=100 * uses)
+        for uses in (1, 2)
+    ]
+    groups = group_runs([read_history(folder) for folder in runs])
+    assert [group.label for group in groups] == ["impact_uses 1", "impact_uses 2"]
+
+
+def test_labels_contain_the_replay_keys_that_differ(tmp_path: Path) -> None:
+    def elite(**more: Any) -> str:
+        entry = {"type": "elite", "capacity": 1000, "sample_ratio": 0.5, **more}
+        return json.dumps([{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, entry])
+
+    near = elite(dist_function="cos_dist", lambda_batch_multiplier=6)
+    settings = [
+        elite(),
+        near,
+        near.replace(" ", ""),
+        elite(lambda_batch_multiplier=6, insert_strategy="elite_insertion"),
+    ]
+    runs = [write_run(tmp_path / str(i), replay_parameters=text, seed=i) for i, text in enumerate(settings)]
+    label = "0.5 queue + 0.5 elite (1,000, dist_function {}, lambda_batch_multiplier {}, insert_strategy {})"
+    assert [group.label for group in group_runs([read_history(run) for run in runs])] == [
+        label.format("ln_norm", 1, "oldest"),
+        label.format("cos_dist", 6, "oldest") + ", 2 seeds",
+        label.format("ln_norm", 6, "elite_insertion"),
+    ]
+
+
+def test_labels_contain_the_capacities_of_queues_that_differ(tmp_path: Path) -> None:
+    queues = [json.dumps([{"type": "queue", "capacity": capacity, "sample_ratio": 1.0}]) for capacity in (1, 64)]
+    runs = [write_run(tmp_path / str(i), replay_parameters=queue) for i, queue in enumerate(queues)]
+    assert labels(*runs) == ["queue (capacity 1)", "queue (capacity 64)"]
+
+
+def test_a_run_and_the_one_resumed_from_it_are_one(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first")
+    parent = {"run": str(first), "agent_steps": 12_500}
+    second = write_run(tmp_path / "second", range(13_000, 31_000, 1000), parent=parent)
+    branch = write_run(tmp_path / "branch", range(13_000, 31_000, 1000), parent=parent, lr=3e-3)
+    short = write_run(tmp_path / "short", range(13_000, 15_000, 1000), parent=parent)
+    kept = group_runs([read_history(folder) for folder in (first, short)])
+    assert [[run.folder.name for run in group.runs] for group in kept] == [["first", "short"]], "the first is longer"
+    other = write_run(tmp_path / "other", seed=2)
+    groups = group_runs([read_history(folder) for folder in (first, second, branch, first, other, second)])
+    assert [[run.folder.name for run in group.runs] for group in groups] == [["second", "other"], ["branch"]]
+    assert [group.label for group in groups] == ["lr 0.001, 2 seeds", "lr 0.003"]
+
+
+def test_cloning_options_matter_only_with_a_replay(tmp_path: Path) -> None:
+    found: list[list[str]] = []
+    for replays in (Config().replay.replay_parameters, MIXED):
+        runs = [
+            write_run(tmp_path / f"{len(found)}{cloning}", use_policy_cloning_loss=cloning, replay_parameters=replays)
+            for cloning in (True, False)
+        ]
+        found.append(labels(*runs))
+    assert found == [["2 runs of 1 seed"], ["use_policy_cloning_loss", "no use_policy_cloning_loss"]]
+
+
+def test_options_that_an_older_run_lacks_count_as_defaults(tmp_path: Path) -> None:
+    old, new = write_run(tmp_path / "old"), write_run(tmp_path / "new")
+    config = json.loads((old / "config.json").read_text())
+    del config["options"]["trace_lambda"]
+    (old / "config.json").write_text(json.dumps(config))
+    assert len(group_runs([read_history(old), read_history(new)])) == 1
+
+
+def test_a_value_chosen_by_the_run_equals_the_same_value_given_by_flag(tmp_path: Path) -> None:
+    chose = write_run(tmp_path / "chose", slots_per_worker=0, machine={"slots_per_worker": 1})
+    told = write_run(tmp_path / "told", slots_per_worker=1, seed=2)
+    other = write_run(tmp_path / "other", slots_per_worker=2)
+    groups = group_runs([read_history(run) for run in (chose, told, other)])
+    assert [group.label for group in groups] == ["slots_per_worker 1, 2 seeds", "slots_per_worker 2"]
+
+
+def test_the_network_that_auto_chooses_for_atari_is_the_one_that_older_runs_name(tmp_path: Path) -> None:
+    networks = ["auto", "nature", "conv3"]
+    runs = [read_history(write_run(tmp_path / name, network=name)) for name in networks]
+    assert [len(group.runs) for group in group_runs(runs)] == [2, 1]
+
+
+def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
+    long = Curve(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 20.0]))
+    short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))
+    band = seed_band([long, short])
+    assert (band.x[0], band.x[-1]) == (5, 15)
+    np.testing.assert_allclose(band.mean, band.x + 1)
+    np.testing.assert_allclose(band.low, band.x)
+    np.testing.assert_allclose(band.high, band.x + 2)
+
+
+# --- Seeds and names --------------------------------------------------------------------------------------------------
+
+
+def test_runs_of_one_seed_are_not_counted_as_seeds(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(place), seed=place % 3) for place in range(6)]
+    assert labels(*runs[:3]) == ["3 seeds"]
+    assert labels(*runs[:3], *runs[:3]) == ["3 seeds"], "a run that is given twice"
+    assert labels(*runs) == ["6 runs of 3 seeds"]
+    assert labels(runs[0], runs[3]) == ["2 runs of 1 seed"]
+
+
+def test_a_schedule_that_alone_separates_two_runs_is_named(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / f"{size}{steps}", batch_size=size, lr_scheduler_steps=steps)
+        for size, steps in ((8, 100), (8, 200), (16, 200))
+    ]
+    assert labels(*runs) == [
+        "batch_size 8, lr_scheduler_steps 100",
+        "batch_size 8, lr_scheduler_steps 200",
+        "batch_size 16, lr_scheduler_steps 200",
+    ]
+
+
+def test_numbers_that_are_equal_in_six_digits_have_different_names(tmp_path: Path) -> None:
+    rates = [0.001, 0.0012345678, 0.0012345679]
+    assert labels(*(write_run(tmp_path / str(lr), lr=lr) for lr in rates[:2])) == ["lr 0.001", "lr 0.00123457"]
+    exact = [f"lr {lr}" for lr in rates[1:]]
+    assert labels(*(write_run(tmp_path / f"{lr} again", lr=lr) for lr in rates[1:])) == exact
+
+    shares = (0.4, 0.4000000001)
+    replays = [
+        [{"type": "queue", "capacity": 1, "sample_ratio": share}, {**STANDARD, "sample_ratio": 1 - share}]
+        for share in shares
+    ]
+    runs = [write_run(tmp_path / f"{place}", replay_parameters=json.dumps(mix)) for place, mix in enumerate(replays)]
+    first, second = labels(*runs)
+    assert first.startswith("0.4 queue + 0.6 ") and second.startswith("0.4000000001 queue + 0.59999")
+
+
+# --- Archives ---------------------------------------------------------------------------------------------------------
+
+
+def archived(folder: Path) -> History:
+    """The run as an archive has it."""
+    path = folder.parent / f"{folder.name}.jsonl.gz"
+    write_archive(path, [reduced(folder, folder.name, ["return_mean"])])
+    return read_histories(path)[0]
+
+
+def planned(folder: Path, updates: int | None, **options: Any) -> Path:
+    """A run that plans so many updates, which runs of older versions do not say."""
+    write_run(folder, **options)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "planned_updates": updates}))
+    return folder
+
+
+def test_a_run_and_an_archived_one_of_the_same_configuration_are_a_group(tmp_path: Path) -> None:
+    long = {"environment_max_steps": 2_000_000}
+    kept = archived(planned(tmp_path / "kept", 12_500, **long))
+    same = read_history(planned(tmp_path / "same", 12_500, seed=2, **long))
+    told = read_history(planned(tmp_path / "told", 12_500, seed=3, lr_scheduler_steps=12_500, **long))
+    shorter = read_history(planned(tmp_path / "shorter", 6250, environment_max_steps=1_000_000))
+    unknown = read_history(planned(tmp_path / "unknown", None, **long))
+    assert "environment_max_steps" not in kept.options
+    groups = group_runs([kept, same, told, shorter, unknown])
+    assert [group.label for group in groups] == [
+        "lr_scheduler_steps 12500, 3 seeds",
+        "lr_scheduler_steps 6250",
+        "lr_scheduler_steps 0",
+    ]
+
+
+def test_runs_of_other_lengths_are_told_apart_by_their_steps_where_all_are_known(tmp_path: Path) -> None:
+    """Not by planned updates: those of a run that was made longer depend on where it was then."""
+    longer = {"environment_max_steps": 2_000_000}
+    runs = [
+        planned(tmp_path / "a", 12_500, **longer),
+        planned(tmp_path / "b", 12_501, seed=2, **longer),
+        planned(tmp_path / "c", 6250, environment_max_steps=1_000_000),
+    ]
+    assert labels(*runs) == ["environment_max_steps 2000000, 2 seeds", "environment_max_steps 1000000"]
+
+
+def test_archived_runs_of_other_lengths_have_names_of_their_own(tmp_path: Path) -> None:
+    kept = [
+        archived(planned(tmp_path / f"{size}{updates}", updates, batch_size=size))
+        for size, updates in ((8, 12_500), (8, 25_000), (16, 12_500))
+    ]
+    assert [group.label for group in group_runs(kept)] == [
+        "batch_size 8, lr_scheduler_steps 12500",
+        "batch_size 8, lr_scheduler_steps 25000",
+        "batch_size 16, lr_scheduler_steps 12500",
+    ]
