@@ -119,6 +119,7 @@ IMPORTED_NAME = Rule(
 NETWORKS = (
     "auto",
     "nature",
+    "nature_small",
     "impala_shallow",
     "impala_deep",
     "conv3",

@@ -12,7 +12,7 @@ SMALL = 36  # pixels; pictures with a shorter side are too small for most networ
 TINY = 10  # pixels; without padding, too little is left of pictures with a shorter side
 MOST_SMALL_PIXELS = 128 * 128  # of a picture for small_conv and tiny_conv, whose dense layer grows with it
 
-PICTURE_NETWORKS = ("nature", "impala_shallow", "impala_deep", "conv3", "small_conv", "tiny_conv")
+PICTURE_NETWORKS = ("nature", "nature_small", "impala_shallow", "impala_deep", "conv3", "small_conv", "tiny_conv")
 
 
 class PictureLayers(NamedTuple):
@@ -26,6 +26,9 @@ def picture_layers(name: str, shape: tuple[int, int, int]) -> PictureLayers:
     channels, height, width = shape
     if name == "nature":
         convolutions = _convolutions(channels, [(32, 8, 4), (64, 4, 2), (64, 3, 1)])
+        hidden = 512
+    elif name == "nature_small":
+        convolutions = _convolutions(channels, [(16, 8, 4), (32, 4, 2), (64, 3, 2)])
         hidden = 512
     elif name == "impala_shallow":
         convolutions = _convolutions(channels, [(16, 8, 4), (32, 4, 2)])

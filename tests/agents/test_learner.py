@@ -87,7 +87,7 @@ def test_a_batch_of_one_state_works() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", ["nature", "impala_shallow", "conv3", "impala_deep"])
+@pytest.mark.parametrize("name", ["nature", "nature_small", "impala_shallow", "conv3", "impala_deep"])
 def test_an_actor_computes_the_same_bits_as_the_learner(name: str, dtype: torch.dtype) -> None:
     """The actor rounds its weights to bfloat16 once, autocast rounds them at every step."""
     torch.manual_seed(0)

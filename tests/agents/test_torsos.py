@@ -19,12 +19,13 @@ from tests.agents.networks import ACTIONS, FEATURES
     ("name", "convolutions", "flat"),
     [
         ("nature", [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 7 * 7 * 64),
+        ("nature_small", [(16, 8, 4), (32, 4, 2), (64, 3, 2)], 4 * 4 * 64),
         ("impala_shallow", [(16, 8, 4), (32, 4, 2)], 9 * 9 * 32),
         ("conv3", [(64, 3, 3), (64, 3, 2), (128, 3, 2)], 6 * 6 * 128),
         ("impala_deep", [(16, 3, 1)] * 5 + [(32, 3, 1)] * 10, 11 * 11 * 32),
     ],
 )
-def test_the_layers_are_as_in_the_papers(name: str, convolutions: list[tuple[int, int, int]], flat: int) -> None:
+def test_the_layers_are_those_of_the_documents(name: str, convolutions: list[tuple[int, int, int]], flat: int) -> None:
     """Layers are recorded in the order of a forward pass, not taken from the list of modules."""
     torso, size = make_torso(name, Observed((4, 84, 84), 0))
     passed: list[Any] = []
@@ -82,7 +83,9 @@ def test_initial_weights_are_orthogonal_and_biases_zero(name: str) -> None:
     assert not any(parameter.any() for parameter in biases.values())
 
 
-@pytest.mark.parametrize(("name", "smallest"), [("nature", 36), ("impala_shallow", 20), ("conv3", 21)])
+@pytest.mark.parametrize(
+    ("name", "smallest"), [("nature", 36), ("nature_small", 36), ("impala_shallow", 20), ("conv3", 21)]
+)
 def test_too_small_pictures_are_refused(name: str, smallest: int) -> None:
     make_torso(name, Observed((1, smallest, smallest), 0))
     for height, width in ((smallest - 1, 84), (84, smallest - 1), (1, 1)):

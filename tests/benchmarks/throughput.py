@@ -37,7 +37,7 @@ from tests.benchmarks.stages import (
 from tests.benchmarks.timing import Stage, Times, in_turns, one_core
 from wrappers.atari import check_atari
 
-NETWORKS = ("nature", "impala_shallow", "impala_deep", "conv3")
+NETWORKS = ("nature", "nature_small", "impala_shallow", "impala_deep", "conv3")
 PARTS = ("stages", "training", *(setup.name for setup in SETUPS))
 STAGES_SECONDS, CEILING_SECONDS = 2.0, 0.16  # each time that the ceiling is measured; both times --seconds
 
