@@ -4,8 +4,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from run_files.job_runs import SWEEP_FILE
+
 MAX_DEPTH = 4  # folders between the results folder and a run; a sweep needs two
-CONFIG, SWEEP = "config.json", "sweep.json"
+CONFIG = "config.json"
 
 
 class NotThereError(Exception):
@@ -46,8 +48,8 @@ class ResultsFolder:
 
     def sweep(self, name: str) -> Path:
         path = self.place(name)
-        if not (path / SWEEP).is_file():
-            raise NotThereError(f"{name or self.root} is not the folder of a sweep: it has no {SWEEP}.")
+        if not (path / SWEEP_FILE).is_file():
+            raise NotThereError(f"{name or self.root} is not the folder of a sweep: it has no {SWEEP_FILE}.")
         return path
 
     def name(self, path: Path) -> str:
@@ -71,7 +73,7 @@ class ResultsFolder:
         if CONFIG in names:
             yield folder, False
             return  # the folders in a run are not runs
-        if SWEEP in names:
+        if SWEEP_FILE in names:
             yield folder, True
         for entry in found:
             if depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dashboard.results_folder import SWEEP, ResultsFolder
+from dashboard.results_folder import ResultsFolder
 from reports.scores.human_scores import game_name
+from run_files.job_runs import SWEEP_FILE
 from run_files.metrics import last_report
 from run_files.run_history import options_of, parent_of, read_config, weights_of
 
@@ -135,17 +136,17 @@ class RunList:
         return replace(row, ancestors=frozenset(seen - {folder}), weights_from=first.weights_from)
 
     def _read_sweep(self, folder: Path) -> tuple[Stamp, SweepRow]:
-        stamp = (_stamp(folder / SWEEP),)
+        stamp = (_stamp(folder / SWEEP_FILE),)
         known = self._sweeps.get(folder)
         if known is not None and known[0] == stamp:
             return known
         name = self._results.name(folder)
         try:
-            runs = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["runs"]
+            runs = json.loads((folder / SWEEP_FILE).read_text(encoding="utf-8"))["runs"]
             statuses = {str(job): str(entry["status"]) for job, entry in runs.items()}
             flags = {str(job): dict(entry["flags"]) for job, entry in runs.items()}
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return stamp, SweepRow(name, {}, {}, f"The {SWEEP} of {name} is damaged or not of a sweep.")
+            return stamp, SweepRow(name, {}, {}, f"The {SWEEP_FILE} of {name} is damaged or not of a sweep.")
         return stamp, SweepRow(name, statuses, flags)
 
 

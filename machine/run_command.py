@@ -63,5 +63,6 @@ def _is_without_reader(stream: TextIO) -> bool:
     with suppress(OSError):  # it has no file
         poll = select.poll()
         poll.register(stream.fileno(), select.POLLOUT)
-        return any(event & select.POLLERR for _, event in poll.poll(0))
+        # Linux says POLLERR, macOS POLLHUP.
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
     return False

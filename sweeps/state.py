@@ -8,10 +8,9 @@ from typing import Any
 
 from option_flags import Config
 from options.rules import UsageError
+from run_files.job_runs import SWEEP_FILE
 from run_files.run_folder import write_json
 from sweeps.plan import SweepRun
-
-STATE_FILE = "sweep.json"
 
 # The statuses of a run.
 WAITING, RUNNING, DONE, STOPPED, FAILED = "waiting", "running", "done", "stopped", "failed"
@@ -31,7 +30,7 @@ class SweepState:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._path = folder / STATE_FILE
+        self._path = folder / SWEEP_FILE
         self.runs: dict[str, dict[str, Any]] = {}
         self.search: dict[str, Any] | None = None
         if self._path.exists():
@@ -49,7 +48,7 @@ class SweepState:
 
     def damaged(self) -> UsageError:
         return UsageError(
-            f"--sweep_dir={self._folder} holds a {STATE_FILE} that is damaged or not of a sweep; another folder would "
+            f"--sweep_dir={self._folder} holds a {SWEEP_FILE} that is damaged or not of a sweep; another folder would "
             "be right."
         )
 

@@ -1,5 +1,6 @@
 """The best policy so far, by the mean return of training games and by that of evaluations."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
@@ -18,7 +19,7 @@ class BestSoFar:
     return_mean: float | None = None
     eval_mean: float | None = None
     return_steps: int | None = None  # agent steps of best.pt
-    evaluated_steps: int = 0  # agent steps of the weights of the latest evaluation that has ended
+    evaluated_steps: int = 0  # agent steps up to which all evaluations that were due have ended
 
     @classmethod
     def of_parent(cls, parent: Checkpoint) -> Self:
@@ -26,9 +27,7 @@ class BestSoFar:
         progress, folder = parent.content["progress"], parent.path.parent
         best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
         evaluations = _evaluations(parent)
-        best.evaluated_steps = progress.get("evaluated_steps", parent.agent_steps)  # older versions did not save it
-        steps = [best.evaluated_steps, *(row.get("agent_steps") for row in evaluations)]  # the last may be newer
-        best.evaluated_steps = max(step for step in steps if isinstance(step, int) and step <= parent.agent_steps)
+        best.evaluated_steps = _evaluated_steps(parent, evaluations)
         if (folder / BEST).exists():
             with suppress(InvalidCheckpointError):
                 kept = read_checkpoint(folder / BEST)
@@ -56,6 +55,16 @@ class BestSoFar:
 
     def is_best_evaluation(self, mean: float) -> bool:
         return self.eval_mean is None or mean > self.eval_mean
+
+
+def _evaluated_steps(parent: Checkpoint, evaluations: Sequence[Report]) -> int:
+    """The agent steps of the parent, or fewer if one of its evaluations was due and has not ended."""
+    period = parent.options.get("eval_period", 0)
+    saved = parent.content["progress"].get("evaluated_steps", parent.agent_steps)  # older versions did not save it
+    steps = [saved, *(row.get("agent_steps") for row in evaluations)]  # the last may be newer than the checkpoint
+    evaluated = max((step for step in steps if isinstance(step, int) and step <= parent.agent_steps), default=0)
+    is_due = period and evaluated // period < parent.agent_steps // period
+    return evaluated if is_due else parent.agent_steps
 
 
 def _evaluations(parent: Checkpoint) -> list[Report]:

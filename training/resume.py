@@ -56,7 +56,10 @@ class Resume:
             parent.options.get(name, OPTIONS[name].default) == value  # an older version may lack the option
             for name, value in asdict(config.environment).items()
         )
-        self.best = BestSoFar() if parent is None or not self._same_environment else BestSoFar.of_parent(parent)
+        if parent is not None and self._same_environment:
+            self.best = BestSoFar.of_parent(parent)
+        else:
+            self.best = BestSoFar(evaluated_steps=0 if parent is None else parent.agent_steps)
         if parent is not None:
             self._note_other_environment()
             self._note_reached_goal(parent, config)

@@ -319,3 +319,11 @@ def test_a_longer_run_does_not_repeat_the_last_evaluation(tmp_path: Path) -> Non
     assert evaluations(folder)[-1]["agent_steps"] >= 1600
     longer = resumed(folder, environment_max_steps=2600)
     assert all(line["agent_steps"] >= 2400 for line in evaluations(longer))
+
+
+def test_a_resumed_run_plays_no_evaluation_that_was_not_due(tmp_path: Path) -> None:
+    """Its parent had none, or a longer time between two."""
+    for period in (0, 1_000_000):
+        parent = run(tmp_path, eval_period=period, environment_max_steps=1000)
+        (line,) = evaluations(resumed(parent, eval_period=600, environment_max_steps=1700))
+        assert line["agent_steps"] >= 1200
