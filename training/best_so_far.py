@@ -19,7 +19,8 @@ class BestSoFar:
     return_mean: float | None = None
     eval_mean: float | None = None
     return_steps: int | None = None  # agent steps of best.pt
-    evaluated_steps: int = 0  # agent steps up to which all evaluations that were due have ended
+    evaluated_steps: int = 0  # agent steps of the weights of the latest evaluation that has ended
+    evaluations_over: int = 0  # agent steps up to which no evaluation was due any more when this run began
 
     @classmethod
     def of_parent(cls, parent: Checkpoint) -> Self:
@@ -28,6 +29,9 @@ class BestSoFar:
         best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
         evaluations = _evaluations(parent)
         best.evaluated_steps = _evaluated_steps(parent, evaluations)
+        period = parent.options.get("eval_period", 0)
+        was_due = period and best.evaluated_steps // period < parent.agent_steps // period
+        best.evaluations_over = best.evaluated_steps if was_due else parent.agent_steps
         if (folder / BEST).exists():
             with suppress(InvalidCheckpointError):
                 kept = read_checkpoint(folder / BEST)
@@ -58,13 +62,9 @@ class BestSoFar:
 
 
 def _evaluated_steps(parent: Checkpoint, evaluations: Sequence[Report]) -> int:
-    """The agent steps of the parent, or fewer if one of its evaluations was due and has not ended."""
-    period = parent.options.get("eval_period", 0)
     saved = parent.content["progress"].get("evaluated_steps", parent.agent_steps)  # older versions did not save it
     steps = [saved, *(row.get("agent_steps") for row in evaluations)]  # the last may be newer than the checkpoint
-    evaluated = max((step for step in steps if isinstance(step, int) and step <= parent.agent_steps), default=0)
-    is_due = period and evaluated // period < parent.agent_steps // period
-    return evaluated if is_due else parent.agent_steps
+    return max((step for step in steps if isinstance(step, int) and step <= parent.agent_steps), default=0)
 
 
 def _evaluations(parent: Checkpoint) -> list[Report]:

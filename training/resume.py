@@ -59,7 +59,7 @@ class Resume:
         if parent is not None and self._same_environment:
             self.best = BestSoFar.of_parent(parent)
         else:
-            self.best = BestSoFar(evaluated_steps=0 if parent is None else parent.agent_steps)
+            self.best = BestSoFar(evaluations_over=0 if parent is None else parent.agent_steps)
         if parent is not None:
             self._note_other_environment()
             self._note_reached_goal(parent, config)
