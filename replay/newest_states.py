@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from replay.array_bytes import array_from_bytes, array_to_bytes
-from replay.frame_stacks import stack_indices
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 
@@ -37,10 +36,13 @@ class NewestStates:
 
     def observe(self, row: Rows) -> None:
         """Take the last state of a new unroll, `[nbytes]`."""
-        dones = torch.from_numpy(self._layout.array(row, "dones")[None])
-        last = stack_indices(dones, self._layout.frame_stack)[0, -1].numpy()
+        # As `stack_indices`, which takes six times as long for one state.
+        steps, stack = self._layout.unroll_length, self._layout.frame_stack
+        starts = np.flatnonzero(self._layout.array(row, "dones")) + 1
+        episode_start = int(starts[-1]) if len(starts) else -stack
+        frames = np.maximum(np.arange(steps - stack + 1, steps + 1), episode_start) + stack - 1
         environment = int(self._layout.array(row, "environment_id"))
-        self._stacks[environment] = self._layout.array(row, "frames")[last]
+        self._stacks[environment] = self._layout.array(row, "frames")[frames[:stack]]
         if self._layout.vector_size:
             self._vectors[environment] = self._newest_vector(row)
         self._count += 1
