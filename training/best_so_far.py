@@ -19,19 +19,18 @@ class BestSoFar:
     return_mean: float | None = None
     eval_mean: float | None = None
     return_steps: int | None = None  # agent steps of best.pt
-    evaluated_steps: int = 0  # agent steps of the weights of the latest evaluation that has ended
-    evaluations_over: int = 0  # agent steps up to which no evaluation was due any more when this run began
+    evaluated_steps: int = 0  # agent steps up to which no evaluation is due any more
 
     @classmethod
-    def of_parent(cls, parent: Checkpoint) -> Self:
-        """The best results of the parent. Its best files may be newer than the checkpoint that is resumed."""
+    def of_parent(cls, parent: Checkpoint, eval_period: int) -> Self:
+        """The best results of the parent. Its best files may be newer than the checkpoint that is resumed.
+
+        `eval_period` is that of the resumed run.
+        """
         progress, folder = parent.content["progress"], parent.path.parent
         best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
         evaluations = _evaluations(parent)
-        best.evaluated_steps = _evaluated_steps(parent, evaluations)
-        period = parent.options.get("eval_period", 0)
-        was_due = period and best.evaluated_steps // period < parent.agent_steps // period
-        best.evaluations_over = best.evaluated_steps if was_due else parent.agent_steps
+        best.evaluated_steps = _evaluated_steps(parent, evaluations, eval_period)
         if (folder / BEST).exists():
             with suppress(InvalidCheckpointError):
                 kept = read_checkpoint(folder / BEST)
@@ -61,10 +60,14 @@ class BestSoFar:
         return self.eval_mean is None or mean > self.eval_mean
 
 
-def _evaluated_steps(parent: Checkpoint, evaluations: Sequence[Report]) -> int:
+def _evaluated_steps(parent: Checkpoint, evaluations: Sequence[Report], eval_period: int) -> int:
+    """The agent steps of the parent's latest evaluation. Its own steps if only another `eval_period` makes one due."""
     saved = parent.content["progress"].get("evaluated_steps", parent.agent_steps)  # older versions did not save it
     steps = [saved, *(row.get("agent_steps") for row in evaluations)]  # the last may be newer than the checkpoint
-    return max((step for step in steps if isinstance(step, int) and step <= parent.agent_steps), default=0)
+    latest = max((step for step in steps if isinstance(step, int) and step <= parent.agent_steps), default=0)
+    period = parent.options.get("eval_period", 0)
+    was_due = period and latest // period < parent.agent_steps // period
+    return latest if was_due or period == eval_period else parent.agent_steps
 
 
 def _evaluations(parent: Checkpoint) -> list[Report]:

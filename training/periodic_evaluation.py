@@ -97,7 +97,7 @@ class PeriodicEvaluation(Evaluation):
         self._sink = RetryingSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
         self._announce = announce
         self._filming = FilmProcesses(folder / VIDEOS, announce, config.workers.worker_timeout)
-        self._periods = self._best.evaluations_over // config.test.eval_period
+        self._periods = self._best.evaluated_steps // config.test.eval_period
         self._games: _GamesUnderWay | None = None
 
     @property

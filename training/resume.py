@@ -57,9 +57,9 @@ class Resume:
             for name, value in asdict(config.environment).items()
         )
         if parent is not None and self._same_environment:
-            self.best = BestSoFar.of_parent(parent)
+            self.best = BestSoFar.of_parent(parent, config.test.eval_period)
         else:
-            self.best = BestSoFar(evaluations_over=0 if parent is None else parent.agent_steps)
+            self.best = BestSoFar(evaluated_steps=0 if parent is None else parent.agent_steps)
         if parent is not None:
             self._note_other_environment()
             self._note_reached_goal(parent, config)

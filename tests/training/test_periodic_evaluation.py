@@ -325,5 +325,7 @@ def test_a_resumed_run_plays_no_evaluation_that_was_not_due(tmp_path: Path) -> N
     """Its parent had none, or a longer time between two."""
     for period in (0, 1_000_000):
         parent = run(tmp_path, eval_period=period, environment_max_steps=1000)
-        (line,) = evaluations(resumed(parent, eval_period=600, environment_max_steps=1700))
+        between = resumed(parent, eval_period=600, environment_max_steps=1100)
+        assert not (between / "evaluations.jsonl").exists() or not evaluations(between)
+        (line,) = evaluations(resumed(between, environment_max_steps=1700))
         assert line["agent_steps"] >= 1200
