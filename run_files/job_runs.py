@@ -3,11 +3,14 @@
 A job is one run of a sweep. Its folder holds a run folder of main.py for each time that it was started.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from run_files.metrics import last_report
+from run_files.metrics import Report, last_report
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 
+METRICS = "metrics.jsonl"
 SWEEP_FILE = "sweep.json"  # in the folder of a sweep, beside the folders of its jobs
 
 
@@ -28,23 +31,33 @@ def run_folders(job_folder: Path) -> list[Path]:
     return sorted(found, key=lambda folder: found[folder], reverse=True)
 
 
+def report_of_job(
+    job_folder: Path, on_damage: Callable[[Path, ValueError], None] = lambda path, error: None
+) -> tuple[Path, Report] | None:
+    """The run folder with the job's result, and its newest report. A damaged last line counts as no report."""
+    for folder in run_folders(job_folder):
+        path = folder / METRICS
+        try:
+            report = last_report(path) if path.exists() else None
+        except ValueError as error:
+            on_damage(path, error)
+            continue
+        if report is not None:
+            return folder, report
+    return None
+
+
 def run_of_job(job_folder: Path) -> Path | None:
     """The run folder whose reports are the job's result: the first that has any, or else the first.
 
     A start that was killed before its first checkpoint could not be gone on with, so it is no part of this run.
     """
-    folders = run_folders(job_folder)
-    return next((folder for folder in folders if _has_report(folder)), next(iter(folders), None))
+    newest = None
+    with suppress(OSError):  # a folder has just been removed
+        newest = report_of_job(job_folder)
+    return next(iter(run_folders(job_folder)), None) if newest is None else newest[0]
 
 
 def _newest_checkpoint(run_folder: Path) -> str:
     """Its name, in which the number of updates has leading zeros."""
     return next((path.name for path in numbered_checkpoints(run_folder / CHECKPOINTS)), "")
-
-
-def _has_report(run_folder: Path) -> bool:
-    """A file with a damaged last line counts as one without reports."""
-    try:
-        return last_report(run_folder / "metrics.jsonl") is not None
-    except (OSError, ValueError):
-        return False

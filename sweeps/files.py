@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from option_flags import Config
 from options.rules import UsageError
-from run_files import metrics
-from run_files.job_runs import run_folders
-from run_files.metrics import Report
+from run_files.job_runs import METRICS, run_folders
 from run_files.run_folder import CHECKPOINTS, newest_first
 
 if TYPE_CHECKING:
     from run_files.checkpoint import Checkpoint
 
 LOCK = "lock"  # held as long as the run is running
-METRICS = "metrics.jsonl"
 LAST_LINES = 5
 
 
@@ -35,20 +32,6 @@ class DamagedFiles:
         if path not in self._said:
             self._said.add(path)
             self._print_line(f"{error}; this report is left out")
-
-
-def last_report(job_folder: Path, damaged: DamagedFiles) -> tuple[Path, Report] | None:
-    """The newest line of metrics, and its run folder. A file with a damaged last line counts as one without reports."""
-    for folder in run_folders(job_folder):
-        path = folder / METRICS
-        try:
-            report = metrics.last_report(path) if path.exists() else None
-        except ValueError as error:
-            damaged.add(path, error)
-            continue
-        if report is not None:
-            return folder, report
-    return None
 
 
 def has_reports(job_folder: Path) -> bool:

@@ -11,7 +11,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from options.rules import UsageError
-from sweeps.files import DamagedFiles, has_reports, last_report, resumable
+from run_files.job_runs import report_of_job
+from sweeps.files import DamagedFiles, has_reports, resumable
 from sweeps.plan import SweepRun, checked_run
 from sweeps.search_plan import Range, SearchPlan
 from sweeps.state import DONE, FAILED, PRUNED, REFUSED, SweepState
@@ -105,7 +106,7 @@ class Search:
         return ", ".join(f"{name}={run.flags[name]}" for name in self._space)
 
     def _last_return(self, run: SweepRun) -> float | None:
-        newest = last_report(self._folder / run.name, self._damaged)
+        newest = report_of_job(self._folder / run.name, self._damaged.add)
         value = None if newest is None else newest[1].get(OBJECTIVE)
         return float(value) if isinstance(value, int | float) else None
 

@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
+from run_files.job_runs import METRICS
 from run_files.metrics import parse_report
-from sweeps.files import METRICS, DamagedFiles
+from sweeps.files import DamagedFiles
 
 
 class StepValues:

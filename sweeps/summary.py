@@ -11,8 +11,9 @@ from typing import Any
 from machine.program import CHECKOUT
 from reports.number_format import NOTHING_YET, count, score
 from reports.tables import table_lines
+from run_files.job_runs import report_of_job
 from run_files.run_folder import write_atomically
-from sweeps.files import LOCK, DamagedFiles, is_complete, is_locked, last_report
+from sweeps.files import LOCK, DamagedFiles, is_complete, is_locked
 from sweeps.plan import SweepRun
 from sweeps.run_source import RunSource
 from sweeps.state import DONE, RUNNING, STOPPED
@@ -34,7 +35,7 @@ def summarise(
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
         row |= {"name": run.name, "differs": source.differing_flags(run), "seed": run.config.run.seed}
         row["status"] = _status(states[run.name]["status"], run, folder / run.name)
-        newest = last_report(folder / run.name, damaged)
+        newest = report_of_job(folder / run.name, damaged.add)
         if newest is not None:
             row["folder"], report = newest
             row |= {name: report.get(name) for name in ("agent_steps", "return_mean", "return_max")}
