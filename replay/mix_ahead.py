@@ -77,9 +77,10 @@ class MixAhead:
 
     def load_state_dict(self, state: dict[str, Any], with_queues: bool = True) -> None:
         self._mix.load_state_dict(state, with_queues)
-        # Where fewer fit than were saved, the newest, so that draws from the loaded replays come directly after them.
-        for saved in state["prepared"][-self._ahead - 1 :] if with_queues else []:
-            buffer = self._next_buffer()
+        prepared = state["prepared"] if with_queues else []
+        for left, saved in zip(range(len(prepared), 0, -1), prepared, strict=True):
+            # If more were saved than are kept ready, the oldest are in buffers of their own until they are used.
+            buffer = self._next_buffer() if left <= self._ahead + 1 else self._mix.buffer()
             buffer.copy_(saved["rows"])
             draws = tuple(ReplayDraw(Drawn(*drawn), age, seconds) for drawn, age, seconds in saved["draws"])
             future: Future[Batch] = Future()
