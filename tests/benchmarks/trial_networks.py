@@ -14,6 +14,7 @@ UNITS = 512  # of the dense layer
 Layers = list[tuple[int, int, int]]  # output channels, kernel, stride
 
 NATURE: Layers = [(32, 8, 4), (64, 4, 2), (64, 3, 1)]
+NARROWER: Layers = [(16, 8, 4), (32, 4, 2), (64, 3, 1)]
 NARROWER_STRIDED: Layers = [(16, 8, 4), (32, 4, 2), (64, 3, 2)]
 
 
@@ -29,7 +30,7 @@ def narrow(space: Box) -> nn.Module:
 
 def narrower(space: Box) -> nn.Module:
     """Half the channels after the first two convolutions."""
-    return _torso(space, [(16, 8, 4), (32, 4, 2), (64, 3, 1)])
+    return _torso(space, NARROWER)
 
 
 def narrower_strided(space: Box) -> nn.Module:
@@ -49,7 +50,12 @@ def largest_pooled(space: Box) -> nn.Module:
 
 def fewer_channels(space: Box) -> nn.Module:
     """A 1×1 convolution to 16 channels before the dense layer, which keeps the places apart."""
-    return _torso(space, NATURE, before_dense=nn.Sequential(nn.Conv2d(64, 16, 1), nn.ReLU()))
+    return _torso(space, NATURE, before_dense=_to_16_channels())
+
+
+def narrower_fewer_channels(space: Box) -> nn.Module:
+    """`narrower` with that 1×1 convolution."""
+    return _torso(space, NARROWER, before_dense=_to_16_channels())
 
 
 def normalised(space: Box) -> nn.Module:
@@ -60,6 +66,10 @@ def normalised(space: Box) -> nn.Module:
 def narrower_strided_normalised(space: Box) -> nn.Module:
     """`narrower_strided` with layer normalisation."""
     return _torso(space, NARROWER_STRIDED, norm=True)
+
+
+def _to_16_channels() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(64, 16, 1), nn.ReLU())
 
 
 def _torso(space: Box, layers: Layers, before_dense: nn.Module | None = None, norm: bool = False) -> nn.Module:
