@@ -67,7 +67,7 @@ def name_bottleneck(
             other_programs or ("; more cores would help" if full else "")
         )
     return f"learner and workers wait for each other: {waits} of theirs" + (
-        other_programs or "; --slots_per_worker=2 or more may help"
+        other_programs or ("; more cores would help" if full else "; --slots_per_worker=2 or more may help")
     )
 
 

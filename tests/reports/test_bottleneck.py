@@ -84,6 +84,11 @@ WORKERS_WAIT = {**WORKERS_BUSY, "environment": 0.4, "waiting": 0.31}
             "wait 31% of theirs; --slots_per_worker=2 or more may help",
         ),
         (
+            *(LEARNER_WAITS, WORKERS_WAIT, 0.98, 0.02, False, False),
+            "learner and workers wait for each other: the learner waits 50% of its time for unrolls, and the workers "
+            "wait 31% of theirs; more cores would help",
+        ),
+        (
             *(LEARNER_WAITS, WORKERS_WAIT, 0.5, 0.02, False, True),
             "workers and learner take turns (--reproducible): the learner waits 50% of its time for unrolls, and the "
             "workers wait 31% of theirs",
