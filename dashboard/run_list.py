@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dashboard.results_folder import ResultsFolder
 from reports.scores.human_scores import game_name
 from run_files.job_runs import SWEEP_FILE
-from run_files.metrics import last_report
+from run_files.metrics import METRICS, last_report
 from run_files.run_history import options_of, parent_of, read_config, weights_of
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
@@ -113,9 +113,7 @@ class RunList:
         return rows, [row for _, row in self._sweeps.values()]
 
     def _read(self, folder: Path) -> _Known:
-        files = tuple(
-            _stamp(folder / name) for name in ("config.json", "summary.json", "metrics.jsonl", "episodes.csv")
-        )
+        files = tuple(_stamp(folder / name) for name in ("config.json", "summary.json", METRICS, "episodes.csv"))
         known = self._known.get(folder)
         if known is not None and known.stamp == files:
             return known
@@ -237,7 +235,7 @@ def _summary(folder: Path) -> dict[str, Any]:
 
 def _last_report(folder: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError, RecursionError):
-        return last_report(folder / "metrics.jsonl") or {}
+        return last_report(folder / METRICS) or {}
     return {}
 
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from run_files.metrics import Report, last_report
+from run_files.metrics import METRICS, Report, last_report
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 
-METRICS = "metrics.jsonl"
 SWEEP_FILE = "sweep.json"  # in the folder of a sweep, beside the folders of its jobs
 
 

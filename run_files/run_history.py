@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from options.rules import UsageError
-from run_files.metrics import each_report, flat_numbers
+from run_files.metrics import METRICS, each_report, flat_numbers
 
 Series: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = dict[str, float]  # the figures of one report, with flat names (`time_shares/update`)
@@ -91,7 +91,7 @@ def read_history(folder: Path) -> History:
         if own_config is None:  # this parent is gone, so its own parent is unknown
             break
         weights_from = weights_of(own_config)
-        reports = _numbers(place / "metrics.jsonl", limit) + reports
+        reports = _numbers(place / METRICS, limit) + reports
         evaluations = _numbers(place / "evaluations.jsonl", limit) + evaluations
         rows = _games(place / "episodes.csv")
         games.insert(0, rows[rows[:, 0] <= limit])

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from option_flags import Config
 from options.rules import UsageError
-from run_files.job_runs import METRICS, run_folders
+from run_files.job_runs import run_folders
+from run_files.metrics import METRICS
 from run_files.run_folder import CHECKPOINTS, newest_first
 
 if TYPE_CHECKING:

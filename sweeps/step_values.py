@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from run_files.job_runs import METRICS
-from run_files.metrics import parse_report
+from run_files.metrics import METRICS, parse_report
 from sweeps.files import DamagedFiles
 
 

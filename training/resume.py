@@ -20,7 +20,7 @@ from run_files.checkpoint import (
     link,
     write_checkpoint,
 )
-from run_files.metrics import last_report
+from run_files.metrics import METRICS, last_report
 from run_files.replay_content import check_replay_file, check_replays
 from run_files.replay_file import DamagedFileError, read_tensor_file
 from run_files.run_folder import BEST, NUMBERED_REPLAYS, remove_abandoned
@@ -143,7 +143,7 @@ class Resume:
     def _is_reported(self, parent: Checkpoint) -> bool:
         """Whether the parent has reported the steps up to its checkpoint. It has, unless it was killed."""
         try:
-            report = last_report(parent.run_folder / "metrics.jsonl")
+            report = last_report(parent.run_folder / METRICS)
         except (OSError, ValueError):  # missing or damaged: no reason to refuse the resume
             return False
         return report is not None and report.get("agent_steps") == parent.agent_steps
