@@ -37,8 +37,8 @@ from sweeps.run_source import ListedRuns, RunSource
 from sweeps.runner import POLL_SECONDS, SweepRunner
 from sweeps.search_plan import SearchPlan, is_search, plan_search
 from sweeps.search_result import MOST_CURVES, best_first, search_result
-from sweeps.state import ENDED, SweepState
-from sweeps.summary import draw_curves, summarise, summary_table, write_csv
+from sweeps.state import SweepState
+from sweeps.summary import SweepTable, draw_curves, summary_table
 
 SWEEP: dict[str, Any] = {
     "name": "replays",
@@ -103,9 +103,11 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         return 2
     with lock, StopSignals() as stop:
         print_line(f"{source.total} runs, {places.words} at once, in {folder}")
-        SweepRunner(source, folder, state, places, stop, print_line, poll_seconds).run()
+        table = SweepTable(source, folder, state, damaged, best_first if isinstance(plan, SearchPlan) else list)
+        SweepRunner(source, folder, state, places, stop, print_line, table.write, poll_seconds).run()
         places.close()
-        unfinished = show_results(plan, source, folder, state, damaged, print_line, draw=not stop.requested)
+        show_results(plan, source, state, table, print_line, draw=not stop.requested)
+        unfinished = len(source.runs) < source.total or not state.have_ended(run.name for run in source.runs)
         if unfinished:
             print_line(f"go on with: {shlex.join([*command_of('multi_train.py'), *arguments])}")
         return 1 if unfinished and not stop.requested else 0
@@ -114,26 +116,19 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
 def show_results(
     plan: Sweep | SearchPlan,
     source: RunSource,
-    folder: Path,
     state: SweepState,
-    damaged: DamagedFiles,
+    table: SweepTable,
     print_line: Callable[[str], None],
     draw: bool,
-) -> bool:
-    """Show the table, write it, and draw the curves. True if there are runs that have not ended."""
-    rows = summarise(source, folder, state.runs, damaged)
-    result: list[str] = []
-    drawn = rows
-    if isinstance(plan, SearchPlan):
-        rows = best_first(rows)
-        drawn = rows[:MOST_CURVES]
-        result = search_result(rows, source, state.runs)
-    print_line("\n".join(["", *summary_table(rows), "", write_csv(rows, folder / "summary.csv")]))
+) -> None:
+    """Show the table, write it, and draw the curves."""
+    rows = table.rows()
+    print_line("\n".join(["", *summary_table(rows), "", table.write()]))
     if draw:
-        print_line(draw_curves(drawn, folder / "curves.png"))
-    for line in result:
-        print_line(line)
-    return len(source.runs) < source.total or any(state.runs[run.name]["status"] not in ENDED for run in source.runs)
+        drawn = rows[:MOST_CURVES] if isinstance(plan, SearchPlan) else rows
+        print_line(draw_curves(drawn, table.folder / "curves.png"))
+    if isinstance(plan, SearchPlan):
+        print_line("\n".join(search_result(rows, source, state.runs)))
 
 
 def open_folder(

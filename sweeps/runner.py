@@ -32,14 +32,17 @@ class SweepRunner:
         places: Places,
         stop: StopSignals,
         print_line: Callable[[str], None],
+        write_table: Callable[[], object],
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
+        """`write_table` is called whenever a run has started or ended."""
         self._source = source
         self._folder = folder
         self._state = state
         self._places = places
         self._stop = stop
         self._print_line = print_line
+        self._write_table = write_table
         self._poll_seconds = poll_seconds
         self._active: dict[str, tuple[SweepRun, RunJob]] = {}
         self._waiting: deque[SweepRun] = deque()
@@ -67,6 +70,7 @@ class SweepRunner:
                         self._give_up_if_all_fail(run)
                     else:
                         self._waiting.appendleft(run)
+                    self._write_table()
                 else:
                     self._prune_if_hopeless(run, job)
             time.sleep(self._poll_seconds)
@@ -81,6 +85,7 @@ class SweepRunner:
             run = self._waiting.popleft() if self._waiting else self._source.next_run()
             if run is not None:
                 self._try_start(run)
+                self._write_table()
 
     def _count_running(self) -> int:
         self._left = {name for name in self._left if self._is_running(name)}

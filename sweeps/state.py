@@ -1,7 +1,7 @@
 """`sweep.json`: the flags and the status of each run of a sweep."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,9 @@ class SweepState:
         self.runs[name] |= {"status": status, "exit_code": exit_code, "last_lines": list(lines)}
         with suppress(OSError):  # a full disk; the progress is in the files of the runs
             self.write()
+
+    def have_ended(self, names: Iterable[str]) -> bool:
+        return all(self.runs[name]["status"] in ENDED for name in names)
 
     def write(self) -> None:
         search = {} if self.search is None else {"search": self.search}

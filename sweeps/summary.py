@@ -4,7 +4,7 @@ import csv
 import io
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +16,55 @@ from run_files.run_folder import write_atomically
 from sweeps.files import LOCK, DamagedFiles, is_complete, is_locked
 from sweeps.plan import SweepRun
 from sweeps.run_source import RunSource
-from sweeps.state import DONE, RUNNING, STOPPED
+from sweeps.state import DONE, RUNNING, STOPPED, SweepState
 
 COLUMNS = (
     *("name", "differs", "seed", "status", "agent_steps", "return_mean", "return_max", "steps_per_second"),
     "folder",
 )
 HEADINGS = ("run", "differs in", "seed", "status", "steps", "mean return", "best", "steps/s", "folder")
+Row = dict[str, Any]
+InOrder = Callable[[list[Row]], list[Row]]
 LEFT = {"name", "differs", "status", "folder"}  # columns that are aligned left
 
 
-def summarise(
-    source: RunSource, folder: Path, states: Mapping[str, Mapping[str, Any]], damaged: DamagedFiles
-) -> list[dict[str, Any]]:
-    """A row for each run, with None for values that do not exist (yet)."""
-    rows = []
-    for run in source.runs_of_table:
-        row: dict[str, Any] = dict.fromkeys(COLUMNS)
-        row |= {"name": run.name, "differs": source.differing_flags(run), "seed": run.config.run.seed}
-        row["status"] = _status(states[run.name]["status"], run, folder / run.name)
-        newest = report_of_job(folder / run.name, damaged.add)
+class SweepTable:
+    """A row for each run, with None for values that do not exist (yet). `summary.csv` has the same rows."""
+
+    def __init__(
+        self, source: RunSource, folder: Path, state: SweepState, damaged: DamagedFiles, in_order: InOrder = list
+    ) -> None:
+        self.folder = folder
+        self._source = source
+        self._state = state
+        self._damaged = damaged
+        self._in_order = in_order
+
+    def rows(self) -> list[Row]:
+        return self._in_order([self._row(run) for run in self._source.runs_of_table])
+
+    def _row(self, run: SweepRun) -> Row:
+        row: Row = dict.fromkeys(COLUMNS)
+        row |= {"name": run.name, "differs": self._source.differing_flags(run), "seed": run.config.run.seed}
+        row["status"] = _status(self._state.runs[run.name]["status"], run, self.folder / run.name)
+        newest = report_of_job(self.folder / run.name, self._damaged.add)
         if newest is not None:
             row["folder"], report = newest
             row |= {name: report.get(name) for name in ("agent_steps", "return_mean", "return_max")}
             row["steps_per_second"] = round(row["agent_steps"] / max(float(str(report["seconds"])), 1e-9), 1)
-        rows.append(row)
-    return rows
+        return row
+
+    def write(self) -> str:
+        """Write the rows as `summary.csv`; return a line to print about it."""
+        text, path = io.StringIO(), self.folder / "summary.csv"
+        table = csv.DictWriter(text, COLUMNS)
+        table.writeheader()
+        table.writerows(self.rows())
+        try:
+            write_atomically(path, text.getvalue().encode())
+        except OSError as error:
+            return f"the table could not be written ({error.strerror})"
+        return f"the table is in {path}"
 
 
 def _status(saved: str, run: SweepRun, job_folder: Path) -> str:
@@ -49,19 +72,6 @@ def _status(saved: str, run: SweepRun, job_folder: Path) -> str:
     if saved != RUNNING or is_locked(job_folder / LOCK):
         return saved
     return DONE if is_complete(job_folder, run.config) else STOPPED
-
-
-def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> str:
-    """Write the rows as a CSV file; return a line to print about it."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS)
-    table.writeheader()
-    table.writerows(rows)
-    try:
-        write_atomically(path, text.getvalue().encode())
-    except OSError as error:
-        return f"the table could not be written ({error.strerror})"
-    return f"the table is in {path}"
 
 
 def summary_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -32,8 +32,15 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.7}, "b": {"gamma": 0.6}, "c": {"gamma": 0.8}}})
     b, c = folder / "b_seed1", folder / "c_seed1"
-    when(lambda: is_running(b), interrupt)
+    meanwhile: list[str] = []
+
+    def look_and_interrupt() -> None:
+        meanwhile.extend(row["status"] for row in rows(folder).values())
+        interrupt()
+
+    when(lambda: is_running(b), look_and_interrupt)
     assert run_sweep(words) == 0
+    assert meanwhile == ["done", "running", "waiting"], "the table is written while the sweep runs"
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("go on with: python multi_train.py --sweep=")
     assert [row["status"] for row in rows(folder).values()] == ["done", "stopped", "waiting"]

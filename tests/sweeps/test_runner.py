@@ -14,7 +14,7 @@ from sweeps.plan import SweepRun, plan_sweep
 from sweeps.run_source import ListedRuns
 from sweeps.runner import SweepRunner
 from sweeps.state import SweepState
-from sweeps.summary import summarise
+from sweeps.summary import SweepTable
 from tests.sweeps.fake_main import write_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -111,7 +111,8 @@ def runs_of(folder: Path, names: str, source: type[ListedRuns] = ListedRuns) -> 
 def run(folder: Path, source: ListedRuns, state: SweepState, places: FakePlaces) -> list[str]:
     """The lines that it prints."""
     lines: list[str] = []
-    SweepRunner(source, folder, state, places, StopSignals(), lines.append, poll_seconds=0.001).run()
+    table = SweepTable(source, folder, state, DamagedFiles(lines.append))
+    SweepRunner(source, folder, state, places, StopSignals(), lines.append, table.write, poll_seconds=0.001).run()
     return lines
 
 
@@ -191,7 +192,7 @@ def test_the_table_shows_how_a_run_of_a_killed_sweep_has_ended(tmp_path: Path) -
     lock = try_lock(tmp_path / "c_seed1" / LOCK)
     assert lock is not None
     with lock:
-        rows = summarise(source, tmp_path, state.runs, DamagedFiles(print))
+        rows = SweepTable(source, tmp_path, state, DamagedFiles(print)).rows()
     assert [row["status"] for row in rows] == ["done", "stopped", "running"]
 
 
@@ -203,6 +204,6 @@ def test_a_damaged_file_of_metrics_counts_as_one_without_reports(tmp_path: Path)
     lines: list[str] = []
     damaged = DamagedFiles(lines.append)
     for _ in range(2):
-        (row,) = summarise(source, tmp_path, state.runs, damaged)
+        (row,) = SweepTable(source, tmp_path, state, damaged).rows()
         assert (row["name"], row["return_mean"], row["folder"]) == ("a_seed1", None, None)
     assert len(lines) == 1 and lines[0].startswith(f"{metrics}, its last line is not JSON")
