@@ -16,9 +16,9 @@ from dashboard.run_data import RunData
 from option_flags import OPTIONS, TOPICS
 from options.command_line import UNSET
 from options.flag_sets import dependent_defaults
-from run_files.run_folder import CHECKPOINTS, MESSAGES, VIDEOS
+from run_files.job_runs import JOB_LOG
+from run_files.run_folder import CHECKPOINTS, MESSAGES, SUMMARY, VIDEOS
 
-LOG = "log.txt"  # of a run that a sweep started, in the folder above
 LOG_LINES = 400
 CHECKPOINT_FILES = ("best.pt", "best_eval.pt", "checkpoint_*.pt")
 
@@ -67,7 +67,7 @@ class ConsoleTab:
 
     def __init__(self, results: ResultsFolder, folder: Path) -> None:
         self._folder = folder
-        log = folder.parent / LOG
+        log = folder.parent / JOB_LOG
         self._log = log if results.inside(log) and log.exists() else folder / MESSAGES
         self._readable = results.inside(self._log)
         self._stamp: object = None
@@ -75,7 +75,7 @@ class ConsoleTab:
         self.update()
 
     def update(self) -> None:
-        stamp = [_stamp(path) for path in (self._log, self._folder / "summary.json")]
+        stamp = [_stamp(path) for path in (self._log, self._folder / SUMMARY)]
         if stamp == self._stamp:
             return
         self._stamp = stamp
@@ -95,7 +95,7 @@ class ConsoleTab:
 
     def _show_summary(self) -> None:
         try:
-            summary = json.loads((self._folder / "summary.json").read_text(encoding="utf-8"))
+            summary = json.loads((self._folder / SUMMARY).read_text(encoding="utf-8"))
             why, go_on = summary.get("why"), summary.get("go_on")
         except (OSError, ValueError, RecursionError, AttributeError):
             return

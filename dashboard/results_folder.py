@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from run_files.job_runs import SWEEP_FILE
+from run_files.run_folder import CONFIG
 
 MAX_DEPTH = 4  # folders between the results folder and a run; a sweep needs two
-CONFIG = "config.json"
 
 
 class NotThereError(Exception):

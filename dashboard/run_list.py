@@ -15,6 +15,7 @@ from dashboard.results_folder import ResultsFolder
 from reports.scores.human_scores import game_name
 from run_files.job_runs import SWEEP_FILE
 from run_files.metrics import METRICS, last_report
+from run_files.run_folder import CONFIG, SUMMARY
 from run_files.run_history import options_of, parent_of, read_config, weights_of
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
@@ -113,7 +114,7 @@ class RunList:
         return rows, [row for _, row in self._sweeps.values()]
 
     def _read(self, folder: Path) -> _Known:
-        files = tuple(_stamp(folder / name) for name in ("config.json", "summary.json", METRICS, "episodes.csv"))
+        files = tuple(_stamp(folder / name) for name in (CONFIG, SUMMARY, METRICS, "episodes.csv"))
         known = self._known.get(folder)
         if known is not None and known.stamp == files:
             return known
@@ -227,7 +228,7 @@ def _with_silence(row: RunRow, now: float) -> RunRow:
 
 def _summary(folder: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError, RecursionError):
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         if isinstance(summary, dict):
             return summary
     return {}

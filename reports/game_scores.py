@@ -29,6 +29,7 @@ from reports.scores.score_aggregates import (
 from reports.tables import markdown_table, table_lines
 from run_files.curve_archive import SUFFIX, read_histories
 from run_files.job_runs import is_job, run_of_job
+from run_files.run_folder import CONFIG
 from run_files.run_history import History
 
 USAGE = "usage: python -m reports.game_scores SWEEP|RUN [RUN ...] [--name=value ...]"
@@ -79,10 +80,10 @@ def main(arguments: Sequence[str]) -> None:
 
 def runs_in(place: Path) -> Iterator[History]:
     """The run in a folder, or all runs of a sweep's folder or of an archive. A job of a sweep is one run."""
-    if place.name.endswith(SUFFIX) or (place / "config.json").exists() or not place.is_dir():
+    if place.name.endswith(SUFFIX) or (place / CONFIG).exists() or not place.is_dir():
         yield from read_histories(place)
         return
-    folders = sorted(file.parent for pattern in ("*", "*/*") for file in place.glob(f"{pattern}/config.json"))
+    folders = sorted(file.parent for pattern in ("*", "*/*") for file in place.glob(f"{pattern}/{CONFIG}"))
     if not folders:
         raise UsageError(f"{place} holds no runs; a run folder, or the folder of a sweep, would be right.")
     for folder in folders:

@@ -23,6 +23,7 @@ from run_files.return_goal import reaches_return
 from run_files.run_folder import (
     BEST,
     CHECKPOINTS,
+    CONFIG,
     newest_first,
     numbered_checkpoints,
     remove_abandoned,
@@ -161,7 +162,7 @@ def find_checkpoint(url: str) -> Checkpoint:
     if is_folder:
         candidates = newest_first(folder)
         if not candidates:
-            if any((run / "config.json").exists() for run in (place, place.parent)):
+            if any((run / CONFIG).exists() for run in (place, place.parent)):
                 raise UsageError(
                     f"--load_model_url={url} is a run that has not saved anything yet; while it trains, kill -USR1 "
                     "makes it save."

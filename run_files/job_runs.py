@@ -8,9 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from run_files.metrics import METRICS, Report, last_report
-from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
+from run_files.run_folder import CHECKPOINTS, CONFIG, numbered_checkpoints
 
 SWEEP_FILE = "sweep.json"  # in the folder of a sweep, beside the folders of its jobs
+JOB_LOG = "log.txt"  # in the folder of a job
 
 
 def is_job(folder: Path) -> bool:
@@ -25,7 +26,7 @@ def run_folders(job_folder: Path) -> list[Path]:
     """
     found = {
         path.parent: (_newest_checkpoint(path.parent), path.stat().st_mtime_ns)
-        for path in job_folder.glob("*/config.json")
+        for path in job_folder.glob(f"*/{CONFIG}")
     }
     return sorted(found, key=lambda folder: found[folder], reverse=True)
 

@@ -13,6 +13,8 @@ from typing import Any, BinaryIO
 
 CHECKPOINTS = "checkpoints"  # folders in a run's folder
 VIDEOS = "videos"
+CONFIG = "config.json"  # files in it
+SUMMARY = "summary.json"
 MESSAGES = "messages.txt"  # of the console
 BEST = "best.pt"
 # The names that the platform gives, by the number of updates. Copies that a user has made have others, and stay.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from options.rules import UsageError
 from run_files.metrics import METRICS, each_report, flat_numbers
+from run_files.run_folder import CONFIG
 
 Series: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = dict[str, float]  # the figures of one report, with flat names (`time_shares/update`)
@@ -71,7 +72,7 @@ def read_history(folder: Path) -> History:
     """
     config = read_config(folder)
     if config is None:
-        is_there = os.path.lexists(folder / "config.json")
+        is_there = os.path.lexists(folder / CONFIG)
         raise UsageError(
             f"{folder}/config.json is damaged or cannot be read; the folder of another run would be right."
             if is_there
@@ -152,7 +153,7 @@ def _games(path: Path) -> Series:
 def read_config(folder: Path) -> dict[str, Any] | None:
     """The content of the run's config.json. None if there is none, or if no run wrote it."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     return config if isinstance(config, dict) and isinstance(config.get("options"), dict) else None

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import psutil
 
 from options.command_line import flag_words
+from run_files.job_runs import JOB_LOG
 from run_files.new_lines import NewLines
 from sweeps.files import LOCK, is_locked, resumable, try_lock
 
@@ -26,7 +27,7 @@ class Job:
 
     def __init__(self, folder: Path, program: Path) -> None:
         self.folder = folder
-        self.log = folder / "log.txt"
+        self.log = folder / JOB_LOG
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None  # None if it was not started here
         self._new_lines = NewLines(self.log)

@@ -21,7 +21,7 @@ from replay.unroll_layout import UnrollLayout
 from reports.sinks.make_sinks import check_sinks
 from reports.unused_options import changed_options
 from run_files.checkpoint import Checkpoint, check_playable, check_resumable
-from run_files.run_folder import CHECKPOINTS, create_run_folder, write_json
+from run_files.run_folder import CHECKPOINTS, CONFIG, create_run_folder, write_json
 from training.check_parent_run import check_saved_games, check_saved_learner
 from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
@@ -142,7 +142,7 @@ def make_run_folder(config: Config, machine: Machine, weights: InitialWeights, r
             "parent": resume.described(),
             "weights_from": weights.described(),
         }
-        write_json(folder / "config.json", described)
+        write_json(folder / CONFIG, described)
         (folder / CHECKPOINTS).mkdir()
         resume.copy_checkpoints(folder / CHECKPOINTS)
         return folder

@@ -12,7 +12,7 @@ from option_flags import Config
 from reports.run_summary import go_on_command, goal_reached
 from run_files.checkpoint import checkpoint_to_use
 from run_files.metrics import Episode, Report, json_safe
-from run_files.run_folder import CHECKPOINTS, write_json
+from run_files.run_folder import CHECKPOINTS, SUMMARY, write_json
 from training.best_so_far import BestSoFar
 from training.counters.progress import Progress
 
@@ -108,7 +108,7 @@ class SummaryFile:
             "go_on": checkpoint and go_on_command(self._folder, steps, self._config.steps_to_learn, steps_left),
         }
         with suppress(OSError):
-            write_json(self._folder / "summary.json", json_safe(summary))
+            write_json(self._folder / SUMMARY, json_safe(summary))
 
 
 class NoSummary(SummaryFile):

@@ -13,6 +13,7 @@ from ray.exceptions import RayError
 
 from cluster.programs.nodes import ANSWER_SECONDS, why_lost
 from options.command_line import flag_words
+from run_files.job_runs import JOB_LOG
 from run_files.new_lines import NewLines
 from sweeps.files import LOCK, resumable, try_lock
 from sweeps.on_cluster.node_job import RESULTS
@@ -38,7 +39,7 @@ class ClusterJob:
         print_line: Callable[[str], None],
     ) -> None:
         self.folder = folder
-        self.log = folder / "log.txt"
+        self.log = folder / JOB_LOG
         self._program = program  # relative to the checkout
         self._actor: Any = None
         self._node = node

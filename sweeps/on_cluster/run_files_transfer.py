@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from run_files.job_runs import run_folders
-from run_files.run_folder import CHECKPOINTS, MESSAGES, newest_first, write_atomically
+from run_files.job_runs import JOB_LOG, run_folders
+from run_files.run_folder import CHECKPOINTS, CONFIG, MESSAGES, newest_first, write_atomically
 from sweeps.on_cluster.node_job import RESULTS, Stamp
 
 CHUNK = 4 << 20  # bytes of one message
 GROWING = {".jsonl", ".csv"}  # files to which complete lines are added
-GROWING_NAMES = {"log.txt", MESSAGES}
+GROWING_NAMES = {JOB_LOG, MESSAGES}
 GROWING_BINARY = "tfevents"  # in the name of an event file of TensorBoard
 WITH_PATHS = {".json", ".txt"}  # text in which paths of the node become those of the sweep
 
@@ -49,7 +49,7 @@ class RunFilesTransfer:
             self._call("make_folder", name)
         for run in run_folders(self._folder):
             for path in sorted(run.iterdir()):
-                if path.suffix in GROWING or path.name == "config.json":
+                if path.suffix in GROWING or path.name == CONFIG:
                     self._send(path)
         if parent is not None:
             newest = next(iter(newest_first(parent / CHECKPOINTS)))
@@ -77,7 +77,7 @@ class RunFilesTransfer:
 
     def _send(self, path: Path) -> None:
         name, offset = str(path.relative_to(self._folder)), 0
-        if path.name == "config.json":
+        if path.name == CONFIG:
             self._call("write", name, 0, path.read_bytes().replace(self._here, self._there))
             return
         with path.open("rb") as file:
