@@ -109,7 +109,8 @@ def score_lines(histories: Sequence[History], agent_steps: int, *, markdown: boo
             parts.append([f"### {name}" if markdown else f"{name}:"])
         parts += _tables(sorted(games), markdown)
     if any(published_name(group.env) in AT_10M_FRAMES for games in rows.values() for group in games):
-        parts.append([f"{', '.join(AGENTS)}: Dopamine's after 10 million frames, means of five runs."])
+        rules = "with sticky actions, and only the actions that a game needs (--full_action_space=false)"
+        parts.append([f"{', '.join(AGENTS)}: Dopamine's after 10 million frames, means of five runs {rules}."])
     if without_games:
         by_then = f" by {agent_steps:,} agent steps" if agent_steps else ""
         folders = ", ".join(str(run.folder) for run in without_games)

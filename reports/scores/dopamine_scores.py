@@ -3,9 +3,9 @@
 AGENTS = ("DQN", "DQN with Adam", "Rainbow")  # the columns of the table below
 
 # Mean returns of training games in the tenth million of frames, five runs each: `baselines/atari/data` of
-# google/dopamine. The games have sticky actions (0.25), no life information, and at most 108,000 frames; one in a
-# hundred actions is random. DQN is the version in TensorFlow with RMSProp, DQN with Adam the one in JAX. There are no
-# returns of Defender.
+# google/dopamine. The games have sticky actions (0.25), no life information, at most 108,000 frames, and only the
+# actions that each game needs; one in a hundred actions is random. DQN is the version in TensorFlow with RMSProp, DQN
+# with Adam the one in JAX. There are no returns of Defender.
 AT_10M_FRAMES = {
     "Alien": (925.6, 918.8, 1220.4),
     "Amidar": (178.1, 151.0, 301.4),
