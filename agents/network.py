@@ -1,6 +1,6 @@
 """The network: a torso from observations to features, an optional LSTM, and one head each for policy and value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -63,6 +63,7 @@ class ActorCritic(nn.Module):
         vector_size: int = 0,
         one_hot_size: int = 0,
         popart: bool = False,
+        joystick: Sequence[str] = (),
     ) -> None:
         super().__init__()
         observed = Observed(observation_shape, vector_size)
@@ -88,7 +89,7 @@ class ActorCritic(nn.Module):
         if lstm_size:
             self.lstm = nn.LSTM(feature_size + distribution.encoded_size + 1, lstm_size)
             for_policy = for_value = slice(0, lstm_size)
-        self.policy_head = make_policy_head(distribution, for_policy)
+        self.policy_head = make_policy_head(distribution, for_policy, joystick)
         self.value_head = make_value_head(for_value, popart)
         self._initialise()
 
@@ -252,4 +253,5 @@ def make_network(options: NetworkOptions, layout: UnrollLayout, compute_dtype: t
         layout.vector_size,
         layout.one_hot_size,
         options.popart,
+        layout.action_names if options.factored_actions else (),
     )

@@ -1,6 +1,7 @@
 """The last layer of the policy: from features to the parameters of its distribution."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -36,8 +37,47 @@ class GaussianHead(Head):
         self.log_deviations.clamp_(SMALLEST_LOG_DEVIATION, LARGEST_LOG_DEVIATION)
 
 
-def make_policy_head(distribution: PolicyDistribution, part: slice) -> Head:
-    """`[..., F]` → `[..., P]`; `part` are the features that are for the policy."""
+class JoystickHead(Head):
+    """The logits of actions that are positions of a joystick with a button (Sharma et al. 2017, arXiv 1705.07269).
+
+    A logit is the sum of one output for the action alone and those of the movements that it consists of. So what is
+    learned of UP also counts for UPFIRE. Any policy can still be represented.
+    """
+
+    def __init__(self, part: slice, action_names: Sequence[str]) -> None:
+        movements = movements_of(action_names)
+        super().__init__(part, len(action_names))
+        self.shared = nn.Linear(self.in_features, len(movements))
+        nn.init.zeros_(self.shared.weight)
+        nn.init.zeros_(self.shared.bias)
+        self.movements: torch.Tensor
+        self.register_buffer("movements", movements, persistent=False)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """`[..., F]` → `[..., A]`."""
+        of_movements: torch.Tensor = self.shared(features[..., self._part])
+        return super().forward(features) + of_movements @ self.movements
+
+
+def movements_of(action_names: Sequence[str]) -> torch.Tensor:
+    """`[M, A]`, 1 where an action has a movement: to the right, to the left, neither; up, down, neither; FIRE or not.
+
+    Movements that all actions have are left out, and those that none has.
+    """
+    rows = []
+    for words in (("RIGHT", "LEFT"), ("UP", "DOWN"), ("FIRE",)):
+        has = [[word in name for name in action_names] for word in words]
+        rows += [*has, [not any(found) for found in zip(*has, strict=True)]]
+    return torch.tensor([row for row in rows if 0 < sum(row) < len(row)], dtype=torch.float32)
+
+
+def make_policy_head(distribution: PolicyDistribution, part: slice, joystick: Sequence[str] = ()) -> Head:
+    """`[..., F]` → `[..., P]`; `part` are the features that are for the policy.
+
+    `joystick` are the names of the actions, if they are positions of a joystick whose movements share weights.
+    """
     if isinstance(distribution, DiagonalGaussian):
         return GaussianHead(part, distribution.dimensions)
+    if joystick:
+        return JoystickHead(part, joystick)
     return Head(part, distribution.parameter_count)

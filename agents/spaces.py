@@ -41,6 +41,7 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
         vector_parts=spec.vector_parts,
         action_kind=spec.action_kind,
         action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
+        action_names=spec.action_names,
     )
 
 
@@ -54,6 +55,7 @@ def described_spaces(layout: UnrollLayout) -> dict[str, Any]:
         "vector_parts": [list(part) for part in layout.vector_parts],
         "action_kind": layout.action_kind,
         "action_sizes": list(layout.action_sizes),
+        "action_names": list(layout.action_names),
     }
 
 
@@ -84,8 +86,8 @@ def _differing(content: Mapping[str, Any], layout: UnrollLayout) -> list[str]:
     """How the environment differs from the saved one, such as "vector_size is 8 instead of 4"."""
     now = described_spaces(layout)
     saved = content.get("spaces", now)  # older runs did not save them
-    # How numbers are stored is no matter: the network sees the same.
-    pairs = {name: (now[name], saved[name]) for name in now if name != "vector_parts"}
+    # How numbers are stored is no matter: the network sees the same. Older runs did not save the names of actions.
+    pairs = {name: (now[name], saved.get(name, now[name])) for name in now if name != "vector_parts"}
     pairs["action_count"] = (layout.action_count, content["action_count"])
     return [f"{name} is {here} instead of {there}" for name, (here, there) in pairs.items() if here != there]
 

@@ -39,6 +39,12 @@ class NetworkOptions(Options):
         "PopArt: values and advantages are in units of the returns' own deviation, a moving average. For rewards that "
         "are not clipped.",
     )
+    factored_actions: bool = option(
+        False,
+        ON_OFF,
+        "Atari: actions with the same direction, or with the button, share weights of the policy head (Sharma et al. "
+        "2017), so that what is learned of UP also counts for UPFIRE. Nothing changes in other environments.",
+    )
     feature_out_layer_size: int = option(
         64,
         whole(1, 4096),

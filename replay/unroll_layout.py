@@ -39,6 +39,7 @@ class UnrollLayout(RowLayout):
     vector_parts: tuple[VectorPart, ...] = ()  # how unrolls store these numbers; (): all as float32
     action_kind: ActionKind = "discrete"
     action_sizes: tuple[int, ...] = ()  # product: the number of actions in each factor; gaussian: one 1 per dimension
+    action_names: tuple[str, ...] = ()  # discrete actions of an Atari game: what the joystick does, such as UPFIRE
 
     @property
     def action_shape(self) -> tuple[int, ...]:

@@ -48,7 +48,7 @@ _FIRST_NETWORK_FLAGS = (
     *("network", "use_lstm", "lstm_size"),
     *("frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
 )
-NETWORK_FLAGS = (*_FIRST_NETWORK_FLAGS, "popart")
+NETWORK_FLAGS = (*_FIRST_NETWORK_FLAGS, "popart", "factored_actions")
 # Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
 FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space", "largest_pixel")
 # Options that must be in a checkpoint: where one is missing, its default could be wrong.
@@ -166,7 +166,8 @@ _SIZES = table(
         "vector_parts": list_of(
             tuple_of(must_be(f"one of {', '.join(STORED)}", lambda stored: stored in STORED), whole(1, MOST_NUMBERS)),
             most=MOST_NUMBERS,
-        )
+        ),
+        "action_names": list_of(TEXT, most=MOST_CHOICES),
     },
     only=True,
 )

@@ -22,6 +22,7 @@ class EnvironmentSpec:
     action_sizes: tuple[int, ...]
     can_snapshot: bool  # its state can be saved, so a resumed run can continue its episodes
     vector_parts: tuple[VectorPart, ...] = ()  # how unrolls store the vector; (): all as float32
+    action_names: tuple[str, ...] = ()  # of an Atari game: what the joystick does, such as UPFIRE
 
     @property
     def action_count(self) -> int:
@@ -37,6 +38,7 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
     observations, actions = environment.observation_space, environment.action_space
     assert isinstance(observations, Box) and isinstance(actions, Discrete)
     frame_stack, *frame_shape = observations.shape
+    names = "action_meanings"
     return EnvironmentSpec(
         frame_stack=frame_stack,
         frame_shape=tuple(frame_shape),
@@ -45,4 +47,5 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
         action_kind="discrete",
         action_sizes=(int(actions.n),),
         can_snapshot=True,
+        action_names=tuple(environment.get_wrapper_attr(names)) if environment.has_wrapper_attr(names) else (),
     )

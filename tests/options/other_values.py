@@ -71,6 +71,7 @@ OTHER_VALUES: dict[str, Any] = {
     "use_lstm": True,
     "lstm_size": 32,
     "popart": True,
+    "factored_actions": True,
     "feature_out_layer_size": 16,
     "loss": "impact",
     "gamma": 0.9,

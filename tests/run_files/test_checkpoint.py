@@ -277,6 +277,15 @@ def test_another_action_space_is_refused_also_for_runs_without_the_option(tmp_pa
         check_resumable(Config.from_flags({"full_action_space": True}), saved)
 
 
+def test_shared_weights_of_actions_are_part_of_the_network(tmp_path: Path) -> None:
+    """Runs of versions without the option have none."""
+    saved = read_checkpoint(write(tmp_path))
+    del saved.content["options"]["factored_actions"]
+    check_resumable(Config(), saved)
+    with pytest.raises(UsageError, match=r"^--factored_actions=True does not fit a checkpoint with False; leave"):
+        check_resumable(Config.from_flags({"factored_actions": True}), saved)
+
+
 @pytest.mark.parametrize(
     ("flags", "why"),
     [

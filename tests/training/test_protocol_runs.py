@@ -23,7 +23,7 @@ def run(*words: str) -> int:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
-    words = ["--env=BreakoutNoFrameskip-v4", "--protocol=machado", "--max_game_frames=400"]
+    words = ["--env=BreakoutNoFrameskip-v4", "--protocol=machado", "--max_game_frames=400", "--factored_actions"]
     assert run("--op_mode=train", *words, *SMALL, "--environment_max_steps=600", f"--results_dir={results}") == 0
     (found,) = results.iterdir()
     return found
@@ -41,7 +41,10 @@ def test_its_flags_are_in_its_files_and_its_network_has_all_actions(folder: Path
     assert environment_of(folder) == WANTED
     saved = find_checkpoint(str(folder))
     assert {name: saved.options[name] for name in WANTED} == WANTED
-    assert saved.content["learner"]["network"]["policy_head.weight"].shape[0] == 18
+    weights = saved.content["learner"]["network"]
+    assert weights["policy_head.weight"].shape[0] == 18
+    assert weights["policy_head.shared.weight"].shape[0] == 8 and weights["policy_head.shared.weight"].any()
+    assert saved.content["spaces"]["action_names"][17] == "DOWNLEFTFIRE"
     said = (folder / "messages.txt").read_text()
     protocol = "machado protocol with --max_game_frames=400"
     assert f"BreakoutNoFrameskip-v4, sees 4 pictures of 84×84×1, 18 actions, {protocol}, seed 1" in said
