@@ -42,7 +42,7 @@ class NetworkOptions(Options):
     factored_actions: bool = option(
         False,
         ON_OFF,
-        "Atari: actions with the same direction, or with the button, share weights of the policy head (Sharma et al. "
+        "NoFrameskip games: actions with one direction, or with FIRE, share weights of the policy head (Sharma et al. "
         "2017), so that what is learned of UP also counts for UPFIRE. Nothing changes in other environments.",
     )
     feature_out_layer_size: int = option(

@@ -5,12 +5,14 @@ from typing import Any
 
 from option_flags import OPTIONS, Config
 from options.batch_uses import ONCE
+from options.environment_families import is_noframeskip
 from options.flag_sets import dependent_defaults
 from run_files.checkpoint import POLICY_OPTIONS
 
 # A requirement: (a function that checks whether a Config meets it, the options without effect otherwise).
 NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--use_lstm": (lambda c: c.network.use_lstm, ("lstm_size",)),
+    "a NoFrameskip game": (lambda c: is_noframeskip(c.environment.env), ("factored_actions",)),
     "--noreproducible": (lambda c: not c.run.reproducible, ("slots_per_worker",)),
     "--noepisodic_life": (lambda c: not c.environment.episodic_life, ("fire_on_life_loss",)),
     "--fire_on_reset": (lambda c: c.environment.fire_on_reset, ("fire_on_life_loss",)),

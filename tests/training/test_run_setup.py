@@ -135,6 +135,10 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
         "--policy_cloning_loss_weight has no effect without a replay besides queues",
     ]
     assert notes(impact_rho=3.0) == ["--impact_rho has no effect without --loss=impact"]
+    elsewhere = Config.from_flags({"env": "CartPole-v1", "factored_actions": True})
+    said = run_header(elsewhere, tmp_path, machine, CATCH, NETWORK, [], 100)
+    assert "--factored_actions has no effect without a NoFrameskip game" in said
+    assert notes(env="PongNoFrameskip-v4", factored_actions=True) == []
     assert notes(loss="impact", impact_uses=3, impact_batches=5, impact_target_period=7) == []
     assert notes(loss="impact", impact_uses=1, impact_batches=5) == [], "the period of the target depends on it"
     assert notes(loss="impact", impact_uses=1, impact_batches=5, impact_target_period=7) == [
