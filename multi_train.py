@@ -104,7 +104,11 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
     with lock, StopSignals() as stop:
         print_line(f"{source.total} runs, {places.words} at once, in {folder}")
         table = SweepTable(source, folder, state, damaged, best_first if isinstance(plan, SearchPlan) else list)
-        SweepRunner(source, folder, state, places, stop, print_line, table.write, poll_seconds).run()
+
+        def write_table() -> None:
+            table.write(table.rows())
+
+        SweepRunner(source, folder, state, places, stop, print_line, write_table, poll_seconds).run()
         places.close()
         show_results(plan, source, state, table, print_line, draw=not stop.requested)
         unfinished = len(source.runs) < source.total or not state.have_ended(run.name for run in source.runs)
@@ -123,7 +127,7 @@ def show_results(
 ) -> None:
     """Show the table, write it, and draw the curves."""
     rows = table.rows()
-    print_line("\n".join(["", *summary_table(rows), "", table.write()]))
+    print_line("\n".join(["", *summary_table(rows), "", table.write(rows)]))
     if draw:
         drawn = rows[:MOST_CURVES] if isinstance(plan, SearchPlan) else rows
         print_line(draw_curves(drawn, table.folder / "curves.png"))

@@ -18,7 +18,7 @@ from reports.scores.human_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import NOOP
-from wrappers.environment_spec import environment_spec
+from wrappers.environment_spec import action_names, environment_spec
 from wrappers.environment_types import MakeWatchedEnvironment
 from wrappers.fire_on_reset import FIRE
 
@@ -145,18 +145,18 @@ def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str
     return {"action": name_of(played.action), "age of its screen": age}
 
 
-def action_names(environment: gymnasium.Env[Any, Any]) -> list[str]:
+def action_labels(environment: gymnasium.Env[Any, Any]) -> list[str]:
     """The names of discrete actions, or their numbers if the environment has no names for them; else no names."""
-    try:
-        return list(environment.get_wrapper_attr("action_meanings"))
-    except AttributeError:
-        spec = environment_spec(environment)
-        return [str(index) for index in range(spec.action_count)] if spec.action_kind == "discrete" else []
+    names = list(action_names(environment))
+    if names:
+        return names
+    spec = environment_spec(environment)
+    return [str(index) for index in range(spec.action_count)] if spec.action_kind == "discrete" else []
 
 
 def action_namer(environment: gymnasium.Env[Any, Any]) -> Callable[[Any], str]:
     """A function from an action to a short text."""
-    names = action_names(environment)
+    names = action_labels(environment)
     if names:
         return lambda action: names[action]
     return lambda action: " ".join(f"{number:.2g}" for number in action)

@@ -32,7 +32,7 @@ class SweepRunner:
         places: Places,
         stop: StopSignals,
         print_line: Callable[[str], None],
-        write_table: Callable[[], object],
+        write_table: Callable[[], None],
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
         """`write_table` is called whenever a run has started or ended."""

@@ -54,12 +54,12 @@ class SweepTable:
             row["steps_per_second"] = round(row["agent_steps"] / max(float(str(report["seconds"])), 1e-9), 1)
         return row
 
-    def write(self) -> str:
-        """Write the rows as `summary.csv`; return a line to print about it."""
+    def write(self, rows: Sequence[Row]) -> str:
+        """Write these rows as `summary.csv`; return a line to print about it."""
         text, path = io.StringIO(), self.folder / "summary.csv"
         table = csv.DictWriter(text, COLUMNS)
         table.writeheader()
-        table.writerows(self.rows())
+        table.writerows(rows)
         try:
             write_atomically(path, text.getvalue().encode())
         except OSError as error:

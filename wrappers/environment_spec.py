@@ -38,7 +38,6 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
     observations, actions = environment.observation_space, environment.action_space
     assert isinstance(observations, Box) and isinstance(actions, Discrete)
     frame_stack, *frame_shape = observations.shape
-    names = "action_meanings"
     return EnvironmentSpec(
         frame_stack=frame_stack,
         frame_shape=tuple(frame_shape),
@@ -47,5 +46,13 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
         action_kind="discrete",
         action_sizes=(int(actions.n),),
         can_snapshot=True,
-        action_names=tuple(environment.get_wrapper_attr(names)) if environment.has_wrapper_attr(names) else (),
+        action_names=action_names(environment),
     )
+
+
+def action_names(environment: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
+    """The names of discrete actions; () if the environment has no names for them."""
+    try:
+        return tuple(environment.get_wrapper_attr("action_meanings"))
+    except AttributeError:
+        return ()

@@ -24,7 +24,7 @@ from dashboard.live.action_bars import bar_names, chosen_bars
 from dashboard.live.picture import LivePicture
 from dashboard.live.saliency import overlay, saliency
 from evaluation.film import AgentScore, film_format
-from evaluation.logged_game import action_names
+from evaluation.logged_game import action_labels
 from evaluation.parallel_games import evaluation_options, game_streams
 from machine.device import choose_precision
 from machine.system_settings import lower_priority, use_one_thread
@@ -122,7 +122,7 @@ class GamePlayer:
         self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(self._options.env) else 1)
         make = self._game.make_environment
         self._environment: gymnasium.Env[Any, Any] = make(self._options, 0, self._watch)
-        self._names = bar_names(self._layout, action_names(self._environment))
+        self._names = bar_names(self._layout, action_labels(self._environment))
         frames_per_second = film_format(self._options.env, self._environment).frames_per_second
         self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
 

@@ -112,7 +112,11 @@ def run(folder: Path, source: ListedRuns, state: SweepState, places: FakePlaces)
     """The lines that it prints."""
     lines: list[str] = []
     table = SweepTable(source, folder, state, DamagedFiles(lines.append))
-    SweepRunner(source, folder, state, places, StopSignals(), lines.append, table.write, poll_seconds=0.001).run()
+
+    def write_table() -> None:
+        table.write(table.rows())
+
+    SweepRunner(source, folder, state, places, StopSignals(), lines.append, write_table, poll_seconds=0.001).run()
     return lines
 
 
