@@ -16,7 +16,6 @@ from run_files.checkpoint import (
     FORMAT_VERSION,
     Checkpoint,
     InvalidCheckpointError,
-    check_resumable,
     checkpoint_name,
     find_checkpoint,
     keep_newest,
@@ -259,66 +258,6 @@ def test_another_format_is_refused_and_the_usable_one_beside_it_named(tmp_path: 
     text = sentence(tmp_path)
     assert f"has the format {FORMAT_VERSION + 1}, but this version reads format {FORMAT_VERSION} only" in text
     assert f"{usable} beside it can be used" in text
-
-
-def test_another_game_is_refused(tmp_path: Path) -> None:
-    saved = read_checkpoint(write(tmp_path))
-    check_resumable(Config(), saved)
-    with pytest.raises(UsageError, match=r"--env=QbertNoFrameskip-v4 .* a checkpoint with PongNoFrameskip-v4.*\.$"):
-        check_resumable(Config.from_flags({"env": "QbertNoFrameskip-v4"}), saved)
-
-
-def test_another_action_space_is_refused_also_for_runs_without_the_option(tmp_path: Path) -> None:
-    saved = read_checkpoint(write(tmp_path))
-    for name in ("full_action_space", "fire_on_reset", "protocol"):
-        del saved.content["options"][name]
-    check_resumable(Config(), saved)
-    with pytest.raises(UsageError, match=r"^--full_action_space=True does not fit a checkpoint with False; leave"):
-        check_resumable(Config.from_flags({"full_action_space": True}), saved)
-
-
-def test_shared_weights_of_actions_are_part_of_the_network(tmp_path: Path) -> None:
-    """Runs of versions without the option have none."""
-    saved = read_checkpoint(write(tmp_path))
-    del saved.content["options"]["factored_actions"]
-    check_resumable(Config(), saved)
-    with pytest.raises(UsageError, match=r"^--factored_actions=True does not fit a checkpoint with False; leave"):
-        check_resumable(Config.from_flags({"factored_actions": True}), saved)
-
-
-@pytest.mark.parametrize(
-    ("flags", "why"),
-    [
-        ({"environment_max_steps": 301}, None),
-        ({"environment_max_steps": 300}, r"--environment_max_steps=300 is already reached: .* 300 agent steps; .*\.$"),
-        ({"stop_at_return": 4.0, "avg_buff_size": 2}, r"--stop_at_return=4\.0 is already .* 2 games is 4\.00; .*\.$"),
-        ({"stop_at_return": 4.1, "avg_buff_size": 2}, None),
-        ({"stop_at_return": 1.0, "avg_buff_size": 4}, None),  # the window is not full
-    ],
-)
-def test_a_run_that_is_complete_cannot_go_on(tmp_path: Path, flags: dict[str, Any], why: str | None) -> None:
-    saved = read_checkpoint(write(tmp_path))
-    saved.content["progress"]["recent_returns"] = [1.0, 3.0, 5.0]
-    if why is None:
-        check_resumable(Config.from_flags(flags), saved)
-    else:
-        with pytest.raises(UsageError, match=f"^{why}"):
-            check_resumable(Config.from_flags(flags), saved)
-
-
-@pytest.mark.parametrize(
-    ("goal", "reached", "inherited"),
-    [(2.9, None, None), (3.0, None, None), (3.1, None, 3.1), (None, None, None), (3.5, 3.5, None), (4.5, 3.5, 4.5)],
-)
-def test_a_reached_goal_is_not_inherited(
-    tmp_path: Path, goal: float | None, reached: float | None, inherited: float | None
-) -> None:
-    """Also if games that ended after it have lowered the mean again."""
-    saved = read_checkpoint(write(tmp_path))
-    saved.content["progress"]["reached_goal"] = reached
-    saved.content["options"] = {**OPTIONS, "avg_buff_size": 3, "stop_at_return": goal}
-    saved.content["progress"]["recent_returns"] = [1.0, 3.0, 5.0]
-    assert saved.options["stop_at_return"] == inherited
 
 
 # --- Kept -------------------------------------------------------------------------------------------------------------
