@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dashboard.growing_file import GrowingFile
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_list import readable_config
-from run_files.metrics import METRICS, flat_numbers, parse_report
+from run_files.metrics import EPISODES, EVALUATIONS, METRICS, flat_numbers, parse_report
 from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, options_of, parent_of, weights_of
 
 MOST_REPORTS, MOST_GAMES = 2000, 6000
@@ -142,12 +142,12 @@ class RunData:
         return parts[::-1]
 
     def _part(self, folder: Path, limit: float) -> _Part:
-        games = GrowingFile(folder / "episodes.csv", _game, most=MOST_GAMES, most_bytes=MOST_GAME_BYTES)
+        games = GrowingFile(folder / EPISODES, _game, most=MOST_GAMES, most_bytes=MOST_GAME_BYTES)
         return _Part(
             folder,
             limit,
             GrowingFile(folder / METRICS, self._numbers, **self._sizes),
-            GrowingFile(folder / "evaluations.jsonl", self._numbers, **self._sizes),
+            GrowingFile(folder / EVALUATIONS, self._numbers, **self._sizes),
             games if self._names is None else None,
         )
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dashboard.results_folder import ResultsFolder
 from reports.scores.human_scores import game_name
 from run_files.job_runs import SWEEP_FILE
-from run_files.metrics import METRICS, last_report
+from run_files.metrics import EPISODES, METRICS, last_report
 from run_files.run_folder import CONFIG, SUMMARY
 from run_files.run_history import options_of, parent_of, read_config, weights_of
 
@@ -114,7 +114,7 @@ class RunList:
         return rows, [row for _, row in self._sweeps.values()]
 
     def _read(self, folder: Path) -> _Known:
-        files = tuple(_stamp(folder / name) for name in (CONFIG, SUMMARY, METRICS, "episodes.csv"))
+        files = tuple(_stamp(folder / name) for name in (CONFIG, SUMMARY, METRICS, EPISODES))
         known = self._known.get(folder)
         if known is not None and known.stamp == files:
             return known

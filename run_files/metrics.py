@@ -13,7 +13,9 @@ from typing import NamedTuple, TypeAlias
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 Report: TypeAlias = dict[str, JsonValue]
 
-METRICS = "metrics.jsonl"  # in the run folder: one report per line
+METRICS = "metrics.jsonl"  # files in the run folder: one report per line
+EPISODES = "episodes.csv"  # one finished game per row
+EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
 RENAMED = {"return_mean_100": "return_mean"}  # name in older runs → current name

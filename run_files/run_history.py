@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from options.rules import UsageError
-from run_files.metrics import METRICS, each_report, flat_numbers
+from run_files.metrics import EPISODES, EVALUATIONS, METRICS, each_report, flat_numbers
 from run_files.run_folder import CONFIG
 
 Series: TypeAlias = NDArray[np.float64]
@@ -93,8 +93,8 @@ def read_history(folder: Path) -> History:
             break
         weights_from = weights_of(own_config)
         reports = _numbers(place / METRICS, limit) + reports
-        evaluations = _numbers(place / "evaluations.jsonl", limit) + evaluations
-        rows = _games(place / "episodes.csv")
+        evaluations = _numbers(place / EVALUATIONS, limit) + evaluations
+        rows = _games(place / EPISODES)
         games.insert(0, rows[rows[:, 0] <= limit])
         place, limit = parent_of(place, own_config, limit)
     played = np.concatenate(games)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from run_files.checkpoint import BEST_EVAL, Checkpoint, InvalidCheckpointError, read_checkpoint
-from run_files.metrics import Report, read_metrics
+from run_files.metrics import EVALUATIONS, Report, read_metrics
 from run_files.run_folder import BEST
 
 MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
@@ -73,6 +73,6 @@ def _evaluated_steps(parent: Checkpoint, evaluations: Sequence[Report], eval_per
 def _evaluations(parent: Checkpoint) -> list[Report]:
     """The evaluations of the parent's run; none if the file is missing or damaged: a resume works without it."""
     try:
-        return read_metrics(parent.run_folder / "evaluations.jsonl")
+        return read_metrics(parent.run_folder / EVALUATIONS)
     except (OSError, ValueError):
         return []

@@ -21,7 +21,7 @@ from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from reports.sinks.sink import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, link
-from run_files.metrics import JsonLinesSink
+from run_files.metrics import EVALUATIONS, JsonLinesSink
 from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
 from workers.failures import WorkersFailedError
@@ -94,7 +94,7 @@ class PeriodicEvaluation(Evaluation):
         self._saver = saver
         self._learner, self._progress, self._best = saver.learner, saver.progress, saver.best
         self._stop = stop
-        self._sink = RetryingSink(JsonLinesSink(folder / "evaluations.jsonl"), "evaluations", announce)
+        self._sink = RetryingSink(JsonLinesSink(folder / EVALUATIONS), "evaluations", announce)
         self._announce = announce
         self._filming = FilmProcesses(folder / VIDEOS, announce, config.workers.worker_timeout)
         self._periods = self._best.evaluated_steps // config.test.eval_period

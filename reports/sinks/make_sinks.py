@@ -9,7 +9,7 @@ from options.rules import UsageError
 from reports.sinks.curves_sink import CurvesSink
 from reports.sinks.prometheus_sink import PrometheusSink, check_address
 from reports.sinks.sink import RetryingSink, Sink, SinkList
-from run_files.metrics import METRICS, Episode, EpisodesCsvSink, JsonLinesSink, Report
+from run_files.metrics import EPISODES, METRICS, Episode, EpisodesCsvSink, JsonLinesSink, Report
 
 Announce = Callable[[str], None]
 
@@ -27,7 +27,7 @@ def check_sinks(options: ReportOptions) -> None:
 def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
     """All sinks of a run. Its files come first, because other sinks read them."""
     options = config.report
-    files = SinkList(JsonLinesSink(folder / METRICS), EpisodesCsvSink(folder / "episodes.csv"))
+    files = SinkList(JsonLinesSink(folder / METRICS), EpisodesCsvSink(folder / EPISODES))
     extra: list[tuple[str, Callable[[], Sink]]] = []
     if options.curves:
         extra.append(("curves.png", lambda: CurvesSink(folder, announce)))
