@@ -8,7 +8,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import nn
 
-from agents.torsos.pictures import initialise_torso
+from agents.torsos.pictures import initialise_torso, orthogonal_
 
 UNITS = 512  # of the dense layer
 Layers = list[tuple[int, int, int]]  # output channels, kernel, stride
@@ -58,6 +58,16 @@ def narrower_fewer_channels(space: Box) -> nn.Module:
     return _torso(space, NARROWER, before_dense=_to_16_channels())
 
 
+def residual(space: Box) -> nn.Module:
+    """Half the channels in two convolutions, and then two residual blocks at their size of 9×9."""
+    return _residual(space, blocks=2)
+
+
+def residual_block(space: Box) -> nn.Module:
+    """The same with one block."""
+    return _residual(space, blocks=1)
+
+
 def normalised(space: Box) -> nn.Module:
     """Layer normalisation of each sample after every layer (PQN, arXiv 2407.04811)."""
     return _torso(space, NATURE, norm=True)
@@ -95,3 +105,45 @@ def _torso(space: Box, layers: Layers, before_dense: nn.Module | None = None, no
 def _norm(wanted: bool, features: torch.Tensor) -> list[nn.Module]:
     """Normalises each sample over all its numbers, and then scales each channel."""
     return [nn.GroupNorm(1, features.shape[1])] if wanted else []
+
+
+def _residual(space: Box, blocks: int) -> nn.Module:
+    assert space.shape is not None
+    (first, kernel, stride), (second, second_kernel, second_stride), _ = NARROWER
+    added = ResidualBlocks(second, blocks)
+    convolutions = nn.Sequential(
+        nn.Conv2d(space.shape[0], first, kernel, stride),
+        nn.ReLU(),
+        nn.Conv2d(first, second, second_kernel, second_stride),
+        added,
+    )
+    flat_size = convolutions(torch.zeros(1, *space.shape)).numel()
+    torso = nn.Sequential(convolutions, nn.ReLU(), nn.Flatten(), nn.Linear(flat_size, UNITS), nn.ReLU())
+    initialise_torso(torso)
+    added.start_near_identity()
+    return torso
+
+
+class ResidualBlocks(nn.Module):
+    """Those of `impala_deep`."""
+
+    def __init__(self, channels: int, count: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.ReLU(),
+                nn.Conv2d(channels, channels, 3, padding=1),
+                nn.ReLU(),
+                nn.Conv2d(channels, channels, 3, padding=1),
+            )
+            for _ in range(count)
+        )
+
+    def start_near_identity(self) -> None:
+        for block in self.blocks:
+            orthogonal_(block[-1], 0.2)  # type: ignore[index]
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            features = features + block(features)
+        return features
