@@ -67,9 +67,31 @@ def initialise_torso(torso: nn.Module) -> None:
     for module in torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             orthogonal_(module, SQRT_2)
-    for section in torso.modules():
-        if isinstance(section, ResidualSection):
-            section.start_near_identity()
+    for module in torso.modules():
+        if isinstance(module, ResidualBlock):
+            module.start_near_identity()
+
+
+class ResidualBlock(nn.Sequential):
+    """Adds the output of two convolutions to its input."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+        )
+
+    def start_near_identity(self) -> None:
+        """Start with a small output: with full gain, the features would grow from block to block."""
+        last = self[-1]
+        assert isinstance(last, nn.Conv2d)
+        orthogonal_(last, 0.2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        added: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
+        return x + added
 
 
 class ResidualSection(nn.Module):
@@ -79,29 +101,11 @@ class ResidualSection(nn.Module):
         super().__init__()
         self.convolution = nn.Conv2d(in_channels, out_channels, 3, padding=1)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.blocks = nn.ModuleList(
-            nn.Sequential(
-                nn.ReLU(),
-                nn.Conv2d(out_channels, out_channels, 3, padding=1),
-                nn.ReLU(),
-                nn.Conv2d(out_channels, out_channels, 3, padding=1),
-            )
-            for _ in range(2)
-        )
-
-    def start_near_identity(self) -> None:
-        """Start with a small output of each block: with full gain, the features would grow from block to block."""
-        for block in self.blocks:
-            assert isinstance(block, nn.Sequential)
-            last = block[-1]
-            assert isinstance(last, nn.Conv2d)
-            orthogonal_(last, 0.2)
+        self.blocks = nn.Sequential(ResidualBlock(out_channels), ResidualBlock(out_channels))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.pool(self.convolution(x))
-        for block in self.blocks:
-            x = x + block(x)
-        return x
+        features: torch.Tensor = self.blocks(self.pool(self.convolution(x)))
+        return features
 
 
 def _convolutions(in_channels: int, layers: list[tuple[int, int, int]], padding: int = 0) -> nn.Sequential:

@@ -8,7 +8,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import nn
 
-from agents.torsos.pictures import initialise_torso, orthogonal_
+from agents.torsos.pictures import ResidualBlock, initialise_torso
 
 UNITS = 512  # of the dense layer
 Layers = list[tuple[int, int, int]]  # output channels, kernel, stride
@@ -110,40 +110,14 @@ def _norm(wanted: bool, features: torch.Tensor) -> list[nn.Module]:
 def _residual(space: Box, blocks: int) -> nn.Module:
     assert space.shape is not None
     (first, kernel, stride), (second, second_kernel, second_stride), _ = NARROWER
-    added = ResidualBlocks(second, blocks)
     convolutions = nn.Sequential(
         nn.Conv2d(space.shape[0], first, kernel, stride),
         nn.ReLU(),
         nn.Conv2d(first, second, second_kernel, second_stride),
-        added,
+        *(ResidualBlock(second) for _ in range(blocks)),
+        nn.ReLU(),
     )
     flat_size = convolutions(torch.zeros(1, *space.shape)).numel()
-    torso = nn.Sequential(convolutions, nn.ReLU(), nn.Flatten(), nn.Linear(flat_size, UNITS), nn.ReLU())
+    torso = nn.Sequential(convolutions, nn.Flatten(), nn.Linear(flat_size, UNITS), nn.ReLU())
     initialise_torso(torso)
-    added.start_near_identity()
     return torso
-
-
-class ResidualBlocks(nn.Module):
-    """Those of `impala_deep`."""
-
-    def __init__(self, channels: int, count: int) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(
-            nn.Sequential(
-                nn.ReLU(),
-                nn.Conv2d(channels, channels, 3, padding=1),
-                nn.ReLU(),
-                nn.Conv2d(channels, channels, 3, padding=1),
-            )
-            for _ in range(count)
-        )
-
-    def start_near_identity(self) -> None:
-        for block in self.blocks:
-            orthogonal_(block[-1], 0.2)  # type: ignore[index]
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        for block in self.blocks:
-            features = features + block(features)
-        return features
