@@ -27,6 +27,7 @@ class GuardedProgram:
         if not uses_gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # they are for programs that asked for them
         self._checkout = Path(checkout)
+        self._is_started = False
         self._folder = Path(tempfile.mkdtemp(prefix=prefix))
         self._guard = subprocess.Popen(
             [sys.executable, str(self._checkout / "cluster" / "programs" / "process_guard.py"), str(self._folder)],
@@ -52,7 +53,13 @@ class GuardedProgram:
         lifeline: str | None = None,
         seconds_to_end: float = 0.0,
     ) -> None:
-        """Start a Python program of the checkout. The last four are described in process_guard.py."""
+        """Start a Python program of the checkout. The last four are described in process_guard.py.
+
+        A second call does nothing: it is the first one again, whose answer was lost with the network.
+        """
+        if self._is_started:
+            return
+        self._is_started = True
         self._tell(
             start={
                 "words": [sys.executable, str(self._checkout / program), *words],

@@ -3,6 +3,7 @@
 import logging
 import platform
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -11,7 +12,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 from ray._private.state import available_resources_per_node
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster import code_version
@@ -23,6 +24,7 @@ from machine.stop_signals import STOP_SIGNALS
 from options.rules import UsageError
 
 ANSWER_SECONDS = 90.0  # after which a node that does not answer has lost its programs
+RETRY_SECONDS = 1.0  # between two calls of an actor to which the network is cut
 
 
 @dataclass
@@ -103,6 +105,22 @@ class ClusterNodes:
         if problem is not None:
             node.checkout = None
             self._print_line(f"node {node.name} is left out: {problem}")
+
+
+def call_actor(actor: Any, method: str, *arguments: Any) -> Any:
+    """What a method of an actor returns.
+
+    While the network to its node is cut, the method is called again, so it must be one that may be called twice.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            left = max(0.0, deadline - time.monotonic())
+            return ray.get(getattr(actor, method).remote(*arguments), timeout=left)
+        except ActorUnavailableError:
+            if time.monotonic() > deadline:
+                raise GetTimeoutError from None
+            time.sleep(RETRY_SECONDS)
 
 
 def why_lost(error: RayError, node: str) -> str:

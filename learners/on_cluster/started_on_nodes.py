@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
-from cluster.programs.nodes import ANSWER_SECONDS, why_lost
+from cluster.programs.nodes import ANSWER_SECONDS, call_actor, why_lost
 from learners.launcher import END_SECONDS
 from learners.on_cluster.commands import Commands
 from learners.on_cluster.node_learner import State, newest_checkpoint
@@ -41,13 +41,13 @@ class SeatedLearner:
     actor: Any
     exit_code: int | None = None
     asked: Any = None  # the open question for its state
-    asked_at: float = 0.0
+    waits_since: float | None = None  # when the first question was asked that has no answer yet
     errors: bytes = b""
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What a method of its actor returns. Raises a LearnerGoneError if the node does not answer, or cannot."""
         try:
-            return ray.get(getattr(self.actor, method).remote(*arguments), timeout=ANSWER_SECONDS)
+            return call_actor(self.actor, method, *arguments)
         except RayError as error:
             raise LearnerGoneError(self, error) from error
 
@@ -88,20 +88,26 @@ class StartedOnNodes:
         now = time.monotonic()
         for learner in running:
             if learner.asked is None:
-                learner.asked, learner.asked_at = learner.actor.state.remote(), now
+                learner.asked = learner.actor.state.remote()
+                learner.waits_since = learner.waits_since or now
         answered, _ = ray.wait([each.asked for each in running], num_returns=len(running), timeout=LOOK_SECONDS)
         for learner in running:
             try:
-                if learner.asked in answered:
-                    self._receive(learner, ray.get(learner.asked))
-                    learner.asked = None
-                elif time.monotonic() - learner.asked_at > ANSWER_SECONDS:
-                    raise GetTimeoutError
+                self._take_answer(learner, learner.asked in answered)
             except RayError as error:
                 with suppress(OSError):  # nobody reads the output any more
                     print(LearnerGoneError(learner, error), flush=True)
                 learner.exit_code = LOST
         time.sleep(max(0.0, LOOK_SECONDS - (time.monotonic() - now)))
+
+    def _take_answer(self, learner: SeatedLearner, is_there: bool) -> None:
+        if is_there:
+            answer, learner.asked = learner.asked, None
+            with suppress(ActorUnavailableError):  # the network is cut: it is asked again
+                self._receive(learner, ray.get(answer))
+                learner.waits_since = None
+        if learner.waits_since is not None and time.monotonic() - learner.waits_since > ANSWER_SECONDS:
+            raise GetTimeoutError
 
     def _receive(self, learner: SeatedLearner, state: State) -> None:
         write(sys.stdout, state.output)

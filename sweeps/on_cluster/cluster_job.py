@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import ray
 from ray.exceptions import RayError
 
-from cluster.programs.nodes import ANSWER_SECONDS, why_lost
+from cluster.programs.nodes import call_actor, why_lost
 from options.command_line import flag_words
 from run_files.job_runs import JOB_LOG
 from run_files.new_lines import NewLines
@@ -47,7 +47,8 @@ class ClusterJob:
         self._print_line = print_line
         self._exit_code: int | None = None
         self._why_lost = ""
-        self._signals: list[int] = []
+        self._signals: list[int] = []  # not sent yet
+        self._stops = 0  # requests to stop
         self._thread: threading.Thread | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._new_lines = NewLines(self.log)
@@ -82,6 +83,7 @@ class ClusterJob:
         return self._new_lines.read()
 
     def signal(self, number: signal.Signals) -> None:
+        self._stops += number == signal.SIGTERM
         self._signals.append(int(number))  # sent by the thread: a run that has not started yet gets it then
 
     def _work(self, flags: Mapping[str, Any], lock: BinaryIO) -> None:
@@ -128,7 +130,7 @@ class ClusterJob:
                     said = True
                     self._print_line(f"{self.folder.name}: its files cannot be written now ({error.strerror})")
                 time.sleep(RETRY_SECONDS)
-                if code is not None and signal.SIGTERM in self._signals:  # CTRL+C: nobody waits for room on the disk
+                if code is not None and self._stops > 1:  # CTRL+C twice: nobody waits for room on the disk
                     raise
                 continue
             if code is not None:
@@ -136,4 +138,4 @@ class ClusterJob:
             time.sleep(SYNC_SECONDS)
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        return ray.get(getattr(self._actor, method).remote(*arguments), timeout=ANSWER_SECONDS)
+        return call_actor(self._actor, method, *arguments)

@@ -77,6 +77,17 @@ def test_it_saves_and_ends_when_its_actor_ends(node: NodeLearner, tmp_path: Path
     wait_for(lambda: not list(tmp_path.glob("rl_learner_*")))
 
 
+def test_a_repeated_start_starts_nothing(node: NodeLearner) -> None:
+    """The answer to the first one was lost with the network."""
+    process = start(node, "0", 60.0)
+    node.start(["1"], {"RANK": "3"}, "LIFELINE", "TELL", 60.0)
+    node.signal(signal.SIGTERM)  # which the guard reads after what could be a start
+    wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    wait_for(lambda: node.state().exit_code is not None)
+    assert node.state().exit_code == -signal.SIGTERM
+    assert int((node._folder / "pid").read_text()) == process.pid
+
+
 def test_a_program_that_cannot_be_started_is_said(node: NodeLearner, tmp_path: Path) -> None:
     node._cwd = tmp_path / "removed"
     node.start(["0"], {"RANK": "3"}, "LIFELINE", "TELL", 1.0)

@@ -74,17 +74,38 @@ def test_a_full_disk_here_delays_the_files_of_a_run(
     assert lines == ["job: its files cannot be written now (No space left on device)"]
 
 
-def test_a_run_that_has_ended_does_not_wait_for_the_disk_after_ctrl_c(
+def test_a_run_that_has_ended_does_not_wait_for_the_disk_after_ctrl_c_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also if the run gets both signals before it has ended."""
+    states = [None, None, None]
+
     def fetch(self: RunFilesTransfer, files: Any, ended: bool) -> None:
-        job.signal(signal.SIGTERM)
+        if states:
+            job.signal(signal.SIGTERM)
         raise FULL_DISK
 
-    job, _ = job_without_ray(tmp_path, monkeypatch, fetch, lambda: 0)
+    job, _ = job_without_ray(tmp_path, monkeypatch, fetch, lambda: states.pop() if states else 0)
     job.start({})
     wait_for(job)
     assert (job.exit_code, job.why_lost) == (None, "its files could not be written (No space left on device)")
+
+
+def test_a_run_that_has_ended_waits_for_the_disk_after_one_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[bool] = []
+
+    def fetch(self: RunFilesTransfer, files: Any, ended: bool) -> None:
+        rounds.append(ended)
+        if len(rounds) < 4:
+            raise FULL_DISK
+
+    job, _ = job_without_ray(tmp_path, monkeypatch, fetch, lambda: 0)
+    job.signal(signal.SIGTERM)
+    job.start({})
+    wait_for(job)
+    assert (job.exit_code, job.why_lost, len(rounds)) == (0, "", 4)
 
 
 def test_a_full_disk_of_the_node_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
