@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from run_files.job_runs import JOB_LOG, run_folders
-from run_files.run_folder import CHECKPOINTS, CONFIG, MESSAGES, newest_first, write_atomically
+from run_files.run_folder import (
+    CHECKPOINTS,
+    CONFIG,
+    MESSAGES,
+    newest_first,
+    remove_abandoned,
+    write_atomically,
+)
 from sweeps.on_cluster.node_job import RESULTS, Stamp
 
 CHUNK = 4 << 20  # bytes of one message
@@ -46,6 +53,8 @@ class RunFilesTransfer:
         The folders of all earlier starts are made there, so that the new one gets another name.
         """
         for name in self._earlier:
+            for folder, _, _ in os.walk(self._folder / name):
+                remove_abandoned(Path(folder))
             self._call("make_folder", name)
         for run in run_folders(self._folder):
             for path in sorted(run.iterdir()):

@@ -160,6 +160,8 @@ def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
     (parent / "config.json").write_text(f'{{"parent": "{here}/Game_0"}}')
     (parent / "metrics.jsonl").write_bytes(b"")
     (parent / "curves.png").write_bytes(b"picture")
+    half_copied = parent / "checkpoints" / ".replays_0000000002.bin.0123456789ab.tmp"  # by a sweep that was killed
+    half_copied.write_bytes(b"half")
     (here / "Game_0").mkdir()
     ends = Ends(here, monkeypatch, temporary)
     ends.transfer.send(parent)
@@ -171,6 +173,7 @@ def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
         "Game_1/config.json": f'{{"parent": "{ends.there}/Game_0"}}'.encode(),
         "Game_1/metrics.jsonl": b"",
     }
+    assert not half_copied.exists()
     assert (ends.there / "Game_0").is_dir(), "so that a new run gets another name"
     before = (parent / "config.json").stat()
     ends.write("Game_2/config.json", b"{}")
