@@ -18,7 +18,7 @@ from options.environment_options import EnvironmentOptions, RealtimeOptions
 from options.flag_sets import dependent_defaults, merged
 from options.learning_options import LossOptions, NetworkOptions, OptimizerOptions
 from options.process_options import ClusterOptions, LearnerOptions, WorkerOptions
-from options.replay_options import ReplaySpec, check_shares, parse_replays, split_by_ratio
+from options.replay_options import ReplaySpec, check_shares, divisible_batch, parse_replays, split_by_ratio
 from options.rules import (
     ON_OFF,
     PATH,
@@ -284,10 +284,11 @@ class Config:
                 f"{learners} or more would be right."
             )
         if any(share % learners for share in self.replay.shares):
-            right = self.replay.batch_size * learners
+            right = divisible_batch(self.replay.batch_size, [r.sample_ratio for r in self.replay.replays], learners)
             raise UsageError(
                 f"--batch_size={self.replay.batch_size} gives the replays {_in_words(self.replay.shares)} unrolls of a "
-                f"batch, which --learners={learners} cannot divide evenly; --batch_size={right} would be right."
+                f"batch, which --learners={learners} cannot divide evenly; "
+                f"--batch_size={right} would be right."
             )
 
     def _check_placed_learners(self, learners: int) -> None:

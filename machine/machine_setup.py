@@ -61,11 +61,12 @@ def prepare_machine(config: Config) -> Machine:
         # On macOS, a process that receives a pipe confirms it through the same connection, between the heartbeats.
         raise UsageError("--inference=learner does not work on macOS; --inference=worker would be right.")
     device = choose_device(config.run.device)
-    threads = config.run.learner_threads or learner_threads(device, alone=config.cluster.all_workers_are_remote)
+    chosen = learner_threads(device, alone=config.cluster.all_workers_are_remote)
+    threads = config.run.learner_threads or chosen
     if threads > usable_cores():  # more threads than cores would wait for each other by spinning, for minutes
         raise UsageError(
             f"--learner_threads={threads} is more than the {usable_cores()} cores that this process may use; "
-            f"0, which chooses {learner_threads(device)} here, would be right."
+            f"0, which chooses {chosen} here, would be right."
         )
     torch.set_num_threads(threads)
     keep_freed_memory()

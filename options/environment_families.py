@@ -49,7 +49,7 @@ def defaults_in(given: Mapping[str, Any]) -> dict[str, Any]:
     env = given.get("env")
     if not isinstance(env, str) or is_noframeskip(env):
         return {}
-    return dict(ALE_DEFAULTS if env.startswith("ALE/") else OTHER_DEFAULTS)
+    return dict(ALE_DEFAULTS if env.rpartition(":")[2].startswith("ALE/") else OTHER_DEFAULTS)
 
 
 def check_family(values: Mapping[str, Any]) -> None:

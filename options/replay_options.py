@@ -1,5 +1,6 @@
 """The entries of --replay_parameters: the keys of each replay type, and the reader of the JSON."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -191,6 +192,12 @@ def split_by_ratio(total: int, ratios: Sequence[float]) -> tuple[int, ...]:
     for i in by_remainder[: total - sum(parts)]:
         parts[i] += 1
     return tuple(parts)
+
+
+def divisible_batch(more_than: int, ratios: Sequence[float], learners: int) -> int:
+    """The next larger batch of which each replay's share can be divided evenly between the learners."""
+    sizes = itertools.count(more_than + 1)
+    return next(n for n in sizes if all(share and share % learners == 0 for share in split_by_ratio(n, ratios)))
 
 
 def check_shares(replays: Sequence[ReplaySpec], shares: Sequence[int], batch_size: int) -> None:

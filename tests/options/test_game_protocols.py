@@ -105,6 +105,11 @@ def test_another_protocol_sets_its_flags_anew(before: str, after: str) -> None:
         assert other.optimizer.lr == 0.5
 
 
+def test_a_module_before_an_id_changes_no_default() -> None:
+    plain, named = (parse([f"--env={env}"]).flags() for env in ("ALE/Pong-v5", "ale_py:ALE/Pong-v5"))
+    assert {name for name in plain if plain[name] != named[name]} == {"env"}
+
+
 @pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
 def test_the_default_protocol_may_be_named_for_any_environment(env: str) -> None:
     assert parse([f"--env={env}", "--protocol=classic"]) == parse([f"--env={env}"])

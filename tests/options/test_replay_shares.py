@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from option_flags import ReplayOptions
-from options.replay_options import split_by_ratio
+from options.replay_options import divisible_batch, split_by_ratio
 from options.rules import UsageError
 from tests.options.replay_entries import queue, replays, standard
 from tests.options.words import sentence_of
@@ -96,3 +96,16 @@ def test_the_batch_size_in_an_error_is_enough(cents: list[int], batch_size: int)
         options = ReplayOptions(replay_parameters=entries, batch_size=enough)
     assert min(options.shares) >= 1
     assert sum(options.shares) == options.batch_size
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 40), st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(2, 5))
+def test_the_next_batch_that_learners_can_divide(batch_size: int, weights: list[int], learners: int) -> None:
+    ratios = [weight / sum(weights) for weight in weights]
+    found = divisible_batch(batch_size, ratios, learners)
+    divisible = [
+        n
+        for n in range(batch_size + 1, found + 1)
+        if all(share and not share % learners for share in split_by_ratio(n, ratios))
+    ]
+    assert divisible == [found]
