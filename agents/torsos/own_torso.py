@@ -17,7 +17,7 @@ from agents.memory_format import channels_last
 from agents.torsos.torso_input import Observed, torso_input
 from options.rules import UsageError
 from wrappers.any_environment.registry import import_module
-from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
+from wrappers.any_environment.user_code import FAILURES, UserCodeError, last_line, traceback_of
 
 LARGEST_INPUT = 10.0  # normalised numbers are clipped to ± this
 TRIAL_SIZE = 3  # observations
@@ -43,7 +43,7 @@ def make_own_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
     make = _function(name)
     try:
         torso = make(observation_space(observed))
-    except Exception as error:
+    except FAILURES as error:
         raise UserCodeError(f"{flag} failed with {last_line(error)}.", traceback_of(error)) from None
     if not isinstance(torso, nn.Module):
         raise UsageError(f"{flag} must return a torch.nn.Module, not {type(torso).__name__}.")
@@ -60,7 +60,7 @@ def _feature_count(flag: str, torso: nn.Module, observed: Observed) -> int:
             # Pictures and weights of convolutions have the memory format that they have in training.
             channels_last(torso)
             features = torso(torso_input(picture, vector))
-    except Exception as error:
+    except FAILURES as error:
         raise UserCodeError(
             f"{flag}: its module failed for {TRIAL_SIZE} observations with {last_line(error)}.", traceback_of(error)
         ) from None

@@ -84,12 +84,21 @@ def test_an_exception_of_the_users_code_has_its_traceback_once(
         check_environment(options_of(CATCH, **flags))
 
 
-def test_a_module_that_cannot_be_imported_shows_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken_module.py").write_text("import math\nmath.unknown()\n")
+@pytest.mark.parametrize(
+    ("module", "line", "error"),
+    [
+        ("broken_module", "math.unknown()", "AttributeError"),
+        ("module_that_exits", "sys.exit(3)", "SystemExit: 3"),  # as argparse does in a script that is run when imported
+    ],
+)
+def test_a_module_that_cannot_be_imported_shows_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, line: str, error: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(f"import math, sys\n{line}\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="importing broken_module failed with AttributeError") as raised:
-        check_environment(options_of("broken_module:X-v0"))
-    assert "math.unknown()" in raised.value.details
+    with pytest.raises(UsageError, match=f"importing {module} failed with {error}") as raised:
+        check_environment(options_of(f"{module}:X-v0"))
+    assert line in raised.value.details
 
 
 def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,14 @@ from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import EnvironmentFaultError, NoAnswerError, ValueFaultError
 from wrappers.any_environment.pictures import PictureReader
 from wrappers.any_environment.space_parts import parts_of
+from wrappers.any_environment.user_code import FAILURES
 from wrappers.any_environment.vectors import VectorReader
 from wrappers.clip_reward import reward_clipping
 from wrappers.environment_spec import EnvironmentSpec
 from wrappers.observation import NO_FRAMES, Observation
 from wrappers.score_keeper import FinishedGame
 
-ENDED = (Exception, SystemExit, NoAnswerError)  # how a call of the environment's code can end without a result
+ENDED = (*FAILURES, NoAnswerError)  # how a call of the environment's code can end without a result
 
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
 STICKY = 1  # the number of the stream of sticky actions among those of one seed

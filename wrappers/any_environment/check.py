@@ -8,7 +8,7 @@ from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import PICTURES, closing_quietly, create, is_mujoco
 from wrappers.any_environment.film_frames import colour_picture
 from wrappers.any_environment.registry import find_environment
-from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
+from wrappers.any_environment.user_code import FAILURES, UserCodeError, last_line, traceback_of
 
 
 @cache  # the runs of a sweep often have the same environment
@@ -33,7 +33,7 @@ def _check_films(options: EnvironmentOptions, modes: object) -> None:
         try:
             environment.reset(seed=0)
             colour_picture(environment.render())
-        except Exception as error:
+        except FAILURES as error:
             advice = "; libEGL (libegl1), or MUJOCO_GL=osmesa with libOSMesa, would be right" if with_mujoco else ""
             raise UserCodeError(
                 f"--render: --env={options.env} cannot be rendered: {last_line(error)}{advice}.", traceback_of(error)

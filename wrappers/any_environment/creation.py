@@ -15,7 +15,7 @@ import gymnasium
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.registry import find_environment, import_module, package_for
-from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
+from wrappers.any_environment.user_code import FAILURES, UserCodeError, last_line, traceback_of
 
 PICTURES = "rgb_array"  # the render mode of films
 
@@ -98,7 +98,7 @@ def _made(options: EnvironmentOptions, name: str, arguments: dict[str, Any]) -> 
         raise UsageError(f"--env={options.env} cannot be made: {last_line(error)}{advice}.") from None
     except gymnasium.error.Error as error:
         raise UsageError(f"--env={options.env} cannot be made: {last_line(error)}.") from None
-    except Exception as error:
+    except FAILURES as error:
         cause = error.__cause__ or error  # Gymnasium adds a sentence of its own to a TypeError
         if isinstance(cause, TypeError) and "unexpected keyword argument" in str(cause):
             raise UsageError(
@@ -119,7 +119,7 @@ def _wrapped(environment: gymnasium.Env[Any, Any], options: EnvironmentOptions) 
         raise UsageError(f"{flag}: the module {module} has no function {function}.")
     try:
         wrapped = wrap(environment)
-    except Exception as error:
+    except FAILURES as error:
         raise UserCodeError(f"{flag} failed with {last_line(error)}.", traceback_of(error)) from None
     if not isinstance(wrapped, gymnasium.Env):
         raise UsageError(f"{flag} must return an environment (gymnasium.Env), not {type(wrapped).__name__}.")

@@ -11,7 +11,7 @@ import ale_py
 import gymnasium
 
 from options.rules import UsageError
-from wrappers.any_environment.user_code import UserCodeError, is_missing, last_line, traceback_of
+from wrappers.any_environment.user_code import FAILURES, UserCodeError, is_missing, last_line, traceback_of
 
 # The beginning of ids: the module that registers them, and the package to install.
 COLLECTIONS = {
@@ -71,7 +71,7 @@ def import_module(module: str, flag: str) -> None:
         raise UsageError(
             f"{flag}: there is no module {error.name} in the current folder ({folder}) or among the installed packages."
         ) from None
-    except Exception as error:
+    except FAILURES as error:
         raise UserCodeError(_import_failed(flag, module, error), traceback_of(error)) from None
 
 
@@ -88,7 +88,7 @@ def package_for(name: str) -> str:
     return ""
 
 
-def _import_failed(flag: str, module: str, error: Exception) -> str:
+def _import_failed(flag: str, module: str, error: BaseException) -> str:
     return f"{flag}: importing {module} failed with {last_line(error)}."
 
 
@@ -103,7 +103,7 @@ def _load_collection(name: str) -> None:
                 if not is_missing(error, module):
                     raise UserCodeError(_import_failed(f"--env={name}", module, error), traceback_of(error)) from None
                 raise UsageError(f"--env={name} needs the package {module}: pip install {package}") from None
-            except Exception as error:
+            except FAILURES as error:
                 raise UserCodeError(_import_failed(f"--env={name}", module, error), traceback_of(error)) from None
     if name not in gymnasium.registry:
         namespace = name.partition("/")[0]
@@ -116,7 +116,7 @@ def _register(plugin: EntryPoint, name: str) -> None:
     """Let an installed package register its environments. One for all namespaces may fail: it need not be meant."""
     try:
         plugin.load()()
-    except Exception as error:
+    except FAILURES as error:
         if plugin.name != "__root__":
             raise UserCodeError(_import_failed(f"--env={name}", plugin.value, error), traceback_of(error)) from None
 

@@ -17,6 +17,9 @@ class UserCodeError(UsageError):
         return type(self), (str(self), self.details)
 
 
+FAILURES = (Exception, SystemExit)  # how code of the user's can fail: a script may end itself with sys.exit()
+
+
 def last_line(error: BaseException) -> str:
     """The exception as the last line of its traceback, without a full stop."""
     return traceback.format_exception_only(error)[-1].strip().rstrip(".")
