@@ -220,7 +220,8 @@ def _with_silence(row: RunRow, now: float) -> RunRow:
         return row
     period = _number((row.options or {}).get("report_period")) or 0.0
     expected = period / row.steps_per_second if row.steps_per_second else 0.0
-    if now - row.written <= max(SILENT_SECONDS, SILENT_REPORTS * expected):
+    to_checkpoint = 60 * (_number((row.options or {}).get("save_model_minutes")) or 0.0)
+    if now - row.written <= max(SILENT_SECONDS, SILENT_REPORTS * expected, to_checkpoint + SILENT_SECONDS):
         return row
     why = "It has not written anything for a while: it was killed, or its machine stopped."
     return replace(row, state=STOPPED, why=why)

@@ -6,6 +6,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from dashboard.live.picture import LivePicture
+from dashboard.process_lock import process_lock
 from workers.messages import Kind, WorkerError, receive, send
 from workers.processes.child_process import end_process, start_process
 from workers.processes.early_errors import reason
@@ -14,8 +15,6 @@ START_SECONDS = 120.0  # longest wait for the first picture: torch has to be loa
 MOST_AT_ONCE = 4
 
 _running: set["LivePlayer"] = set()
-# Held while a process is started or ended. Pages do both in threads, and a start redirects stderr for all of them.
-_changing = threading.Lock()
 
 
 class LiveGameEndedError(Exception):
@@ -35,7 +34,7 @@ class LivePlayer:
         self._lock = threading.Lock()  # held while a picture is asked for
         seed = secrets.randbelow(2**31)
         game = LiveGame(make_environment=make_environment, folder=folder, root=root, chosen=chosen, seed=seed)
-        with _changing:
+        with process_lock:
             for player in list(_running):
                 if not player._process.is_alive():
                     player._end()
@@ -73,7 +72,7 @@ class LivePlayer:
 
     def close(self) -> None:
         """End the process, also while a picture is asked for."""
-        with _changing:
+        with process_lock:
             self._end()
 
     def _end(self) -> None:

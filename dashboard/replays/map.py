@@ -6,6 +6,7 @@ A run writes its replays with --save_replay or --reproducible. They are read in 
 from pathlib import Path
 from typing import NamedTuple
 
+from dashboard.process_lock import process_lock
 from run_files.run_folder import NUMBERED_REPLAYS
 from workers.messages import WorkerError, receive
 from workers.processes.child_process import end_process, start_process
@@ -58,7 +59,8 @@ def read_replay_map(checkpoints: Path) -> ReplayMap:
     from dashboard.replays.map_process import ReplayMapProcess  # noqa: PLC0415
 
     try:
-        process, connection = start_process(ReplayMapProcess(path), "replay-map")
+        with process_lock:
+            process, connection = start_process(ReplayMapProcess(path), "replay-map")
     except OSError as error:
         raise NoMapError(f"The process that reads the replays could not be started ({error.strerror}).") from None
     try:
@@ -70,7 +72,8 @@ def read_replay_map(checkpoints: Path) -> ReplayMap:
     except (EOFError, OSError):
         raise NoMapError(f"The process that reads {path.name} has ended.") from None
     finally:
-        end_process(process, connection)
+        with process_lock:
+            end_process(process, connection)
     if isinstance(answer, str):
         raise NoMapError(answer)
     assert isinstance(answer, ReplayMap)

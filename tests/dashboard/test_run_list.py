@@ -55,6 +55,15 @@ def test_a_slow_run_is_at_work_between_two_reports(tmp_path: Path) -> None:
     assert only_row(tmp_path).state == AT_WORK
 
 
+@pytest.mark.parametrize(("minutes", "state"), [(5, STOPPED), (20, AT_WORK)])
+def test_a_run_is_at_work_until_its_first_checkpoint(tmp_path: Path, minutes: int, state: str) -> None:
+    """Without a report there is no speed, so the time until the next report is not known."""
+    write_run(
+        tmp_path / "run", status="running", age=900, reports=0, environment_max_steps=10**6, save_model_minutes=minutes
+    )
+    assert only_row(tmp_path).state == state
+
+
 def test_the_numbers_of_a_run(tmp_path: Path) -> None:
     write_run(tmp_path / "run", env="BreakoutNoFrameskip-v4", final_return=42.0, age=60)
     row = only_row(tmp_path)
