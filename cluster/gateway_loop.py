@@ -23,10 +23,10 @@ from cluster.task_errors import first_line
 from options.rules import counted
 from workers.messages import Kind, Message, receive, send
 from workers.processes.early_errors import KindsOfErrors
+from workers.processes.heartbeat import HEARTBEAT_SECONDS, beat
 from workers.random_streams import stream_of
 
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
-HEARTBEAT_SECONDS = 1.0
 
 
 def serve(gateway: Gateway, connection: Connection) -> None:
@@ -110,7 +110,10 @@ class GatewayLoop:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            self._send(Kind.HEARTBEAT)
+            try:
+                beat(self._connection)
+            except OSError:
+                self._closed.set()
             self._distribute()  # a node may have become silent
 
     def _hand_over(self) -> None:

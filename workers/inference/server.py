@@ -22,7 +22,7 @@ from workers.inference.rows import InferenceRows
 from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.messages import Kind, receive, send
 from workers.observations import as_batch
-from workers.processes.heartbeat import HEARTBEAT_SECONDS
+from workers.processes.heartbeat import HEARTBEAT_SECONDS, beat
 from workers.worker_clock import WorkerClock, WorkerTimes
 
 
@@ -119,7 +119,7 @@ class InferenceServer:
                             send(pipe, Kind.ACTION_RESULT, group)
                 if time.monotonic() - heartbeat_at >= HEARTBEAT_SECONDS:
                     heartbeat_at = time.monotonic()
-                    send(learner, Kind.HEARTBEAT, int(has_acted))
+                    beat(learner, int(has_acted))
                     clock.share()
 
 

@@ -26,9 +26,9 @@ class Heartbeat:
             beat(self._connection)
 
 
-def beat(connection: Connection) -> None:
+def beat(connection: Connection, index: int = 0) -> None:
     """Send a HEARTBEAT, unless the pipe is so full that this could wait."""
     with selectors.DefaultSelector() as selector:
         selector.register(connection, selectors.EVENT_WRITE)
         if selector.select(0):
-            send(connection, Kind.HEARTBEAT)
+            send(connection, Kind.HEARTBEAT, index)
