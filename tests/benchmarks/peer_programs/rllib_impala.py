@@ -26,7 +26,7 @@ from tests.benchmarks.peer_programs.progress import (
     usable_cores,
 )
 
-ENVS_PER_RUNNER = 5
+ENVS_PER_RUNNER = 10
 STACK = 4
 # Filters, kernel, stride. The last one covers its whole input, so it is a dense layer of 512 units.
 NETWORK = [[32, 8, 4, "valid"], [64, 4, 2, "valid"], [64, 3, 1, "valid"], [512, 7, 1, "valid"]]
