@@ -83,8 +83,9 @@ class CheckpointSaver:
 
     def save(self, with_replays: bool) -> None:
         """Write a checkpoint; if that fails, announce it and return. Weights that are not finite end the run."""
-        if self.resume_count and self.progress.agent_steps == self._first_steps:
-            return  # the parent's checkpoint, copied into this run, is still up to date
+        if self._is_parents_checkpoint_up_to_date():
+            self._saved_at = self._replays_tried_at = time.monotonic()
+            return
         self.end_if_diverged()
         begun = time.monotonic()
         self.failure = ""
@@ -103,6 +104,11 @@ class CheckpointSaver:
         finally:
             self._saved_at = time.monotonic()
             self.seconds += self._saved_at - begun
+
+    def _is_parents_checkpoint_up_to_date(self) -> bool:
+        """Whether a resumed run has done nothing yet. It begins with a copy of its parent's checkpoint."""
+        is_new = self.resume_count > 0 and self.progress.agent_steps == self._first_steps
+        return is_new and self.learner.updates == self.saved_updates
 
     def end_if_unsaved(self) -> None:
         """At the end of a run: a RunFailedError if its last checkpoint could not be written."""
@@ -139,14 +145,24 @@ class CheckpointSaver:
         }
         try:
             files.write_checkpoint(path, content)
-            self.saved_updates = self.learner.updates
-            if is_best:
-                files.link(path, self.folder / BEST)
-                self.best.return_steps = progress.agent_steps
         except OSError:
             self.best.return_mean = best_before  # only a saved policy counts as the best
             raise
-        files.keep_newest(self.folder, self.config.checkpoint.keep_checkpoints)
+        self.saved_updates = self.learner.updates
+        try:  # first, because a file system without links needs room for a copy
+            files.keep_newest(self.folder, self.config.checkpoint.keep_checkpoints)
+        except OSError as error:
+            self.announce(f"older checkpoints could not be deleted ({error.strerror})")
+        if is_best:
+            self._link_best(path, best_before)
+
+    def _link_best(self, path: Path, best_before: float | None) -> None:
+        try:
+            files.link(path, self.folder / BEST)
+            self.best.return_steps = self.progress.agent_steps
+        except OSError as error:
+            self.best.return_mean = best_before
+            self.announce(f"{BEST} could not be renewed ({error.strerror}); the newest checkpoint is complete")
 
     def _snapshot(self) -> dict[str, Any] | None:
         """The environments and the unrolls not yet received; None if a worker does not finish in time."""

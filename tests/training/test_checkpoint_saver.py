@@ -180,3 +180,58 @@ def test_a_signal_during_a_save_causes_another_save(tmp_path: Path, monkeypatch:
     for _ in range(3):
         asked.save_if(asked.due())
     assert saves == [False, False]
+
+
+def some_saver(
+    folder: Path, learner: SimpleNamespace, progress: SimpleNamespace, said: list[str], **flags: Any
+) -> CheckpointSaver:
+    """One of a run that was resumed, whose checkpoint holds nothing."""
+    nothing: Any = None
+    layout = SimpleNamespace(action_count=2, fingerprint="")
+    return CheckpointSaver(
+        *(folder, Config().replace_flags(**flags), cast(Any, layout), 1, 10, cast(Any, learner), nothing),
+        *(cast(Any, progress), BestSoFar(), nothing, StopSignals(), said.append),
+    )
+
+
+def test_a_resumed_run_saves_once_it_has_done_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first update may come before its first step, from saved replays."""
+    now, saves = 0.0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    learner = SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True)
+    progress = SimpleNamespace(agent_steps=100, interval=FINITE)
+    resumed = some_saver(tmp_path, learner, progress, [], save_model_minutes=5.0)
+
+    def write(self: CheckpointSaver, in_flight: object) -> None:
+        saves.append((learner.updates, progress.agent_steps))
+        self.saved_updates = learner.updates
+
+    monkeypatch.setattr(CheckpointSaver, "_write", write)
+    dues = 0
+    for now in np.arange(0.0, 1000.0, 0.5):  # noqa: B007
+        dues += resumed.save_if(resumed.due())
+    assert (dues, saves) == (3, []), "three times five minutes have passed without a step"
+    learner.updates = 6
+    resumed.save(with_replays=False)
+    progress.agent_steps = 120
+    resumed.save(with_replays=False)
+    assert saves == [(6, 100), (6, 120)]
+
+
+def test_a_best_checkpoint_that_cannot_be_renewed_is_said_and_older_ones_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a file system without links, which is nearly full, there is no room for a copy."""
+
+    def link(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_files, "link", link)
+    monkeypatch.setattr(Progress, "return_mean", 0.25)
+    folder = catch_run(tmp_path, environment_max_steps=2_000, save_model_period=15, keep_checkpoints=2, console="plain")
+    names = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert len(names) == 2 and BEST not in names
+    out = capsys.readouterr().out
+    assert "best.pt could not be renewed (No space left on device); the newest checkpoint is complete" in out
+    assert "no checkpoint could be written" not in out
+    assert find_checkpoint(str(folder)).content["progress"]["agent_steps"] == 2_000
