@@ -253,12 +253,12 @@ def check_optimizer(content: Mapping[str, Any], network: nn.Module) -> None:
     indices = [whole(index, index) for index in range(len(parameters))]
     table({**options, "params": tuple_of(*indices)})(group, group_place)
 
-    def of_parameter(shape: tuple[int, ...]) -> Check:
-        memory = {name: tensor(torch.float32, *shape, finite=False, low=low) for name, low in state}
+    def of_parameter(weights: nn.Parameter) -> Check:
+        memory = {name: tensor(weights.dtype, *weights.shape, finite=False, low=low) for name, low in state}
         return table({"step": tensor(torch.float32, low=0.0), **memory})
 
     if optimizer["state"]:  # empty before the first update
-        expected = {index: of_parameter(tuple(weights.shape)) for index, weights in enumerate(parameters)}
+        expected = {index: of_parameter(weights) for index, weights in enumerate(parameters)}
         own = {id(weights) for weights in _own_torso(network).parameters()}
         needed = {index: expected[index] for index, weights in enumerate(parameters) if id(weights) not in own}
         table(needed, expected, only=True)(optimizer["state"], f"{place}.state")
