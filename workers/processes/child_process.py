@@ -8,8 +8,11 @@ import errno
 import multiprocessing
 import os
 import pickle
+import secrets
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 import warnings
@@ -21,6 +24,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any
 
 from machine.limits import limit_reached
@@ -43,6 +47,7 @@ class ChildProcess(SpawnProcess):  # CUDA and OpenCV both break under fork
     """
 
     early_errors: EarlyErrors | None = None
+    socket_folder: Path | None = None  # for the socket of a fork server of its own; whoever ends it removes the folder
 
     def run(self) -> None:
         os.setpgid(0, 0)
@@ -95,6 +100,8 @@ def start_process(worker: Any, name: str, *pipes: Connection) -> tuple[BaseProce
         errors = _make_early_errors()
         arguments = (errors, Packed(worker), child_end, *pipes)
         process = ChildProcess(target=_child_main, args=arguments, name=name, daemon=True)
+        # A short name: the whole path of a socket may have 104 bytes, of which macOS itself uses 49.
+        process.socket_folder = Path(tempfile.gettempdir()) / f"rl_{secrets.token_hex(4)}"
         with nullcontext() if errors is None else errors.redirected(), _signals_blocked():
             process.start()
         process.early_errors = errors
@@ -111,7 +118,7 @@ def fork_process(worker: Any, name: str) -> tuple[BaseProcess, Connection]:
         process = ForkedProcess(target=_child_main, args=(None, Packed(worker), child_end), name=name, daemon=True)
         try:
             with _signals_blocked():
-                with _sys_path_inherited():
+                with _sys_path_inherited(), _socket_in_own_folder():
                     forkserver.ensure_running()
                 process.start()
         except EOFError as error:
@@ -136,6 +143,7 @@ def end_process(process: BaseProcess, connection: Connection) -> int:
     process.kill()
     process.join()
     exit_code = process.exitcode
+    _remove_sockets(process)
     process.close()
     assert exit_code is not None
     return exit_code
@@ -195,6 +203,31 @@ def _sys_path_inherited() -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
+@contextmanager
+def _socket_in_own_folder() -> Iterator[None]:
+    """A fork server has its socket in the temporary folder of its parent, which does not end by itself but is killed.
+
+    So this folder is one that others remove.
+    """
+    folder = getattr(multiprocessing.current_process(), "socket_folder", None)
+    if folder is None:
+        yield
+        return
+    folder.mkdir(mode=0o700, exist_ok=True)
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _remove_sockets(process: BaseProcess) -> None:
+    folder = getattr(process, "socket_folder", None)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _child_main(errors: EarlyErrors | None, packed_worker: Packed, connection: Connection, *pipes: Connection) -> None:
     """Unpickle the worker and run it until the parent closes the connection; send an exception to the parent."""
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -212,6 +245,7 @@ def _child_main(errors: EarlyErrors | None, packed_worker: Packed, connection: C
         send_error(connection, _in_words(error))
         os._exit(1)
     _end_programs()
+    _remove_sockets(multiprocessing.current_process())
 
 
 def _in_words(error: BaseException) -> str:
@@ -226,6 +260,7 @@ def _exit_with_parent() -> None:
     parent = parent_process()
     assert parent is not None
     connections.wait([parent.sentinel])
+    _remove_sockets(multiprocessing.current_process())
     with suppress(ProcessLookupError):  # it has no group of its own
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

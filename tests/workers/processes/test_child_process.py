@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -189,3 +190,51 @@ def print_modules_of_fork_server() -> None:
     loaded = receive(connection).payload
     end_process(process, connection)
     print(loaded, os.environ.get("PYTHONPATH"))
+
+
+@pytest.mark.parametrize("end", ["killed", "by itself", "its parent is killed"])
+def test_a_child_with_a_fork_server_leaves_nothing_in_the_temporary_folder(end: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path would be too long for the path of a socket
+        check_that_nothing_is_left(Path(folder), end)
+
+
+def check_that_nothing_is_left(folder: Path, end: str) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+        f"from tests.workers.processes import test_child_process as here; here.use_fork_server({end!r})"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        timeout=SECONDS,
+    )
+    assert ran.stdout == b"a socket\n"
+    assert ran.returncode == (-signal.SIGKILL if end == "its parent is killed" else 0)
+    deadline = time.monotonic() + SECONDS
+    while left := list(folder.iterdir()):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+class HasForkServer:
+    def run(self, connection: Connection) -> None:
+        process, pipe = fork_process(ListsModules(), "inference-0")
+        receive(pipe)
+        send(connection, Kind.RESULT)
+        receive(connection)
+        end_process(process, pipe)
+
+
+def use_fork_server(end: str) -> None:
+    process, connection = start_process(HasForkServer(), "worker-0")
+    receive(connection)
+    print("a socket" if list(Path(os.environ["TMPDIR"]).glob("rl_*/*/listener-*")) else "none", flush=True)
+    if end == "its parent is killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if end == "by itself":
+        send(connection, Kind.RESULT)
+        process.join(SECONDS)
+    end_process(process, connection)
+    os._exit(0)  # as main.py ends
