@@ -1,9 +1,10 @@
 """Sample Factory's APPO on an Atari game, as its `sf_examples/atari` runs it.
 
-Network, losses, schedule and preprocessing are those of the example. What is set for few cores: as many sampling
-processes as cores instead of 8, with 8 games together as in the example; each plays one half of its games while the
-other half waits for actions; and the games go on during updates (`async_rl`), as in Sample Factory's own example of
-Atari with EnvPool: the learner computes with one thread only, so all other cores would wait for it.
+Network, losses, schedule and preprocessing are those of the example. What is set for few cores: as many groups of
+games as cores instead of 8, with 8 games together as in the example; each plays one half of its games while the other
+half waits for actions. With one or two cores, one process plays and learns in turn (`serial_mode`), whose updates use
+all cores. With more, the games go on during updates (`async_rl`), as in Sample Factory's own example of Atari with
+EnvPool: the learner computes with one thread only, so all other cores would wait for it.
 """
 
 import os
@@ -19,6 +20,7 @@ from tests.benchmarks.peer_programs.progress import Arguments, Progress, parse_a
 
 FRAME_SKIP = 4
 GAMES_TOGETHER = 8
+FEW_CORES = 2
 EXAMPLE_FRAMES = 10_000_000  # over which the example lowers its learning rate
 FASTEST = 2500  # agent steps a second; a run must not end by its frames before its time is over
 
@@ -56,7 +58,7 @@ def command_line(given: Arguments) -> list[str]:
         *(f"--train_dir={given.scratch}", "--experiment=run", "--with_wandb=False"),
         *(f"--train_for_env_steps={frames}", f"--train_for_seconds={int(given.seconds)}"),
         *(f"--num_workers={cores}", f"--num_envs_per_worker={max(2, GAMES_TOGETHER // cores)}"),
-        *("--worker_num_splits=2", "--async_rl=True"),
+        *("--worker_num_splits=2", f"--serial_mode={cores <= FEW_CORES}", f"--async_rl={cores > FEW_CORES}"),
         f"--default_niceness={os.nice(0)}",  # it sets the priority of its processes itself, otherwise to 0
     ]
 
