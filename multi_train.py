@@ -99,6 +99,7 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
         show_help(USAGE, (SweepOptions, *topics, FlagFile))
         return 0
     except UsageError as error:
+        print(end=error.details, file=sys.stderr)
         print(f"multi_train.py: {error}", file=sys.stderr)
         return 2
     with lock, StopSignals() as stop:

@@ -62,7 +62,7 @@ class ScheduledOptimizer:
     def load_state_dict(self, state: dict[str, Any]) -> bool:
         """Resume the moving averages with this optimizer's own options; False if they are those of another one."""
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["param_groups"][0]
-        if wanted.keys() != saved.keys() or (wanted.get("momentum") and not saved["momentum"]):
+        if ("alpha" in wanted) != ("alpha" in saved) or (wanted.get("momentum") and not saved["momentum"]):
             return False  # another --optimizer, or momentum that was not saved
         options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(state)

@@ -26,8 +26,9 @@ FILE_SIZE = Limit("-f", resource.RLIMIT_FSIZE, 1024, "KiB")
 OPEN_FILES = Limit("-n", resource.RLIMIT_NOFILE, 1, "files")
 PROCESSES = Limit("-u", resource.RLIMIT_NPROC, 1, "processes and threads")
 
-# Bytes of address space. With less, numpy's and torch's libraries abort while they start a thread for each core.
-LEAST_MEMORY = (1024 << 20) + (os.cpu_count() or 1) * (128 << 20)
+# Bytes of address space. With less, numpy's and torch's libraries abort while they start a thread for each usable core.
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+LEAST_MEMORY = (1024 << 20) + CORES * (128 << 20)
 
 # What cannot be had, the limits that may be the reason, and how errors that say so are recognised.
 MEMORY = ("memory", (ADDRESS_SPACE, DATA), {errno.ENOMEM})

@@ -44,8 +44,11 @@ def run_program(main: Callable[[Sequence[str]], int]) -> None:
 def prepare_streams() -> None:
     """Let print always work, where a stream was closed before the start and where it lacks a character.
 
-    A closed stream becomes /dev/null. A character that stdout cannot encode is printed as a question mark.
+    A closed stream becomes /dev/null; in the place of stdin, the first pipe of the program would be taken for it. A
+    character that stdout cannot encode is printed as a question mark.
     """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # open until the process ends

@@ -42,6 +42,11 @@ def _exit_code(main: Callable[[Sequence[str]], None], usage: str, topics: Sequen
         print(end=error.details, file=sys.stderr)
         print(error, file=sys.stderr)
         return 2
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        print(f"{error.filename} may not be read or written by this user.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0

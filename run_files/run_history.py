@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -172,6 +173,12 @@ def weights_of(config: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def _is_folder(path: Path) -> bool:
+    with suppress(OSError):  # a path of another user's may not be readable
+        return path.is_dir()
+    return False
+
+
 def parent_of(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Path | None, float]:
     """The folder of the run that this one was resumed from, and the agent steps up to which its reports count."""
     parent = config.get("parent")
@@ -179,5 +186,5 @@ def parent_of(folder: Path, config: Mapping[str, Any], limit: float) -> tuple[Pa
         return None, limit
     named = Path(parent["run"])
     # The path is as it was given at that time. If the results folder was moved since, the parent lies beside the child.
-    place = named if named.is_dir() else folder.parent / named.name
+    place = named if _is_folder(named) else folder.parent / named.name
     return place, min(limit, float(parent["agent_steps"]))

@@ -130,7 +130,9 @@ def checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
         config = Config.from_flags(flags)
         check_environment(config.environment, films=config.test.render)
     except UsageError as error:
-        raise UsageError(f"the sweep's run {name}: {error}") from None
+        named = UsageError(f"the sweep's run {name}: {error}")
+        named.details = error.details
+        raise named from None
     return SweepRun(name, flags, config)
 
 

@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from machine.stop_signals import SAME_SIGNAL_SECONDS
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.metrics import read_metrics
 from run_files.replay_file import read_tensor_file
 from run_files.run_folder import CHECKPOINTS
 from tests.chaos_run import BrokenGuaranteeError, Run
+from tests.processes import files_in_dev_shm
 
 GONE_SECONDS = 5.0  # from a signal to the end of all processes, without the time to save the replays
 HURRIED_SECONDS = 1.0  # the same after a second signal, if only the replays were left to save
@@ -162,7 +165,7 @@ class Lineage:
 
     def play(self, number: int, action: Callable[[Run, random.Random], Ending]) -> str:
         """Play one round; return a line that describes it."""
-        shm_before, folders_before = names_in_dev_shm(), self.folders()
+        folders_before = self.folders()
         command = self.command()
         run = Run(command, self.logs / f"round_{number:04d}.txt")
         try:
@@ -171,11 +174,11 @@ class Lineage:
             time.sleep(delay)
             if run.process.poll() is not None:
                 raise BrokenGuaranteeError(f"it ended before the action, with code {run.process.returncode}")
+            require(not files_in_dev_shm(psutil.Process(run.process.pid)), "it has files in /dev/shm")
             ending = action(run, self.rng)
             took = run.wait_until_gone(self.slack * ending.seconds + 60 * (REPLAYS_BEGUN in run.output))
             seconds = self.slack * ending.seconds + time_for_replays(run.output)
             require(took <= seconds, f"its processes were gone after {took:.2f} s, not within {seconds:g} s")
-            require(names_in_dev_shm() <= shm_before, "something is left in /dev/shm")
             new = self.folders() - folders_before
             self.check_ending(run, ending, new)
             for folder in new:
@@ -235,11 +238,6 @@ class Lineage:
 def require(condition: bool, failure: str) -> None:
     if not condition:
         raise BrokenGuaranteeError(failure)
-
-
-def names_in_dev_shm() -> set[str]:
-    folder = Path("/dev/shm")
-    return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
 def time_for_replays(output: str) -> float:

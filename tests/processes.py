@@ -64,3 +64,12 @@ def mebibytes(processes: Iterable[psutil.Process], kind: Literal["pss", "uss"]) 
         with suppress(psutil.NoSuchProcess):
             total += getattr(process.memory_full_info(), kind)
     return total / 2**20
+
+
+def files_in_dev_shm(run: psutil.Process) -> set[str]:
+    """Those that the processes of a run have mapped: they would be left after `kill -9`. None, as it should be."""
+    mapped: set[str] = set()
+    for process in [run, *run.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # one that starts another ends by itself
+            mapped |= {region.path for region in process.memory_maps()}
+    return {path for path in mapped if path.startswith("/dev/shm/") and Path(path).exists()}

@@ -7,7 +7,7 @@ from typing import Self
 
 from run_files.checkpoint import BEST_EVAL, Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.metrics import EVALUATIONS, Report, read_metrics
-from run_files.run_folder import BEST
+from run_files.run_folder import BEST, CHECKPOINTS
 
 MIN_GAMES = 20  # games that a best mean return needs, or a full window where the window is smaller
 
@@ -31,6 +31,8 @@ class BestSoFar:
         best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
         evaluations = _evaluations(parent)
         best.evaluated_steps = _evaluated_steps(parent, evaluations, eval_period)
+        if folder.name != CHECKPOINTS:  # best files beside a checkpoint elsewhere may be of another run
+            return cls(evaluated_steps=best.evaluated_steps)
         if (folder / BEST).exists():
             with suppress(InvalidCheckpointError):
                 kept = read_checkpoint(folder / BEST)

@@ -23,7 +23,7 @@ from run_files.checkpoint import (
 from run_files.metrics import METRICS, last_report
 from run_files.replay_content import check_replay_file, check_replays
 from run_files.replay_file import DamagedFileError, read_tensor_file
-from run_files.run_folder import BEST, NUMBERED_REPLAYS, remove_abandoned
+from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS, remove_abandoned
 from run_files.value_rules import ContentError
 from training.best_so_far import BestSoFar
 from training.counters.interval import without_draws, without_interval
@@ -107,7 +107,8 @@ class Resume:
         }
         content = {**self._parent.content, **own}
         write_checkpoint(checkpoints / checkpoint_name(self._parent.updates), content)
-        kept = (BEST, BEST_EVAL) if self._same_environment else ()
+        # Beside a checkpoint elsewhere, such files may be of another run.
+        kept = (BEST, BEST_EVAL) if self._same_environment and path.parent.name == CHECKPOINTS else ()
         for best in kept:  # last: a folder that holds only a best checkpoint would be resumed from it
             if (path.parent / best).exists():
                 link(path.parent / best, checkpoints / best)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from agents.acting import Actor, ActorState
 from agents.flat_weights import flat_weights
 from agents.network import make_network
-from agents.spaces import make_unroll_layout
+from agents.spaces import check_spaces, make_unroll_layout
 from dashboard.live.action_bars import bar_names, chosen_bars
 from dashboard.live.picture import LivePicture
 from dashboard.live.saliency import overlay, saliency
@@ -128,6 +128,7 @@ class GamePlayer:
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
         """Act with the weights of this checkpoint from now on. The game goes on."""
+        check_spaces(checkpoint.content, self._layout)
         check_weights(checkpoint.content, self._network)
         self._network.load_saved(checkpoint.content["learner"]["network"])
         self._actor.load(flat_weights(self._network))

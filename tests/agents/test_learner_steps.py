@@ -1,5 +1,6 @@
 """Steps of the optimizers, gradient clipping and the learning rate."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -132,6 +133,20 @@ def test_a_learning_rate_of_zero_changes_no_weight() -> None:
     assert reports[0]["learning_rate"] == 0
     torch.testing.assert_close(flat_weights(learner.network), before)
     assert reports[1] == pytest.approx(reports[0], rel=1e-6, nan_ok=True)
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_options_of_another_version_of_torch_do_not_matter(optimizer: str) -> None:
+    first, second = (make_learner(None, OptimizerOptions(optimizer=optimizer)) for _ in range(2))
+    batch = make_batch([True] * 2)
+    first.update(batch)
+    state = deepcopy(first.state_dict())
+    state["optimizer"]["param_groups"][0]["an_option_of_tomorrow"] = True
+    second.load_state_dict(state)
+    for learner in (first, second):
+        learner.update(batch)
+    for one, other in zip(weights_of(first), weights_of(second), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(

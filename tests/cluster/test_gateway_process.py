@@ -20,7 +20,7 @@ from workers.processes.restarts import FAILURES_IN_A_ROW
 pytestmark = pytest.mark.slow
 
 
-class FilmFrames:
+class WatchedGateway:
     """A gateway process, and what was heard of it."""
 
     def __init__(self, make_gateway: Callable[[int], Any], clock: Clock) -> None:
@@ -56,11 +56,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watch(clock: Clock) -> Iterator[Callable[[Callable[[int], Any]], FilmFrames]]:
-    started: list[FilmFrames] = []
+def watch(clock: Clock) -> Iterator[Callable[[Callable[[int], Any]], WatchedGateway]]:
+    started: list[WatchedGateway] = []
 
-    def start(make_gateway: Callable[[int], Any]) -> FilmFrames:
-        started.append(FilmFrames(make_gateway, clock))
+    def start(make_gateway: Callable[[int], Any]) -> WatchedGateway:
+        started.append(WatchedGateway(make_gateway, clock))
         return started[-1]
 
     yield start
@@ -69,7 +69,7 @@ def watch(clock: Clock) -> Iterator[Callable[[Callable[[int], Any]], FilmFrames]
     assert not spawned()
 
 
-Watch = Callable[[Callable[[int], Any]], FilmFrames]
+Watch = Callable[[Callable[[int], Any]], WatchedGateway]
 
 
 def test_a_killed_gateway_is_replaced_and_told_everything_again(watch: Watch) -> None:

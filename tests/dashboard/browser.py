@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.ports import free_ports
+
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 REQUIRED = "BROWSER_TESTS_REQUIRED"  # an environment variable: a missing browser is then an error, as in CI
@@ -44,16 +46,10 @@ def need_browser() -> None:
         pytest.skip(reason, allow_module_level=True)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def serving(results: Path, *words: str) -> Iterator[str]:
     """`python -m dashboard` with these results. Yields its address as it prints it, and checks that it had no error."""
-    command = [sys.executable, "-m", "dashboard", f"--results_dir={results}", f"--port={free_port()}", *words]
+    command = [sys.executable, "-m", "dashboard", f"--results_dir={results}", f"--port={free_ports(1)[0]}", *words]
     # With this variable, NiceGUI takes the server for one of its own tests.
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     with subprocess.Popen(

@@ -11,6 +11,7 @@ import pytest
 
 from dashboard.__main__ import main
 from options.rules import UsageError
+from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,10 +73,11 @@ def test_the_command_shows_its_help_and_ends_with_2_for_a_mistake() -> None:
 
 @pytest.mark.slow
 def test_a_missing_nicegui_is_said(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
     (tmp_path / "nicegui.py").write_text("raise ModuleNotFoundError(name='nicegui')")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from dashboard.__main__ import main; main(sys.argv[1:])"
     ended = subprocess.run(
-        [sys.executable, "-c", code, f"--results_dir={tmp_path}", "--port=8051"],
+        [sys.executable, "-c", code, f"--results_dir={tmp_path}", f"--port={port}"],
         cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert "pip install -r dashboard/requirements.txt would be right." in ended.stderr
@@ -83,9 +85,7 @@ def test_a_missing_nicegui_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_server_without_a_traceback(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "dashboard", f"--results_dir={tmp_path}", f"--port={port}"]
     # NiceGUI wants its own test classes where it sees this variable.
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}

@@ -59,7 +59,9 @@ def _run(
     torch.set_num_threads(1)
     multiprocessing.current_process().daemon = False  # it may start workers
     try:
-        connection.send((function(LearnerGroup(LearnerRank(rank, size, rank, size), timeout), *arguments),))
+        group = LearnerGroup(LearnerRank(rank, size, rank, size), TIMEOUT)  # loading torch may take long in one of them
+        group.timeout = timeout
+        connection.send((function(group, *arguments),))
     except BaseException:
         connection.send(traceback.format_exc())
     connection.poll(None)  # until the parent has all results and ends this process

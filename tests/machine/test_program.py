@@ -31,6 +31,12 @@ def test_a_stream_without_a_character_gets_a_question_mark(program: str) -> None
     assert (ran.stdout, ran.stderr) == (b"84 ? 84\n", b"")
 
 
+def test_a_closed_stdin_is_not_replaced_by_a_pipe() -> None:
+    program = "from machine.program import prepare_streams; prepare_streams(); import os; print(min(os.pipe()) > 2)"
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", program]
+    assert subprocess.check_output(command, cwd=ROOT, timeout=100) == b"True\n"
+
+
 @pytest.mark.parametrize(("activated", "word"), [(True, "python"), (False, ".venv/bin/python")])
 def test_a_printed_command_names_the_python_that_runs_it(
     activated: bool, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -52,3 +52,10 @@ def test_another_broken_connection_is_an_error() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.endswith("BrokenPipeError: of a worker\n")
+
+
+def test_a_file_that_this_user_may_not_read_is_a_sentence() -> None:
+    error = "raise PermissionError(13, 'Permission denied', '/somewhere/config.json')"
+    program = f"from machine.run_command import run_command\ndef main(words): {error}\nrun_command(main, '')"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "/somewhere/config.json may not be read or written by this user.\n")

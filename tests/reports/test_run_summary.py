@@ -54,3 +54,16 @@ def test_a_run_that_reached_its_return_says_so() -> None:
         ending(goal=18.5, return_window=100)[1] == "the mean return of the last 100 games reached --stop_at_return=18.5"
     )
     assert ending(goal=-3.0, return_window=1)[1] == "the mean return of the last game reached --stop_at_return=-3"
+
+
+@pytest.mark.parametrize(
+    ("watt_hours", "line"),
+    [
+        ({}, None),
+        ({"cpu": 1234.56}, "energy 1,234.6 Wh (CPU)"),
+        ({"cpu": 12.34, "gpu": 45.61}, "energy 12.3 Wh (CPU) + 45.6 Wh (GPU)"),
+    ],
+)
+def test_the_energy_is_shown_where_it_is_measured(watt_hours: dict[str, float], line: str | None) -> None:
+    lines = [line for line in ending(watt_hours=watt_hours) if "Wh" in line]
+    assert lines == ([line] if line else [])

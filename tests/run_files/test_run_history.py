@@ -52,6 +52,23 @@ def test_a_parent_is_found_after_the_results_folder_moved_and_left_out_if_delete
     assert read_history(tmp_path / "new" / "second").curve("entropy").x.tolist() == [21_000, 22_000]
 
 
+def test_a_parent_is_found_if_its_old_place_belongs_to_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a copy of the results of somebody else, whose home folder nobody may enter."""
+    old, is_folder = "/home/alice/results/first", Path.is_dir
+
+    def is_dir(path: Path) -> bool:
+        if str(path) == old:
+            raise PermissionError(13, "Permission denied", old)
+        return is_folder(path)
+
+    monkeypatch.setattr(Path, "is_dir", is_dir)
+    write_run(tmp_path / "first")
+    write_run(tmp_path / "second", range(21_000, 23_000, 1000), parent={"run": old, "agent_steps": 9000})
+    assert read_history(tmp_path / "second").curve("entropy").x[0] == 1000
+
+
 def test_evaluations_have_their_own_curve(tmp_path: Path) -> None:
     first, lines = write_run(tmp_path / "first"), []
     for steps in (5000, 15_000):

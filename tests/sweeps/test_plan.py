@@ -1,5 +1,7 @@
 """The plans of sweeps."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,3 +67,15 @@ def test_the_built_in_sweep_has_four_replays_and_two_seeds() -> None:
 def test_an_error_in_a_flag_names_the_run() -> None:
     with pytest.raises(UsageError, match="run a_seed1: --lr must"):
         plan_sweep({"runs": {"a": {"lr": "fast"}}}, {})
+
+
+def test_an_exception_of_the_users_code_keeps_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken_games.py").write_text("import math\nmath.unknown()\n")
+    (tmp_path / "sweep.json").write_text(json.dumps({"flags": {"env": "broken_games:X-v0"}}))
+    monkeypatch.chdir(tmp_path)
+    assert multi_train.main(["--sweep=sweep.json"]) == 2
+    *details, sentence = capsys.readouterr().err.splitlines()
+    assert sentence.startswith("multi_train.py: the sweep's run run_seed1: --env=broken_games:X-v0: importing")
+    assert any("math.unknown()" in line for line in details)

@@ -66,7 +66,7 @@ def test_a_test_plays_by_it(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         result = json.loads(newest.read_text())
         assert (result["protocol"], result["full_action_space"], result["fire_on_reset"]) == ("machado", True, False)
         assert (result["noop_threshold"], result["repeat_action_probability"]) == (0, sticky)
-        assert result["returns"] == [0.0, 0.0] or max(result["lengths"]) <= 75
+        assert 0 < max(result["lengths"]) <= 75, "300 frames"
         newest.unlink()
     assert "machado protocol with --max_game_frames=300, seed" in capsys.readouterr().out
     assert run("--op_mode=test", *words, "--protocol=classic", "--full_action_space") == 0

@@ -1,6 +1,7 @@
 """Counters, schedule and best checkpoint of resumed runs continue those of their parents."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,20 @@ def test_the_best_checkpoint_is_kept_until_a_better_one(tmp_path: Path, saved_ru
     second = resume_run(first, make_catch, environment_max_steps=2_000)
     assert (second / "checkpoints" / BEST).read_bytes() == best
     assert find_checkpoint(str(second)).content["progress"]["best_return_mean"] == 5.0
+
+
+def test_a_checkpoint_elsewhere_does_not_take_the_best_file_beside_it(tmp_path: Path, saved_run: Path) -> None:
+    """In a folder of downloads, it is that of another run or program."""
+    saved = find_checkpoint(str(saved_run))
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    shutil.copy(saved.path, downloads)
+    progress = {**saved.content["progress"], "best_return_mean": 440.0}
+    write_checkpoint(downloads / BEST, {**saved.content, "progress": progress})
+    second = resume_run(downloads / saved.path.name, make_catch, results_dir=str(tmp_path), environment_max_steps=2_000)
+    best = find_checkpoint(str(second)).content["progress"]["best_return_mean"]
+    assert best < 440, "it has begun anew"
+    assert read_checkpoint(second / "checkpoints" / BEST).content["progress"]["best_return_mean"] == best
 
 
 def test_the_first_run_fixes_the_schedule_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from reports.terminal.run_display import Status
 from run_files.checkpoint import find_checkpoint
 from run_files.metrics import read_metrics
 from tests.catch import make_catch
-from tests.processes import signal_session, spawned
+from tests.processes import files_in_dev_shm, signal_session, spawned
 from tests.training.resumed_runs import OF_THE_MACHINE
 from training import train as training
 from training.train import train
@@ -162,15 +161,6 @@ def test_training_continues_if_workers_are_killed(tmp_path: Path) -> None:
     assert kills - 1 <= last["worker_restarts"] <= kills
 
 
-def names_in_dev_shm(processes: Sequence[psutil.Process]) -> set[str]:
-    """The files there that the processes use. Other programs have some of their own."""
-    mapped: set[str] = set()
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):  # one that starts another ends by itself
-            mapped |= {region.path for region in process.memory_maps()}
-    return {path for path in mapped if path.startswith("/dev/shm/") and Path(path).exists()}
-
-
 def start_main(results: Path, *flags: str) -> subprocess.Popen[str]:
     command = [sys.executable, "main.py", "--op_mode=train", f"--results_dir={results}", "--console_period=0.2", *flags]
     small = ["--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5"]
@@ -209,11 +199,10 @@ def test_no_process_outlives_a_killed_learner(tmp_path: Path, word: str) -> None
     wait_for(run, word)
     children = psutil.Process(run.pid).children(recursive=True)
     assert children
-    names = names_in_dev_shm([psutil.Process(run.pid), *children])
+    assert not files_in_dev_shm(psutil.Process(run.pid))
     run.kill()
     run.communicate()
     psutil.wait_procs(children)  # pytest's timeout ends it
-    assert not any(Path(name).exists() for name in names)
 
 
 @pytest.mark.parametrize(

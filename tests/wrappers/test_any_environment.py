@@ -238,3 +238,13 @@ def test_a_step_of_the_old_interface_is_a_fault(result: Any, monkeypatch: pytest
     monkeypatch.setattr(env, "step", lambda action: result)
     with pytest.raises(EnvironmentFaultError, match="terminated, truncated and info would be right"):
         agent.step(0)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_reset_of_the_old_interface_is_a_fault(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two numbers are no pair of observation and info."""
+    env = Scripted(spaces.Box(-1, 1, (size,)))
+    agent = adapted(env)
+    monkeypatch.setattr(env, "reset", lambda **options: np.zeros(size, np.float32))
+    with pytest.raises(EnvironmentFaultError, match="reset returned .*; observation and info would be right"):
+        agent.reset()

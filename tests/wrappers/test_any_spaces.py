@@ -73,6 +73,7 @@ def sent(space: Space[Any], action: Any) -> Any:
         (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1], 3),
         (spaces.MultiBinary([2, 2]), np.array([[1, 0], [0, 1]], np.int8), [1, 0, 0, 1], 4),
         (spaces.MultiDiscrete([2, 3]), np.array([1, 2]), [0, 1, 0, 0, 1], 5),
+        (spaces.MultiDiscrete([2, 3], dtype=np.uint64), np.array([1, 2], np.uint64), [0, 1, 0, 0, 1], 5),
         (COLUMN, np.array([[1], [6]]), [1, 0, 0, 1, 0], 5),
         (
             spaces.Dict(z=spaces.Discrete(2), a=spaces.Box(-1, 1, (1,)), pair=spaces.Tuple([spaces.Box(0, 5, (2,))])),

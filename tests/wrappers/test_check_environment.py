@@ -101,6 +101,15 @@ def test_a_module_that_cannot_be_imported_shows_why(
     assert line in raised.value.details
 
 
+def test_a_module_named_like_one_of_ours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wrappers.py").write_text("def same(env):\n    return env\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as raised:
+        check_environment(options_of(env_wrapper="wrappers:same"))
+    sentence = "wrappers is also a module of this program; another name for yours would be right."
+    assert str(raised.value) == f"--env_wrapper=wrappers:same: {sentence}"
+
+
 def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_module.py").write_text(
         "import gymnasium\ngymnasium.register('OwnModule/Catch-v0', entry_point='tests.wrappers.hand_written:Catch')\n"

@@ -101,7 +101,8 @@ def start_process(worker: Any, name: str, *pipes: Connection) -> tuple[BaseProce
         arguments = (errors, Packed(worker), child_end, *pipes)
         process = ChildProcess(target=_child_main, args=arguments, name=name, daemon=True)
         # A short name: the whole path of a socket may have 104 bytes, of which macOS itself uses 49.
-        process.socket_folder = Path(tempfile.gettempdir()) / f"rl_{secrets.token_hex(4)}"
+        with suppress(OSError):  # there is no folder for temporary files, which only real time needs
+            process.socket_folder = Path(tempfile.gettempdir()) / f"rl_{secrets.token_hex(4)}"
         with nullcontext() if errors is None else errors.redirected(), _signals_blocked():
             process.start()
         process.early_errors = errors

@@ -102,6 +102,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         except ENDED as error:
             raise self._raised("reset", error) from error
         try:
+            if isinstance(result, np.ndarray):  # of two numbers, it could be taken for both
+                raise TypeError
             seen, info = result
         except (TypeError, ValueError):
             raise self._fault(f"reset returned {_count(result)}; observation and info would be right") from None

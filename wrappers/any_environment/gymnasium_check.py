@@ -45,13 +45,18 @@ def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> l
     subject = f"Gymnasium's check of {options.env}"
     command = [
         sys.executable,
+        "-P",  # modules of the current folder come last, as in this process
         "-m",
         "wrappers.any_environment.gymnasium_check",
         json.dumps(dataclasses.asdict(options)),
     ]
+    try:
+        found = tempfile.TemporaryFile()  # noqa: SIM115  # closed below
+    except OSError:  # there is no folder for temporary files
+        return []
     # The check ends when this pipe is closed: also by CTRL+C, which does not reach its group.
     lifeline, kept_open = os.pipe()
-    with tempfile.TemporaryFile() as found, open(kept_open, "wb"):
+    with found, open(kept_open, "wb"):
         with (
             open(lifeline, "rb"),
             subprocess.Popen(

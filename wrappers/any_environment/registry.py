@@ -13,6 +13,8 @@ import gymnasium
 from options.rules import UsageError
 from wrappers.any_environment.user_code import FAILURES, UserCodeError, is_missing, last_line, traceback_of
 
+CHECKOUT = Path(__file__).resolve().parents[2]
+
 # The beginning of ids: the module that registers them, and the package to install.
 COLLECTIONS = {
     "MiniGrid-": ("minigrid", "minigrid"),
@@ -63,6 +65,9 @@ def import_module(module: str, flag: str) -> None:
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.append(folder)
+    first = module.partition(".")[0]
+    if Path.cwd() != CHECKOUT and _has_module(Path.cwd(), first) and _has_module(CHECKOUT, first):
+        raise UsageError(f"{flag}: {first} is also a module of this program; another name for yours would be right.")
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -73,6 +78,10 @@ def import_module(module: str, flag: str) -> None:
         ) from None
     except FAILURES as error:
         raise UserCodeError(_import_failed(flag, module, error), traceback_of(error)) from None
+
+
+def _has_module(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
 
 
 def package_for(name: str) -> str:

@@ -162,7 +162,7 @@ def _indices_writer(space: spaces.MultiDiscrete, start: int) -> Write:
     offsets = start + np.cumsum(sizes) - sizes
 
     def write(value: Any, vector: Vector) -> None:
-        indices = read(value).reshape(-1) - first
+        indices = read(value).reshape(-1).astype(np.int64) - first  # unsigned ones would become float64
         if (indices < 0).any() or (indices >= sizes).any():
             raise ValueFaultError(f"is {value!s:.60}, and its space says {space}")
         vector[offsets + indices] = 1

@@ -15,14 +15,15 @@ import torch
 
 from agents.acting import Actor
 from agents.network import make_network
-from agents.spaces import make_unroll_layout
+from agents.spaces import described_spaces, make_unroll_layout
 from dashboard.live import player as player_module
 from dashboard.live.game import GamePlayer, LiveGame
 from dashboard.live.picture import LivePicture
 from dashboard.live.player import MOST_AT_ONCE, LiveGameEndedError, LivePlayer
 from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
 from option_flags import Config, EnvironmentOptions
-from run_files.checkpoint import InvalidCheckpointError, find_checkpoint
+from options.rules import UsageError
+from run_files.checkpoint import InvalidCheckpointError, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy
 from tests.processes import spawned
@@ -178,6 +179,17 @@ def test_newer_checkpoints_are_followed_and_damaged_ones_are_not(tmp_path: Path)
     picture = player.picture(with_saliency=False)
     assert (picture.agent_steps, picture.note) == (900, "")
     assert picture.probabilities != before
+
+
+def test_a_checkpoint_of_other_observations_is_not_blamed(tmp_path: Path) -> None:
+    """The environment's package, or the user's own module, has changed."""
+    write_policy(tmp_path, make_catch, 7, frames_stacked=1)
+    path = tmp_path / "checkpoints" / "checkpoint_0000000007.pt"
+    content = find_checkpoint(str(path)).content
+    spaces = {**described_spaces(make_unroll_layout(Config(), make_catch)), "frame_stack": 7}
+    write_checkpoint(path, {**content, "spaces": spaces})
+    with pytest.raises(UsageError, match="has other observations .*frame_stack is 1 instead of 7"):
+        GamePlayer(live_game(tmp_path))
 
 
 @pytest.mark.parametrize("chosen", [None, "checkpoint_0000000007.pt"])

@@ -12,7 +12,7 @@ pytest.importorskip("ray")
 
 from learners.on_cluster.node_learner import NodeLearner, State
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
 MAIN = """

@@ -24,6 +24,7 @@ from reports.sinks.make_sinks import OptionalSink, check_sinks, make_sinks
 from reports.sinks.prometheus_sink import PrometheusSink
 from reports.sinks.sink import SinkList
 from run_files.metrics import Episode, Report
+from tests.ports import free_ports
 from tests.reports.some_run import report
 
 EPISODE = Episode(100, 2.0, 90, 0)
@@ -31,12 +32,6 @@ EPISODE = Episode(100, 2.0, 90, 0)
 
 def config(**flags: Any) -> Config:
     return Config.from_flags({"curves": False, **flags})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # --- Making sinks -----------------------------------------------------------------------------------------------------
@@ -77,7 +72,7 @@ def test_a_taken_port_and_a_wrong_host_are_reported_in_one_sentence() -> None:
             check_sinks(config(metrics_port=port).report)
     for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is reserved for documentation
         with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is not an address of this machine"):
-            check_sinks(config(metrics_port=free_port(), metrics_host=host).report)
+            check_sinks(config(metrics_port=free_ports(1)[0], metrics_host=host).report)
 
 
 def test_the_files_of_a_run_are_always_written(tmp_path: Path) -> None:
@@ -138,7 +133,7 @@ def read(address: str) -> tuple[str, dict[str, float | str]]:
 
 
 def test_prometheus_gets_the_newest_report() -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     threads = threading.active_count()
     sink = PrometheusSink("127.0.0.1", port, 'a"b', "PongNoFrameskip-v4")
     address = f"http://127.0.0.1:{port}/metrics"
@@ -156,7 +151,7 @@ def test_prometheus_gets_the_newest_report() -> None:
 
 
 def test_prometheus_gets_the_figures_of_nodes_until_they_vanish() -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     sink = PrometheusSink("127.0.0.1", port, "run", "Pong")
     first: Report = {"node": "one", "alive": True, "workers": 4, "unrolls_refused": 7, "round_trip_ms": 1.5}
     second: Report = {"node": 'two "b"', "alive": False, "workers": 2, "unrolls_refused": 0, "round_trip_ms": None}
@@ -219,6 +214,7 @@ def test_weights_and_biases_gets_the_numbers(tmp_path: Path, monkeypatch: pytest
     sink.episode(EPISODE)
     sink.close()
     assert (given["project"], given["name"], given["dir"]) == ("mine", "Pong_1", str(folder))
+    assert given["resume"] == "allow", "with WANDB_RUN_ID, a resumed run extends the curves that exist"
     assert given["config"]["seed"] == 3
     ((numbers, step),) = run.logged
     assert step == 2000 and numbers["time_shares/update"] == 0.9 and "kl_replayed" not in numbers

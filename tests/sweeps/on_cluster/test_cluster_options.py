@@ -18,7 +18,7 @@ from tests.sweeps.fake_sweeps import ROOT, rows, run_sweep
 from tests.sweeps.on_cluster.cluster_sweep import CPUS, ClusterSweep
 from tests.sweeps.on_cluster.some_nodes import NodesWithFolders
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]  # two sweeps that may take 90 s each
 
 
 def refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> str:

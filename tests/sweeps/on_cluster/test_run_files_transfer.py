@@ -14,7 +14,7 @@ from sweeps.on_cluster.node_job import NodeJob, Stamp
 from sweeps.on_cluster.run_files_transfer import CHUNK, RunFilesTransfer
 from tests.sweeps.fake_sweeps import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 
 class Ends:

@@ -53,7 +53,9 @@ def make_machine_load(times: WorkerTimes, gpu: GpuGauge | None = None) -> Machin
     return MachineLoad(times, cast(WorkerPool, NoWorkers()), gpu, CpuEnergy(Path("/no/counters")), {})
 
 
-def test_figures_are_of_the_time_since_the_last_report(clocks: dict[str, float]) -> None:
+def test_figures_are_of_the_time_since_the_last_report(
+    clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     times = WorkerTimes(2)
     machine_load = make_machine_load(times)
     assert set(machine_load.load().worker_time_shares.values()) == {None}
@@ -74,9 +76,11 @@ def test_figures_are_of_the_time_since_the_last_report(clocks: dict[str, float])
     assert load.cpu_workers == pytest.approx(10)
     assert load.worker_time_shares["waiting"] == 1.0
     assert machine_load.worker_shares()["environment"] == pytest.approx(0.3), "since the start"
-    ours, others = machine_load.cores_in_use(2)
-    assert ours == pytest.approx((8 + 16) / 20 / 2)
-    assert 0 <= others <= 1 - ours
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda: 90.0)
+    ours = (8 + 16) / 20 / 2
+    assert machine_load.cores_in_use(2) == pytest.approx((ours, 0.9 - ours))
+    assert machine_load.cores_in_use(1) == (1.0, 0.0), "what others use of one core is not known"
     times.close()
 
 

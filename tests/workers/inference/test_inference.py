@@ -208,7 +208,8 @@ def test_heartbeats_say_whether_the_server_has_returned_a_result(monkeypatch: py
         assert [served.heartbeat() for _ in range(3)] == [0, 0, 0]
         send(worker_end, Kind.ACTION_REQUEST, 0)
         receive(worker_end)
-        assert any(served.heartbeat() for _ in range(20))
+        while not served.heartbeat():  # older ones may be on their way; pytest's timeout ends it
+            pass
 
 
 def test_the_server_counts_its_processor_time() -> None:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -16,24 +17,26 @@ def fill(block: SharedBlock, value: int) -> None:
     block.bytes[:] = value
 
 
-def files_in_dev_shm() -> list[str]:
-    """The files there that this process uses. Other programs have some of their own."""
-    mapped = [region.path for region in psutil.Process().memory_maps()]
-    return [path for path in mapped if path.startswith("/dev/shm/") and Path(path).exists()]
+def open_files() -> set[Path]:
+    return {path for path in Path("/proc/self/fd").iterdir() if path.exists() or path.is_symlink()}
 
 
 @pytest.mark.parametrize("anonymous", [True, False])
-def test_a_parent_reads_what_its_child_writes(anonymous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_reads_what_its_child_writes(anonymous: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if not anonymous:
         monkeypatch.delattr(os, "memfd_create", raising=False)
+    files_before = open_files()
     block = SharedBlock(10_000)
+    own_files = open_files() - files_before
     assert not block.bytes.any()
     child = SPAWN.Process(target=fill, args=(block, 7))
     child.start()
     child.join()
     assert child.exitcode == 0
     assert (block.bytes == 7).all()
-    assert not files_in_dev_shm()
+    assert own_files and {"memfd" in str(file.readlink()) for file in own_files} == {anonymous}
+    assert not list(tmp_path.iterdir()), "no file that could be left"
     block.close()
     assert (block.bytes == 7).all(), "mapped memory stays readable"
 

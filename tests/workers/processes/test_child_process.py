@@ -40,7 +40,7 @@ class EndsProgram:
         with subprocess.Popen(["sleep", "60"]) as program:
             program.terminate()
             try:
-                code = program.wait(1.0)
+                code = program.wait(SECONDS if self.unblocks else 1.0)
             except subprocess.TimeoutExpired:
                 program.kill()
                 code = program.wait()
@@ -238,3 +238,14 @@ def use_fork_server(end: str) -> None:
         process.join(SECONDS)
     end_process(process, connection)
     os._exit(0)  # as main.py ends
+
+
+def test_a_process_starts_without_a_place_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*arguments: object, **options: object) -> None:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", none)
+    monkeypatch.setattr("tempfile.TemporaryFile", none)
+    process, connection = start_process(ListsModules(), "worker-0")
+    assert receive(connection).kind == Kind.RESULT
+    end_process(process, connection)
