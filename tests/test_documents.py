@@ -5,6 +5,8 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,7 @@ from run_files.metrics import read_metrics
 from sweeps.plan import KEYS, plan_sweep, read_sweep
 from sweeps.search_plan import SEARCH_KEYS, plan_search
 from tests.catch import make_catch
+from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse
 from training.counters.action_timing import ActionTiming
 from training.counters.clock_timing import ClockTiming
@@ -126,6 +129,18 @@ def test_the_sweep_of_a_collection_has_the_flags_of_its_preset(sweep: str, prese
         found = Config.from_flags({name: value for name, value in flags.items() if value is not None}).flags()
         assert {name for name in wanted if found[name] != wanted[name]} <= own
     assert content["seeds"] == [1, 2, 3]
+
+
+def test_the_options_of_a_run_can_be_written_to_a_file_of_flags(tmp_path: Path) -> None:
+    """By the command of docs/resuming.md."""
+    (code,) = re.findall(r'^python -c "(import json.*)" > run\.flags$', text_of("docs/resuming.md"), re.MULTILINE)
+    config = Config.from_flags({**OTHER_VALUES, "op_mode": "train", "load_model_url": None, "load_weights_only": False})
+    options = tmp_path / "results" / "run" / "config.json"
+    options.parent.mkdir(parents=True)
+    options.write_text(json.dumps({"options": config.flags()}))
+    command = [sys.executable, "-c", code.replace("<run>", "run")]
+    (tmp_path / "run.flags").write_text(subprocess.check_output(command, cwd=tmp_path, text=True))
+    assert parse([f"--flagfile={tmp_path / 'run.flags'}"]) == config
 
 
 def test_the_first_command_is_the_defaults() -> None:

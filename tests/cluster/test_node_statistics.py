@@ -37,3 +37,16 @@ def test_another_gateway_counts_from_zero() -> None:
     node_statistics.joined(described(number=1 << 32, link=0, restarts=1))
     (figures,) = node_statistics.figures()
     assert figures["alive"] and figures["restarts"] == 3
+
+
+def test_of_nodes_that_have_left_the_latest_20_are_shown() -> None:
+    node_statistics = NodeStatistics(LAYOUT.unroll_length, Clock())
+    for number in range(25):
+        node = described(number=number, name=str(number), link=number)
+        node_statistics.joined(node)
+        if number not in (3, 24):  # which stay
+            node_statistics.left(node)
+    node_statistics.left(described(number=0, name="0", link=0, restarts=1))  # late, of one that is forgotten
+    figures = node_statistics.figures()
+    assert [each["node"] for each in figures if not each["alive"]] == [str(number) for number in range(4, 24)]
+    assert [each["node"] for each in figures if each["alive"]] == ["3", "24"]

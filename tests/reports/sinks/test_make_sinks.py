@@ -256,6 +256,15 @@ def test_a_video_becomes_a_small_gif(tmp_path: Path) -> None:
     assert not is_complete(half) and not is_complete(empty)
 
 
+def test_a_gif_has_the_first_20_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "game.mp4"
+    write_video(path, frames=100, size=(420, 210), rate=4.0)
+    gif = gif_of(path)
+    assert gif is not None
+    with Image.open(io.BytesIO(gif)) as picture:
+        assert picture.n_frames == 80  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(("rate", "pictures", "duration"), [(4.0, 20, 250), (15.0, 10, 130), (24.0, 7, 120)])
 def test_a_gif_is_as_fast_as_its_video(tmp_path: Path, rate: float, pictures: int, duration: int) -> None:
     """As far as a GIF can be: the time of a picture is a whole number of hundredths of a second."""
