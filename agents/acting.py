@@ -56,7 +56,7 @@ class Actor:
         self.distribution = network.distribution
         self._network = channels_last(network.eval().requires_grad_(False))
         if network.compute_dtype == torch.bfloat16 and not network.has_own_torso:
-            # Once, instead of at every step by autocast; the result is the same for our own torsos.
+            # Once, instead of at every step by autocast. For convolutions and dense layers the result is the same.
             self._network.torso.bfloat16()
 
     def load(self, flat: torch.Tensor) -> None:

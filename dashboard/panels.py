@@ -7,6 +7,7 @@ import numpy as np
 
 from dashboard.charts import LINES, ChartOptions, Line, Numbers, line_chart
 from reports.x_axes import X_AXES, XAxis
+from run_files.metrics import LABELLED_LOSS_TERMS
 from run_files.run_history import Curve, History
 
 CHOICES = ("steps", "frames", "hours")  # of the x axis
@@ -24,18 +25,7 @@ class Panel:
     without_zero: bool = False  # leave out figures that are always 0, such as switched-off losses
 
 
-LOSSES = Panel(
-    "Terms of the loss",
-    (
-        ("policy_loss", "policy"),
-        ("value_loss", "value"),
-        ("entropy_loss", "entropy"),
-        ("proximal_loss", "proximal"),
-        ("policy_cloning_loss", "policy cloning"),
-        ("value_cloning_loss", "value cloning"),
-    ),
-    without_zero=True,
-)
+LOSSES = Panel("Terms of the loss", LABELLED_LOSS_TERMS, without_zero=True)
 LEARNING = (
     LOSSES,
     Panel("Entropy of the policy, nats", (("entropy", ""),)),

@@ -32,6 +32,7 @@ from reports.plot_style import (
 )
 from reports.replay_labels import describe_replays
 from reports.scores.human_scores import game_name
+from run_files.metrics import LABELLED_LOSS_TERMS
 from run_files.run_history import Curve, History, Series
 
 COLUMNS = 4
@@ -50,14 +51,7 @@ class Panel(NamedTuple):
 PANELS = (
     Panel(
         "Terms of the loss",
-        (
-            ("policy_loss", "policy"),
-            ("value_loss", "value"),
-            ("entropy_loss", "entropy"),
-            ("proximal_loss", "proximal"),
-            ("policy_cloning_loss", "policy cloning"),
-            ("value_cloning_loss", "value cloning"),
-        ),
+        LABELLED_LOSS_TERMS,
         hides_zero=True,
     ),
     Panel("Entropy of the policy, nats", (("entropy", ""),)),

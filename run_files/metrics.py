@@ -19,6 +19,11 @@ EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
 RENAMED = {"return_mean_100": "return_mean"}  # name in older runs → current name
+LOSS_TERMS = (
+    *("policy_loss", "value_loss", "entropy_loss", "proximal_loss"),
+    *("policy_cloning_loss", "value_cloning_loss"),
+)
+LABELLED_LOSS_TERMS = tuple((name, name.removesuffix("_loss").replace("_", " ")) for name in LOSS_TERMS)  # for curves
 
 
 class Episode(NamedTuple):

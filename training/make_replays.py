@@ -136,6 +136,8 @@ def replay_rules(
             Ranked(distance_to_newest, lowest, multiplier, annealing_updates, *sizes), Oldest(), {"newest": newest}
         )
 
+    if entry.type != "elite":
+        raise ValueError(f"a {entry.type} replay has no rules here")
     strategy = STRATEGIES[entry.elite_sampling_strategy]
     elite_insertion = entry.insert_strategy == "elite_insertion"
     return ReplayRules(

@@ -127,4 +127,6 @@ def random_action(layout: UnrollLayout, rng: np.random.Generator) -> Any:
         return int(rng.integers(layout.action_count))
     if layout.action_kind == "product":
         return rng.integers(layout.action_sizes, dtype=np.int32)
-    return rng.standard_normal(len(layout.action_sizes), np.float32)
+    if layout.action_kind == "gaussian":
+        return rng.standard_normal(len(layout.action_sizes), np.float32)
+    raise ValueError(f"there are no random actions of the kind {layout.action_kind}")

@@ -10,24 +10,13 @@ from replay.batch_mix import Mix
 from reports.sinks.sink import Sink
 from reports.terminal.console import Console
 from reports.terminal.run_display import ReplayFill, Status
-from run_files.metrics import Episode, JsonValue
+from run_files.metrics import LOSS_TERMS, Episode, JsonValue
 from training.counters.machine_load import Load, MachineLoad
 from training.counters.progress import Progress
 from workers.actors import Actors
 from workers.worker_pool import WorkerPool
 
-LEARNER_FIGURES = (
-    "policy_loss",
-    "value_loss",
-    "entropy_loss",
-    "proximal_loss",
-    "policy_cloning_loss",
-    "value_cloning_loss",
-    "total_loss",
-    "entropy",
-    "gradient_norm",
-    "learning_rate",
-)
+LEARNER_FIGURES = (*LOSS_TERMS, "total_loss", "entropy", "gradient_norm", "learning_rate")
 COST = "core_seconds_per_1000_frames"
 MIN_INTERVAL_SECONDS = 2.0  # until an interval is this long, the display shows the figures of the one before
 

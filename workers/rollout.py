@@ -160,7 +160,8 @@ class Rollout:
         unrolls["first_action"][:] = self._state.previous_actions
         unrolls["first_reward"][:] = self._state.previous_rewards
         unrolls["environment_id"][:] = [environment.environment_id for environment in self._environments]
-        for name in ("bootstraps", "game_returns", "game_lengths"):  # most steps leave them at zero
+        # The memory is that of an earlier round, so fields that are not written at every step are cleared.
+        for name in ("bootstraps", "game_returns", "game_lengths"):
             unrolls[name][:] = 0
 
     def _write_decision(

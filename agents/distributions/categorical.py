@@ -17,10 +17,6 @@ class Categorical:
         return self.size
 
     @property
-    def uniforms(self) -> int:
-        return 1
-
-    @property
     def encoded_size(self) -> int:
         return self.size
 

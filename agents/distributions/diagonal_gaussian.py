@@ -28,10 +28,6 @@ class DiagonalGaussian:
         return 2 * self.dimensions
 
     @property
-    def uniforms(self) -> int:
-        return self.dimensions
-
-    @property
     def encoded_size(self) -> int:
         return self.dimensions
 

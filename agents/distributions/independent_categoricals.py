@@ -25,10 +25,6 @@ class IndependentCategoricals:
         return sum(self.sizes)
 
     @property
-    def uniforms(self) -> int:
-        return len(self.sizes)
-
-    @property
     def encoded_size(self) -> int:
         return sum(self.sizes)
 

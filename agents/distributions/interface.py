@@ -1,4 +1,7 @@
-"""What the rest of the platform asks of a policy. Nothing outside this folder knows how actions are distributed."""
+"""What the losses, V-trace, acting, tests and exports ask of a policy: the same for every kind of action.
+
+Heads, fields of unrolls, checks of checkpoints and displays differ by kind, and ask for `layout.action_kind`.
+"""
 
 from typing import Protocol
 
@@ -8,16 +11,13 @@ import torch
 class PolicyDistribution(Protocol):
     """A family of distributions over actions. P numbers, the outputs of the policy head, describe one of them.
 
-    An action has the shape `A`: `[]` for one choice, else `[K]`. Random numbers are uniform in [0, 1).
+    An action has the shape `A`: `[]` for one choice, else `[K]`. It is decided by as many random numbers, uniform in
+    [0, 1).
     """
 
     @property
     def parameter_count(self) -> int:
         """P."""
-
-    @property
-    def uniforms(self) -> int:
-        """How many uniform numbers decide one action."""
 
     @property
     def encoded_size(self) -> int:

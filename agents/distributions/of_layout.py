@@ -13,4 +13,6 @@ def distribution_of(layout: UnrollLayout) -> PolicyDistribution:
         return Categorical(layout.action_count)
     if layout.action_kind == "product":
         return IndependentCategoricals(layout.action_sizes)
-    return DiagonalGaussian(len(layout.action_sizes))
+    if layout.action_kind == "gaussian":
+        return DiagonalGaussian(len(layout.action_sizes))
+    raise ValueError(f"there is no distribution for actions of the kind {layout.action_kind}")

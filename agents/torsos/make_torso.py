@@ -20,6 +20,13 @@ def make_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
         return make_own_torso(name, observed)
     if name not in (*VECTOR_NETWORKS, *PICTURE_NETWORKS):
         raise ValueError(f"there is no network named {name}")
+    torso, feature_count = _torso_of(name, observed)
+    if observed.vector:
+        first_vector_layers(torso)  # which the learner needs: now, not when its statistics first move
+    return torso, feature_count
+
+
+def _torso_of(name: str, observed: Observed) -> tuple[nn.Module, int]:
     if (name in VECTOR_NETWORKS) == observed.has_picture:
         seen = "have a picture" if observed.has_picture else "have no picture"
         raise UsageError(
@@ -78,9 +85,9 @@ def first_vector_layers(torso: nn.Module) -> list[nn.Linear]:
     if isinstance(torso, SeparateLayers):
         return [*first_vector_layers(torso.policy_layers), *first_vector_layers(torso.value_layers)]
     layers = torso.vector_layers if isinstance(torso, PictureAndVector) else torso
-    assert isinstance(layers, nn.Sequential)
-    first = layers[0]
-    assert isinstance(first, nn.Linear)
+    first = layers[0] if isinstance(layers, nn.Sequential) else None
+    if not isinstance(first, nn.Linear):
+        raise TypeError("layers for vectors must be an nn.Sequential that begins with an nn.Linear")
     return [first]
 
 

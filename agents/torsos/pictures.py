@@ -117,7 +117,7 @@ def _convolutions(in_channels: int, layers: list[tuple[int, int, int]], padding:
 
 
 def orthogonal_(layer: nn.Conv2d | nn.Linear, gain: float) -> None:
-    """Set orthogonal weights, scaled by `gain`, and zero biases."""
+    """Set orthogonal weights, scaled by `gain`, and zero biases, if there are any."""
     nn.init.orthogonal_(layer.weight, gain)
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)

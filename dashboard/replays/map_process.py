@@ -62,7 +62,7 @@ def map_replays(path: Path) -> ReplayMap:
 def _mapped(saved: list[Mapping[str, Any]], config: Config, layout: UnrollLayout, updates: int) -> ReplayMap:
     found: dict[str, tuple[NDArray[np.float32], Any]] = {}
     for place, (entry, replay) in enumerate(zip(config.replay.replays, saved, strict=True)):
-        if entry.type in ("attentive", "elite") and layout.feature_size:
+        if entry.ranks and layout.feature_size:
             features, figures = _read_replay(replay, layout, updates)
             if len(features):
                 found[f"{entry.type} (replay {place + 1})"] = features, figures

@@ -151,16 +151,15 @@ def test_wrong_shapes_are_refused(wrong: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "distribution",
-    [Categorical(4), IndependentCategoricals((2, 3)), DiagonalGaussian(2)],
+    ("distribution", "action_shape"),
+    [(Categorical(4), ()), (IndependentCategoricals((2, 3)), (2,)), (DiagonalGaussian(2), (2,))],
     ids=["discrete", "product", "gaussian"],
 )
-def test_the_loss_holds_for_every_distribution(distribution: PolicyDistribution) -> None:
+def test_the_loss_holds_for_every_distribution(distribution: PolicyDistribution, action_shape: tuple[int, ...]) -> None:
     """The sum of the objectives of the log-probabilities, and figures over the states under the mask."""
     generator = torch.Generator().manual_seed(0)
     logits, target, behaviour = torch.randn(3, 6, 5, distribution.parameter_count, generator=generator) / 3
-    uniforms = torch.rand(6, 5, distribution.uniforms, generator=generator)
-    actions = distribution.sample(behaviour, uniforms.squeeze(-1) if distribution.uniforms == 1 else uniforms)
+    actions = distribution.sample(behaviour, torch.rand(6, 5, *action_shape, generator=generator))
     advantages, mask = torch.randn(6, 5, generator=generator), torch.rand(6, 5, generator=generator) < 0.8
     if actions.is_floating_point():
         actions[~mask] = math.nan

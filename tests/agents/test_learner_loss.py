@@ -14,6 +14,7 @@ from agents.network import NetworkInput
 from option_flags import LossOptions, OptimizerOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
+from run_files.metrics import LOSS_TERMS
 from tests.agents.learners import (
     ALL_TERMS,
     DELAYED_LAYOUT,
@@ -37,16 +38,6 @@ from tests.agents.slow_versions import (
     vtrace_advantages,
     vtrace_targets,
 )
-
-TERMS = (
-    "policy_loss",
-    "value_loss",
-    "entropy_loss",
-    "proximal_loss",
-    "policy_cloning_loss",
-    "value_cloning_loss",
-)
-
 
 NO_LOSS = LossOptions(
     policy_gradient_loss_weight=0,
@@ -87,7 +78,7 @@ def slow_input(layout: UnrollLayout, batch: Batch) -> NetworkInput:
 
 
 def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, values: Array, fresh: Any) -> Array:
-    """The terms of the loss in the order of TERMS, from `logits [T, B, A]` and `values [T+1, B]`."""
+    """The terms of the loss in the order of LOSS_TERMS, from `logits [T, B, A]` and `values [T+1, B]`."""
     steps, size = logits.shape[:2]
     chosen = trusted_by_definition(options, fields, logits)
     log_ratios, policies = np.zeros((steps, size)), {}
@@ -108,7 +99,7 @@ def slow_terms(options: LossOptions, fields: dict[str, Array], logits: Array, va
     )
     targets = vtrace_targets(data, options.rho_const, options.c_const, options.trace_lambda, chosen)
     advantages = vtrace_advantages(data, targets, options.rho_const, chosen)
-    sums = np.zeros(len(TERMS))
+    sums = np.zeros(len(LOSS_TERMS))
     for t, b in np.ndindex(steps, size):
         pi, mu, log_probability = policies[t, b]
         if not chosen[t, b]:
@@ -175,7 +166,7 @@ def test_the_reported_terms_match_their_definitions(
     logits, values = output.logits[:-1].double().numpy(), output.values.double().numpy()
     expected = slow_terms(options, numbers, logits, values, fresh)
     report = reported(learner, batch)
-    np.testing.assert_allclose([report[name] for name in TERMS], expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose([report[name] for name in LOSS_TERMS], expected, rtol=1e-4, atol=1e-6)
     assert report["total_loss"] == pytest.approx(expected.sum(), rel=1e-4, abs=1e-6)
     trusted = trusted_by_definition(options, numbers, logits)
     for name, kind in (("dropped_fresh", np.array(fresh)), ("dropped_replayed", ~np.array(fresh))):
@@ -219,7 +210,7 @@ def test_a_sum_is_a_mean_times_the_number_of_states() -> None:
     batch = make_batch([True, False, True])
     mean = reported(make_learner(ALL_TERMS), batch)
     total = reported(make_learner(dataclasses.replace(ALL_TERMS, loss_reduction="sum")), batch)
-    for name in (*TERMS, "total_loss", "gradient_norm"):
+    for name in (*LOSS_TERMS, "total_loss", "gradient_norm"):
         assert total[name] == pytest.approx(5 * 3 * mean[name], rel=1e-4)
         assert mean[name] != 0
 

@@ -43,7 +43,7 @@ class Interval:
         self._lags.extend((updates - 1 - versions).tolist())
         self.draws.add(batch)
         values, names = torch.stack([figure.float() for figure in figures.values()]), tuple(figures)
-        # The names differ if the run was resumed from another version's checkpoint.
+        # All updates report the same figures. Where the names change, as with another --loss, the sums begin anew.
         if self._figure_sums is None or names != self._figure_names:
             self._figure_sums, self._figure_names, self.updates = torch.zeros_like(values), names, 0
         self._figure_sums = self._figure_sums.to(values.device) + values  # stays on the GPU: no update waits for it

@@ -47,7 +47,7 @@ def test_each_factor_is_sampled_by_its_own_uniform_number(sizes: tuple[int, ...]
     logits, uniforms = random_logits(sizes, seed, 5), torch.from_numpy(rng.random((5, len(sizes))))
     drawn, best = policy.sample(logits, uniforms), policy.most_likely(logits)
     assert drawn.dtype == best.dtype == torch.int64
-    assert drawn.shape == best.shape == (5, policy.uniforms)
+    assert drawn.shape == best.shape == (5, len(sizes))
     for k, factor in enumerate(factors(logits, sizes)):
         assert torch.equal(drawn[:, k], Categorical(sizes[k]).sample(factor, uniforms[:, k]))
         assert torch.equal(best[:, k], factor.argmax(-1))
