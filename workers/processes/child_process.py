@@ -40,6 +40,9 @@ PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 BLOCKED_SIGNALS = (*PARENT_SIGNALS, INTERRUPT, signal.SIGTTOU)
 
 
+THREADS_OF_OPENBLAS = "OPENBLAS_NUM_THREADS"  # an environment variable
+
+
 class ChildProcess(SpawnProcess):  # CUDA and OpenCV both break under fork
     """A spawned process; `early_errors` is what it writes to stderr before its worker is loaded.
 
@@ -103,7 +106,7 @@ def start_process(worker: Any, name: str, *pipes: Connection) -> tuple[BaseProce
         # A short name: the whole path of a socket may have 104 bytes, of which macOS itself uses 49.
         with suppress(OSError):  # there is no folder for temporary files, which only real time needs
             process.socket_folder = Path(tempfile.gettempdir()) / f"rl_{secrets.token_hex(4)}"
-        with nullcontext() if errors is None else errors.redirected(), _signals_blocked():
+        with nullcontext() if errors is None else errors.redirected(), _signals_blocked(), _one_thread_of_openblas():
             process.start()
         process.early_errors = errors
         close_on_error.pop_all()
@@ -188,6 +191,19 @@ def _signals_blocked() -> Iterator[None]:
 
 
 @contextmanager
+def _one_thread_of_openblas() -> Iterator[None]:
+    """numpy would start a thread for each core when it is imported, in each of as many processes."""
+    if THREADS_OF_OPENBLAS in os.environ:
+        yield
+        return
+    os.environ[THREADS_OF_OPENBLAS] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(THREADS_OF_OPENBLAS, None)
+
+
+@contextmanager
 def _sys_path_inherited() -> Iterator[None]:
     """In Python 3.11, the fork server finds the modules that it shall load by PYTHONPATH alone.
 
@@ -246,7 +262,6 @@ def _child_main(errors: EarlyErrors | None, packed_worker: Packed, connection: C
         send_error(connection, _in_words(error))
         os._exit(1)
     _end_programs()
-    _remove_sockets(multiprocessing.current_process())
 
 
 def _in_words(error: BaseException) -> str:
@@ -269,6 +284,7 @@ def _exit_with_parent() -> None:
 
 def _end_programs() -> None:
     """End the programs that the environments of this process have started, but not the process itself."""
+    _remove_sockets(multiprocessing.current_process())  # first: without a parent, this process ends, too
     with suppress(OSError):  # the parent has ended: so does this process
         os.setpgid(0, os.getpgid(os.getppid()))
     with suppress(ProcessLookupError, PermissionError):
