@@ -30,6 +30,8 @@ PROCESSES = Limit("-u", resource.RLIMIT_NPROC, 1, "processes and threads")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 LEAST_MEMORY = (1024 << 20) + CORES * (128 << 20)
 
+OTHER_FILES, FILES_OF_PROCESS = 256, 4  # open files: of a process itself, and for each child process
+
 # What cannot be had, the limits that may be the reason, and how errors that say so are recognised.
 MEMORY = ("memory", (ADDRESS_SPACE, DATA), {errno.ENOMEM})
 MEMORY_WORDS = (
@@ -59,8 +61,12 @@ def limit_reached(error: BaseException) -> str | None:
     return None
 
 
+def allow_processes(count: int) -> None:
+    """Let this process open the files of so many children, as far as the hard limit allows; children inherit this."""
+    allow_open_files(OTHER_FILES + FILES_OF_PROCESS * count)
+
+
 def allow_open_files(number: int) -> None:
-    """Let this process and its children open so many files, or as many as the hard limit allows."""
     now, most = resource.getrlimit(OPEN_FILES.number)
     wanted = number if most == resource.RLIM_INFINITY else min(number, most)
     if now != resource.RLIM_INFINITY and now < wanted:

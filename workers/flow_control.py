@@ -12,7 +12,9 @@ from typing import Protocol
 
 WorkerSlot = tuple[int, int]  # the index of a worker, and of one of its slots
 
+FIRST = 4.0  # rounds in flight at the start, of a pool that has more
 RAISE = 0.125  # of a round, when the learner waits
+FAST_RAISE = 1.0  # until the limit has been too high for the first time
 RAISE_SECONDS = 0.1  # of waiting after which the limit rises again
 SPARE = 0.25  # rounds of a surplus that are kept at first, so that chance alone seldom makes the learner wait
 
@@ -45,13 +47,23 @@ class PlayOnDemand:
     rounds come early: the smallest number of rounds that the learner took while a delivered one waited, over
     `window * limit` rounds, is a surplus, and the limit falls by all of it but a quarter of a round, or by half of it
     if that is more. With a shorter window, lag is smaller and the learner waits a little more often.
+
+    At the start only `first` rounds are in flight, however many workers there are: otherwise the learner would be busy
+    for long with rounds of the untrained policy. The limit then rises faster, until it first falls.
     """
 
-    def __init__(self, max_limit: int, clock: Callable[[], float] = time.monotonic, window: float = 2.0) -> None:
+    def __init__(
+        self,
+        max_limit: int,
+        clock: Callable[[], float] = time.monotonic,
+        window: float = 2.0,
+        first: float = FIRST,
+    ) -> None:
         self.max_limit = max_limit
         self._clock = clock
         self._window = window
-        self._limit = float(max_limit)
+        self._limit = min(float(max_limit), first)
+        self._has_delivered = self._has_fallen = False
         self._is_waiting = False  # for the next round
         self._raised_at = 0.0
         self._finished = 0  # rounds that the learner has taken
@@ -76,10 +88,13 @@ class PlayOnDemand:
         now = self._clock()
         if learner_waits and (not self._is_waiting or now - self._raised_at >= RAISE_SECONDS):
             self._is_waiting, self._raised_at = True, now
-            self._limit = min(float(self.max_limit), self._limit + RAISE)
+            if self._has_delivered:  # before that, the workers are starting
+                raise_by = RAISE if self._has_fallen else FAST_RAISE
+                self._limit = min(float(self.max_limit), self._limit + raise_by)
             self._start_counting()
 
     def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
+        self._has_delivered = True
         self._delivered.append(self._finished + self._part)
         return [filled]
 
@@ -91,6 +106,7 @@ class PlayOnDemand:
             self._surplus = min(self._surplus, waited)
         if self._rounds_seen >= self._window * self._limit:
             fall = max(self._surplus / 2, self._surplus - SPARE)
+            self._has_fallen = self._has_fallen or fall > 0
             before, self._limit = self._limit, max(min(1.0, self._limit), self._limit - fall)
             self._start_counting(skipped=math.ceil(before) if fall else 0)
 

@@ -1,5 +1,6 @@
 """The slots of all workers: which slot is filled next, and which filled slot the learner takes next."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 
 from replay.row_layout import Rows
 from workers.flow_control import FlowControl, WorkerSlot
+
+ACTIVE_GAMES = 256  # at least so many games take turns, if there are as many
 
 
 class RoundQueue:
@@ -47,11 +50,18 @@ class RoundQueue:
         self._flow_control.nothing_delivered(learner_waits)
 
     def hand_out(self, is_running: Callable[[int], bool]) -> list[WorkerSlot]:
-        """The slots that workers may fill now, as many as the limit allows; slots of lost workers stay idle."""
-        allowed = self._flow_control.limit - self.in_flight
+        """The slots that workers may fill now, as many as the limit allows; slots of lost workers stay idle.
+
+        Where there are many more workers than the learner needs, the first of them play all rounds: if all took turns,
+        each game would hardly go on.
+        """
+        limit = self._flow_control.limit
+        allowed = limit - self.in_flight
         if allowed <= 0:
             return []
-        handed_out = [slot for slot in self._idle if is_running(slot[0])][:allowed]
+        active = max(limit + 1, math.ceil(ACTIVE_GAMES / self._environments))
+        running = [slot for slot in self._idle if is_running(slot[0])]
+        handed_out = sorted(running, key=lambda slot: slot[0] >= active)[:allowed]
         for worker, slot in handed_out:
             self._idle.remove((worker, slot))
             self._filling[worker].add(slot)

@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from machine.limits import allow_processes
 from workers.failures import could_not_start
 from workers.inference.server import InferenceServer, connect_worker
 from workers.messages import Kind, Message, WorkerError, receive, send
@@ -57,6 +58,7 @@ class Supervisor:
         self._handles = [*self._servers, *self._workers]
         self._sources: dict[Any, WorkerHandle] = {}  # by pipe and by process sentinel
         self._shown = KindsOfErrors()  # of which one output or traceback has been announced
+        allow_processes(len(self._handles))
         try:
             for handle in self._handles:
                 self._start_first(handle)

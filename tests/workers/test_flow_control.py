@@ -12,9 +12,10 @@ UNROLLS = 8  # of a round
 
 @dataclass
 class Outcome:
-    """Figures of the second half of the simulation."""
+    """Figures of the second half of the simulation, where not said otherwise."""
 
     rounds_per_second: float
+    oldest: float  # of all rounds, in the same measure as the next one
     mean_age: float  # rounds that were taken between the start of a round and the start of its own use
     limit: int
     lowest: int  # limit in the whole simulation
@@ -74,7 +75,8 @@ def simulate(
                 delivered.pop(0)
         now += learning * batch / UNROLLS
     half = ages[len(ages) // 2 :]
-    return Outcome((taken - counted_at) / UNROLLS / (now - counted_from), sum(half) / len(half), flow.limit, lowest)
+    speed = (taken - counted_at) / UNROLLS / (now - counted_from)
+    return Outcome(speed, max(ages), sum(half) / len(half), flow.limit, lowest)
 
 
 class NoBackpressure(PlayOnDemand):
@@ -97,9 +99,29 @@ def test_a_slow_learner_gets_fresh_rounds(most: int) -> None:
 @pytest.mark.parametrize(("most", "playing", "learning"), [(32, 1.0, 0.1), (128, 3.0, 0.1), (128, 5.0, 0.5)])
 def test_a_high_limit_falls_once_for_the_same_surplus(most: int, playing: float, learning: float) -> None:
     """The rounds in flight when the limit falls wait as long as before."""
-    outcome = simulate(PlayOnDemand(most), 1000, playing, learning, jitter=0.1)
+    outcome = simulate(PlayOnDemand(most, first=most), 1000, playing, learning, jitter=0.1)
     assert outcome.lowest >= 0.8 * playing / learning
     assert outcome.limit <= 1.5 * playing / learning + 2
+
+
+@pytest.mark.parametrize(("most", "needed"), [(2, 2), (32, 10), (128, 10), (128, 40)])
+def test_the_first_rounds_are_nearly_as_fresh_as_all_others(most: int, needed: int) -> None:
+    """Also where there are many more workers than the learner needs, and it still gets what it needs before long."""
+    first = simulate(PlayOnDemand(most), 20 * needed, playing=0.1 * needed, learning=0.1, jitter=0.1)
+    assert first.oldest <= 2 * min(most, needed) + 4
+    if most > needed:
+        assert first.rounds_per_second >= 0.9 / 0.1, "in the second half of the rounds"
+    at_once = simulate(PlayOnDemand(128, first=128), 200, playing=1.0, learning=0.1, jitter=0.1)
+    assert at_once.oldest > 100, "if all workers began at once"
+
+
+def test_no_more_rounds_are_allowed_while_workers_start() -> None:
+    clock = Clock()
+    flow = PlayOnDemand(64, clock)
+    before = flow.limit
+    for clock.seconds in range(60):
+        flow.nothing_delivered(learner_waits=True)
+    assert flow.limit == before
 
 
 @pytest.mark.parametrize("batch", [16, 32, 40])

@@ -13,7 +13,7 @@ def make_queue(lockstep: bool = False, slots: int = SLOTS) -> RoundQueue:
     rows = np.zeros((WORKERS, slots, ENVIRONMENTS, 1), np.uint8)
     rows += 10 * np.arange(WORKERS, dtype=np.uint8)[:, None, None, None]
     rows += np.arange(ENVIRONMENTS, dtype=np.uint8)[:, None]
-    return RoundQueue(rows, Lockstep(WORKERS) if lockstep else PlayOnDemand(WORKERS * slots))
+    return RoundQueue(rows, Lockstep(WORKERS) if lockstep else PlayOnDemand(WORKERS * slots, first=WORKERS * slots))
 
 
 def take_all(queue: RoundQueue, limit: int = 1000) -> list[int]:
@@ -69,3 +69,24 @@ def test_untaken_unrolls_are_restored_in_another_queue() -> None:
         other.restore_untaken(unrolls)
         assert other.in_flight == queue.in_flight
         assert take_all(other) == unrolls[:, 0].tolist() == [100 + unroll for unroll in take_all(queue)]
+
+
+def test_no_more_games_are_played_by_turns_than_the_learner_needs() -> None:
+    """Of 40 workers with 32 games, it needs four at once; so 256 games are played, not 1,280."""
+    queue = RoundQueue(np.zeros((40, 1, 32, 1), np.uint8), PlayOnDemand(40))
+    played: list[int] = []
+    for _ in range(1000):
+        for worker, slot in queue.hand_out(lambda worker: worker != 2):
+            played.append(worker)
+            queue.deliver(worker, slot)
+        queue.next_unroll()
+        queue.unroll_taken()
+    assert set(played) == {0, 1, 3, 4, 5, 6, 7}, "without the worker that is lost"
+    counts = [played.count(worker) for worker in set(played)]
+    assert max(counts) <= min(counts) + 1
+
+
+def test_workers_beyond_those_play_when_the_learner_needs_them() -> None:
+    queue = RoundQueue(np.zeros((40, 1, 32, 1), np.uint8), PlayOnDemand(40, first=30))
+    assert [worker for worker, _ in queue.hand_out(lambda worker: True)] == list(range(30))
+    assert queue.hand_out(lambda worker: True) == []

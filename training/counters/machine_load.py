@@ -13,7 +13,7 @@ from machine.gpu_gauge import GpuGauge
 from workers.worker_clock import CPU, STAGES, WorkerTimes
 from workers.worker_pool import WorkerPool
 
-MEMORY_SECONDS = 5.0  # between two measurements of memory for the display
+MEMORY_SECONDS = 5.0  # between two measurements of memory: with many workers, each takes milliseconds
 SAMPLE_SECONDS = 1.0  # between two samples of the GPU and of the energy
 JOULES_PER_WATT_HOUR = 3600
 
@@ -89,8 +89,7 @@ class MachineLoad:
         )
 
     def report(self) -> Load:
-        """Like `load`, but measures memory now, and begins a new interval."""
-        self._measure_memory()
+        """Like `load`, and begins a new interval."""
         load = self.load()
         self._last_report = self._mark()
         self._gpu_samples.clear()

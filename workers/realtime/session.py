@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from agents.acting import Decision
-from machine.limits import allow_open_files
+from machine.limits import allow_processes
 from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from realtime.latency import MOST as LONGEST_TIME
 from realtime.latency import LatencyModel
@@ -34,7 +34,6 @@ from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
 from wrappers.clip_reward import reward_clipping
 from wrappers.emulator import Frame
 
-OTHER_FILES, FILES_OF_PROCESS = 256, 4
 UNBOUNDED_FACTOR = 3  # of the longest time that was drawn
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
 STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait means that this process was stopped
@@ -78,7 +77,7 @@ class RealtimeSession:
         self._book = book
         self._choose = choose
         self.games = RealtimeGames(environments, uniforms, setup.environment)
-        allow_open_files(OTHER_FILES + FILES_OF_PROCESS * setup.processes)
+        allow_processes(setup.processes)
         with ExitStack() as undo:
             self._selector = undo.enter_context(selectors.DefaultSelector())
             self._selector.register(parent, selectors.EVENT_READ, parent)
