@@ -254,3 +254,13 @@ def test_in_lockstep_all_workers_play_one_round_and_pause() -> None:
     assert flow.limit == 3
     assert flow.deliver((1, 0)) == [(0, 0), (1, 0), (2, 0)]
     assert flow.limit == 0
+
+
+def test_a_limit_below_the_first_one_rises_before_a_round_is_delivered() -> None:
+    """As of nodes that have left before they delivered one, where others have joined since."""
+    clock = Clock()
+    flow = PlayOnDemand(0, clock)
+    flow.set_max_limit(8)
+    for clock.seconds in range(60):
+        flow.nothing_delivered(learner_waits=True)
+    assert flow.limit == 4
