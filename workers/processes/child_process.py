@@ -17,7 +17,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from multiprocessing import connection as connections
 from multiprocessing import forkserver, parent_process, resource_tracker
 from multiprocessing.connection import Connection
@@ -38,9 +38,6 @@ PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # A child accepts interrupts when it is ready for them. Its group is in the terminal's background, where SIGTTOU would
 # stop what it writes under `stty tostop`.
 BLOCKED_SIGNALS = (*PARENT_SIGNALS, INTERRUPT, signal.SIGTTOU)
-
-
-THREADS_OF_OPENBLAS = "OPENBLAS_NUM_THREADS"  # an environment variable
 
 
 class ChildProcess(SpawnProcess):  # CUDA and OpenCV both break under fork
@@ -191,33 +188,30 @@ def _signals_blocked() -> Iterator[None]:
 
 
 @contextmanager
-def _one_thread_of_openblas() -> Iterator[None]:
-    """numpy would start a thread for each core when it is imported, in each of as many processes."""
-    if THREADS_OF_OPENBLAS in os.environ:
-        yield
-        return
-    os.environ[THREADS_OF_OPENBLAS] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(THREADS_OF_OPENBLAS, None)
-
-
-@contextmanager
-def _sys_path_inherited() -> Iterator[None]:
-    """In Python 3.11, the fork server finds the modules that it shall load by PYTHONPATH alone.
-
-    Only the server inherits it: a program that an environment starts may have another Python.
-    """
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+def _inherited(name: str, value: str) -> Iterator[None]:
+    """Only a process that is started in the block inherits this value of an environment variable."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
         if before is None:
-            del os.environ["PYTHONPATH"]
+            del os.environ[name]
         else:
-            os.environ["PYTHONPATH"] = before
+            os.environ[name] = before
+
+
+def _one_thread_of_openblas() -> AbstractContextManager[None]:
+    """numpy would start a thread for each core when it is imported, in each of as many processes."""
+    return _inherited("OPENBLAS_NUM_THREADS", os.environ.get("OPENBLAS_NUM_THREADS", "1"))
+
+
+def _sys_path_inherited() -> AbstractContextManager[None]:
+    """In Python 3.11, the fork server finds the modules that it shall load by PYTHONPATH alone.
+
+    Only the server inherits it: a program that an environment starts may have another Python.
+    """
+    return _inherited("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
 
 
 @contextmanager
