@@ -8,6 +8,7 @@ import torch
 
 from agents.network import NetworkInput
 from replay.batch_mix import Batch
+from replay.constants import on_device
 from replay.frame_stacks import rebuild_stacks
 from replay.unroll_layout import UnrollLayout
 
@@ -49,7 +50,7 @@ def make_training_batch(
         valid = fields["valid"].bool().T.contiguous()  # strides decide the order of summation
         step_discounts = gamma ** fields["durations"]
     any_fresh = bool(whole.fresh.any())
-    fresh = torch.from_numpy(batch.fresh).to(device, non_blocking=True)
+    fresh = on_device(batch.fresh, device)
     return TrainingBatch(
         inputs=NetworkInput(
             observations=observed_pictures(fields, layout),

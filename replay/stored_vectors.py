@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from replay.constants import on_device
+
 # float32 holds every number of the other types. "choice": zeros and ones of which exactly one is 1. uint16 is missing,
 # because PyTorch does not support it on every device.
 Stored = Literal["float32", "uint8", "int8", "int16", "choice"]
@@ -75,12 +77,10 @@ class StoredVectors:
         found = [fields[name][:, states].float() for name in self._numbers]
         if len(self.choice_sizes):
             indices = fields["vectors_choice"][:, states]
-            choice_of, index_of = (
-                torch.from_numpy(places).to(indices.device) for places in (self._choice_of, self._index_of)
-            )
+            choice_of, index_of = (on_device(places, indices.device) for places in (self._choice_of, self._index_of))
             found.append((indices[..., choice_of] == index_of).float())
         vectors = found[0] if len(found) == 1 else torch.cat(found, -1)
-        return vectors if self._order is None else vectors[..., torch.from_numpy(self._order).to(vectors.device)]
+        return vectors if self._order is None else vectors[..., on_device(self._order, vectors.device)]
 
 
 def _places(parts: Sequence[VectorPart], wanted: Stored) -> NDArray[np.int64]:

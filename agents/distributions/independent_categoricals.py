@@ -4,11 +4,13 @@ import itertools
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch.nn.functional import log_softmax, pad, softmax
 
 from agents.distributions.categorical import Categorical
 from agents.distributions.quadrature import mean_divergence, points_for
+from replay.constants import on_device
 
 # Up to so many combinations of choices, the mask of LASER is computed over all of them.
 MOST_ENUMERATED = 256
@@ -58,7 +60,7 @@ class IndependentCategoricals:
         """Exact for up to 256 combinations of choices, else a mean over fixed points."""
         combinations = math.prod(self.sizes)
         if combinations <= MOST_ENUMERATED:
-            joint = torch.tensor(list(itertools.product(*map(range, self.sizes))), device=target.device)
+            joint = on_device(np.array(list(itertools.product(*map(range, self.sizes)))), target.device)
             joint = joint.expand(*target.shape[:-1], *joint.shape)
             pi, mu = (self.log_prob(logits.unsqueeze(-2), joint) for logits in (target, behaviour))
             return Categorical(combinations).implied_divergence(pi, mu, rho_bar)
@@ -82,7 +84,7 @@ class IndependentCategoricals:
 
     def _last(self, device: torch.device) -> torch.Tensor:
         """The last choice of each factor, `[K]`."""
-        return torch.tensor(self.sizes, device=device) - 1
+        return on_device(np.array(self.sizes) - 1, device)
 
     def _per_factor(self, logits: torch.Tensor) -> torch.Tensor:
         """`[..., P]` → `[..., K, N]`, N the most choices of a factor; -inf for choices that a factor does not have."""
