@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from agents.acting import Actor
 from workers.memory.shared_block import SharedBlock
@@ -43,13 +44,26 @@ class SharedWeights:
     @contextmanager
     def publishing(self, version: int) -> Iterator[torch.Tensor]:
         """Yield a tensor `[weight_count]`; what the `with` block writes there becomes the newest weights."""
-        buffer = 1 - self._buffer_of(int(self._latest[0]))  # readers copy the newest weights meanwhile
+        yield self.begin()
+        self.complete(version)
+
+    def begin(self) -> torch.Tensor:
+        """A tensor `[weight_count]` for the next weights; `complete` makes what is written there the newest ones."""
+        buffer = self._next_buffer
         self._versions[buffer] = NOT_PUBLISHED
         self._order_memory()
-        yield torch.from_numpy(self._buffers[buffer])
+        return torch.from_numpy(self._buffers[buffer])
+
+    def complete(self, version: int) -> None:
+        buffer = self._next_buffer
         self._order_memory()
         self._versions[buffer] = version
         self._latest[0] = version
+
+    @property
+    def _next_buffer(self) -> int:
+        """Readers copy the other one meanwhile, with the newest weights."""
+        return 1 - self._buffer_of(int(self._latest[0]))
 
     def copy_newer(self, known_version: int, out: torch.Tensor) -> int:
         """Copy weights newer than `known_version`, if there are any, to `out [weight_count]`; return their version."""
@@ -61,6 +75,11 @@ class SharedWeights:
             if self._versions[buffer] == version:
                 return version
         return known_version
+
+    @property
+    def memory(self) -> NDArray[np.uint8]:
+        """All of it, the same bytes in each process."""
+        return self._block.bytes
 
     def close(self) -> None:
         self._block.close()

@@ -1,10 +1,13 @@
 """Copies the learner's weights into shared memory after each update."""
 
+import weakref
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from agents.flat_weights import flat_weights, weight_count, write_flat_weights
+from agents.flat_weights import flat_weights, write_flat_weights
 from agents.network import ActorCritic
 from workers.memory.shared_weights import SharedWeights
 
@@ -30,8 +33,6 @@ class WeightPublisher:
         self._network = network
         self.weights = weights
         self._copied = copied
-        pinned_size = 0 if copied is None else weight_count(network)
-        self._pinned = torch.empty(pinned_size, pin_memory=pinned_size > 0 and torch.cuda.is_available())
         self._copying: int | None = None  # the version of the copy that is not published yet
 
     def post(self, version: int) -> None:
@@ -41,7 +42,7 @@ class WeightPublisher:
                 write_flat_weights(self._network, buffer)
             return
         self.deliver(wait=True)
-        self._pinned.copy_(flat_weights(self._network), non_blocking=True)
+        self.weights.begin().copy_(flat_weights(self._network), non_blocking=True)
         self._copied.record()
         self._copying = version
 
@@ -52,11 +53,20 @@ class WeightPublisher:
         if wait:
             self._copied.synchronize()
         if self._copied.query():
-            self.weights.publish(self._copying, self._pinned)
+            self.weights.complete(self._copying)
             self._copying = None
 
 
 def make_publisher(network: ActorCritic, weights: SharedWeights, at_once: bool) -> WeightPublisher:
     """With `at_once`, `post` publishes before it returns, on any device."""
-    on_gpu = network.projection.device.type == "cuda"
-    return WeightPublisher(network, weights, torch.cuda.Event() if on_gpu and not at_once else None)  # type: ignore[no-untyped-call]
+    if network.projection.device.type != "cuda" or at_once:
+        return WeightPublisher(network, weights, None)
+    pin(weights.memory)
+    return WeightPublisher(network, weights, torch.cuda.Event())  # type: ignore[no-untyped-call]
+
+
+def pin(memory: NDArray[np.uint8]) -> None:
+    """Let the GPU copy to this memory by itself. Where the system refuses it, copies take longer."""
+    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    if runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0) == runtime.cudaError.success:
+        weakref.finalize(memory, runtime.cudaHostUnregister, memory.ctypes.data)
