@@ -101,6 +101,9 @@ class RunOptions(Options):
         one_of("auto", "float32", "bfloat16"),
         "Number format inside the network. auto is bfloat16 on devices that are fast with it, else float32.",
     )
+    cuda_graphs: bool = option(
+        True, ON_OFF, "On an NVIDIA GPU, launch all kernels of an update at once. Not with --reproducible or impact."
+    )
     learner_threads: int = option(0, whole(0), "CPU threads of the learner. 0: chosen from the number of cores.")
 
     def _check_together(self) -> None:

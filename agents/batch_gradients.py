@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 
 from agents.batch_loss import BatchLoss
+from agents.cuda_graphs import Record, RecordedBatches
 from agents.estimates import Estimates, estimates_of
 from agents.network import ActorCritic
 from agents.other_learners import Averaged, Gradients, trained_parameters
@@ -31,8 +32,17 @@ class _Part(NamedTuple):
     estimated: Estimates
 
 
+class _Own(NamedTuple):
+    """A batch, and the gradients of its loss without those of other learners."""
+
+    computed: Computed
+    gradients: Gradients
+
+
 class BatchGradients:
     """Computes the gradients of each batch for one step of the optimizer.
+
+    With `record`, a whole batch is recorded as a CUDA graph.
 
     A batch that the GPU has no memory for is divided into twice as many parts until each part fits, and so are all
     batches after it. Unrolls do not influence each other, and every term of the loss is a sum over states, so the
@@ -47,6 +57,7 @@ class BatchGradients:
         loss: BatchLoss,
         make: Callable[[Batch, Batch], TrainingBatch],
         announce: Callable[[str], None],
+        record: Record[_Own] | None = None,
     ) -> None:
         """`make(part, whole)` gives the tensors of a part of a batch; `averaged` is `network` with its peers."""
         self.parts = 1
@@ -57,6 +68,9 @@ class BatchGradients:
         self._make = make
         self._announce = announce
         self._parameters = trained_parameters(network)
+        self._recorded = None
+        if record is not None:
+            self._recorded = RecordedBatches(self._own, record, network.background.device, announce)
 
     def compute(self, batch: Batch) -> Computed:
         """The gradients are then those of the network's parameters. Nothing else is changed."""
@@ -83,11 +97,22 @@ class BatchGradients:
             return None
 
     def _at_once(self, batch: Batch) -> Computed:
+        if self._recorded is not None:
+            own = self._recorded(batch)
+            self._averaged.take(own.gradients)
+            return own.computed
         unrolls = self._make(batch, batch)
         output, estimated = self._estimates_of_batch(unrolls, batch.is_used_again)
         report, loss, targets = self._loss(output, estimated, unrolls)
         self._averaged.backward(loss)
         return Computed(unrolls, report, targets)
+
+    def _own(self, batch: Batch) -> _Own:
+        unrolls = self._make(batch, batch)
+        output, estimated = self._estimates_of_part(unrolls)
+        report, loss, targets = self._loss(output, estimated, unrolls)
+        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        return _Own(Computed(unrolls, report, targets), gradients)
 
     def _in_parts(self, batch: Batch) -> Computed:
         sums: Gradients = [None] * len(self._parameters)

@@ -34,7 +34,7 @@ class BatchLoss:
         options: LossOptions,
         distribution: PolicyDistribution,
         in_units: Callable[[torch.Tensor], torch.Tensor],
-        entropy_weight: Callable[[], float],
+        entropy_weight: Callable[[], float | torch.Tensor],
         learners: int = 1,
     ) -> None:
         """`in_units` gives values, or differences of them, in the units of the value head.

@@ -8,6 +8,7 @@ import torch
 
 from agents.batch_gradients import BatchGradients
 from agents.batch_loss import BatchLoss
+from agents.cuda_graphs import Record
 from agents.flat_weights import flat_weights
 from agents.memory_format import channels_last
 from agents.network import ActorCritic
@@ -38,6 +39,7 @@ class Learner:
         device: torch.device,
         peers: Peers | None = None,  # the other learners of the run
         announce: Callable[[str], None] = lambda message: None,
+        record: Record[Any] | None = None,  # records whole batches, as CUDA graphs
     ) -> None:
         self.network = channels_last(network.to(device))
         self._peers = peers or NoPeers()
@@ -50,6 +52,8 @@ class Learner:
         self._options = optimizer
         self._announce = announce
         self.device = device
+        # In the memory of the device, because a recorded update does not see what Python computes.
+        self._entropy_weight = torch.zeros((), device=device)
         self._optimizer = ScheduledOptimizer(network, optimizer, schedule_updates)
         self._target = TargetNetwork(self.network, loss.batch_uses.slots) if loss.loss == "impact" else None
         self._gradients = BatchGradients(
@@ -60,11 +64,12 @@ class Learner:
                 loss,
                 network.distribution,
                 network.value_head.in_units,
-                lambda: self.entropy_weight,
+                self._present_entropy_weight,
                 self._peers.size,
             ),
             lambda part, whole: make_training_batch(part, layout, loss.gamma, device, whole),
             announce,
+            record,
         )
 
     def close(self) -> None:
@@ -78,11 +83,16 @@ class Learner:
         return self._gradients.parts
 
     def update(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """One step of the optimizer. Returns the figures to report, as scalars on the device."""
-        unrolls, report, targets = self._gradients.compute(batch)
+        """One step of the optimizer. Returns the figures to report: scalars on the device, until the next update."""
+        if self._loss.entropy_loss_end_weight is not None:
+            self._entropy_weight.fill_(self.entropy_weight)
+        unrolls, figures, targets = self._gradients.compute(batch)
         clip = self._options.gradient_clip_by_norm_threshold or float("inf")
-        report["gradient_norm"] = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
-        report["learning_rate"] = torch.full((), self.learning_rate, device=self.device)
+        report = {
+            **figures,
+            "gradient_norm": torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip),
+            "learning_rate": torch.full((), self.learning_rate, device=self.device),
+        }
         try:
             self._step(unrolls, targets)
         except torch.OutOfMemoryError:
@@ -138,9 +148,13 @@ class Learner:
         start, end = self._loss.entropy_loss_weight, self._loss.entropy_loss_end_weight
         return start if end is None else end + (start - end) * self._optimizer.schedule_left(self.updates)
 
+    def _present_entropy_weight(self) -> float | torch.Tensor:
+        """A constant, or a tensor that changes with the schedule."""
+        return self.entropy_weight if self._loss.entropy_loss_end_weight is None else self._entropy_weight
+
     def is_finite(self) -> bool:
         """Whether no weight is NaN or infinite. Waits for the GPU."""
-        return all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters())
+        return bool(torch.stack([torch.isfinite(weights).all() for weights in self.network.parameters()]).all())
 
     def weights_checksum(self) -> int:
         """A number that is the same for the same weights."""

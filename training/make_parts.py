@@ -3,13 +3,18 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import torch
+
+from agents.cuda_graphs import record_on_gpu
 from agents.learner import Learner
+from agents.network import ActorCritic
 from cluster.cluster_actors import make_actors
 from learners.agreement import Agreement
 from learners.group import OneLearner
 from learners.rank import LearnerRank
 from learners.shares import first_worker, learners_in_words
 from machine.stop_signals import StopSignals
+from option_flags import Config
 from replay.batch_mix import Mix
 from reports.run_summary import NetworkInUse, run_header
 from reports.sinks.sink import Sink
@@ -48,9 +53,24 @@ def make_learner(setup: RunSetup, learners: OneLearner, announce: Announce) -> L
         setup.machine.device,
         learners,
         announce,
+        record_on_gpu if records_updates(setup.config, setup.machine.device, setup.network, learners.size) else None,
     )
     setup.weights.restore_background(learner)
     return learner
+
+
+def records_updates(config: Config, device: torch.device, network: ActorCritic, learners: int) -> bool:
+    """Whether updates are recorded as CUDA graphs.
+
+    A torso of the user's own may compute in Python, which is not repeated; IMPACT's target network does. With several
+    learners it was not tried. A reproducible run that is resumed would record at other updates.
+    """
+    return (
+        config.run.cuda_graphs
+        and device.type == "cuda"
+        and learners == 1
+        and not (config.run.reproducible or config.loss.loss == "impact" or network.has_own_torso)
+    )
 
 
 def make_progress(setup: RunSetup, rank: LearnerRank) -> Progress:

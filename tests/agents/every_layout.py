@@ -1,5 +1,6 @@
 """Layouts of every combination of observations and actions, and networks, learners and unrolls for them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState
+from agents.cuda_graphs import Record
 from agents.learner import Learner
 from agents.network import ActorCritic, make_network
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
@@ -58,9 +60,13 @@ def learner_of(
     loss: LossOptions = ALL_TERMS,
     optimizer: OptimizerOptions | None = None,
     name: str = "auto",
+    device: str = "cpu",
+    announce: Callable[[str], None] = lambda message: None,
+    record: Record[Any] | None = None,
 ) -> Learner:
     optimizer = replace(optimizer or OptimizerOptions(), lr_warmup_updates=0)
-    return Learner(network_of(layout, name=name), layout, loss, optimizer, 100, torch.device("cpu"))
+    network = network_of(layout, name=name)
+    return Learner(network, layout, loss, optimizer, 100, torch.device(device), None, announce, record)
 
 
 def played(layout: UnrollLayout, network: ActorCritic, count: int, seed: int = 0) -> Batch:

@@ -3,10 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
+from agents.cuda_graphs import Record
 from agents.learner import Learner
 from agents.network import NetworkInput, make_network
 from agents.training_batch import make_training_batch
@@ -69,14 +71,16 @@ def make_learner(
     schedule_updates: int = 100,
     warmup: int = 0,
     announce: Callable[[str], None] = lambda message: None,
+    device: str = "cpu",
+    record: Record[Any] | None = None,
 ) -> Learner:
     torch.manual_seed(0)
     network = make_network(NetworkOptions(network="impala_shallow"), layout, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight, std=0.2)  # a policy that depends on the state
     torch.nn.init.normal_(network.policy_head.bias, std=0.2)
     optimizer = dataclasses.replace(optimizer or OptimizerOptions(), lr_warmup_updates=warmup)
-    loss, device = loss or LossOptions(), torch.device("cpu")
-    return Learner(network, layout, loss, optimizer, schedule_updates, device, announce=announce)
+    loss = loss or LossOptions()
+    return Learner(network, layout, loss, optimizer, schedule_updates, torch.device(device), None, announce, record)
 
 
 def inputs_of(batch: Batch, layout: UnrollLayout = LAYOUT) -> NetworkInput:

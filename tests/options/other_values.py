@@ -14,6 +14,7 @@ OTHER_VALUES: dict[str, Any] = {
     "results_dir": "elsewhere",
     "device": "cuda:1",
     "precision": "bfloat16",
+    "cuda_graphs": False,
     "learner_threads": 3,
     "env": "BreakoutNoFrameskip-v4",
     "env_kwargs": '{"sutton_barto_reward": true}',

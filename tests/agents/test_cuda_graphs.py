@@ -1,0 +1,107 @@
+"""Recorded updates, with a recording that a CPU can make. Those of a GPU are in tests/gpu."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+from agents.cuda_graphs import FIRST_BATCHES, RecordedBatches, Recording
+from option_flags import LossOptions
+from replay.batch_mix import Batch
+from replay.unroll_layout import UnrollLayout
+from tests.agents.every_layout import every_layout, learner_of, network_of, played
+from tests.agents.learners import LSTM_LAYOUT, make_batch, make_learner, reported
+from tests.agents.small_gpu import SmallGpu, out_of_memory
+from tests.agents.test_batch_gradients import LOSSES, MIXED, OPTIMIZERS, assert_same_learner, assert_same_updates
+
+CPU = torch.device("cpu")
+
+
+def record(compute: Callable[[], Any]) -> Recording[Any]:
+    """Like a graph, `replay` overwrites the tensors of the first result."""
+    result = compute()
+
+    def replay() -> None:
+        for kept, new in zip(tree_leaves(result), tree_leaves(compute()), strict=True):
+            if isinstance(kept, torch.Tensor):
+                kept.data.copy_(new)
+
+    return Recording(replay, result)
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+def test_the_updates_are_the_same(loss: LossOptions) -> None:
+    loss = dataclasses.replace(loss, entropy_loss_end_weight=0.0)
+    recorded, plain = (make_learner(loss, OPTIMIZERS[0], LSTM_LAYOUT, 9, record=one) for one in (record, None))
+    orders = [MIXED, MIXED[::-1]]
+    assert_same_updates(recorded, plain, [make_batch(orders[seed % 2], LSTM_LAYOUT, seed) for seed in range(12)])
+
+
+@every_layout
+def test_so_they_are_for_all_observations_and_actions(layout: UnrollLayout) -> None:
+    recorded, plain = (learner_of(layout, optimizer=OPTIMIZERS[1], record=one) for one in (record, None))
+    assert_same_updates(recorded, plain, [played(layout, network_of(layout, seed=1), 6, seed) for seed in range(6)])
+
+
+def sums(records: list[Batch], failure: RuntimeError | None = None) -> tuple[RecordedBatches[torch.Tensor], list[str]]:
+    """The sum of the rows of a batch; each recording is appended to `records`, or fails."""
+    said: list[str] = []
+
+    def record_sum(compute: Callable[[], torch.Tensor]) -> Recording[torch.Tensor]:
+        if failure is not None:
+            raise failure
+        recording = record(compute)
+        records.append(recording)  # type: ignore[arg-type]
+        return recording
+
+    return RecordedBatches(lambda batch: batch.rows.sum(), record_sum, CPU, said.append), said
+
+
+def batch_of(value: int, fresh: list[bool], uploaded: int | None = None) -> Batch:
+    rows = torch.full((len(fresh), 3), value)
+    return Batch(rows, np.array(fresh), uploaded=None if uploaded is None else torch.full_like(rows, uploaded))
+
+
+def test_each_order_of_unrolls_is_recorded_once_after_some_batches() -> None:
+    records: list[Any] = []
+    recorded, said = sums(records)
+    for value in range(FIRST_BATCHES):
+        assert recorded(batch_of(value, [True, False])) == 6 * value
+    assert not records
+    for value in range(5):
+        assert recorded(batch_of(value, [True, False])) == 6 * value
+        assert recorded(batch_of(value, [False, True])) == 6 * value
+    assert len(records) == 2 and not said
+
+
+def test_rows_that_are_on_the_gpu_already_are_taken_from_there() -> None:
+    recorded, _ = sums([])
+    for value in range(FIRST_BATCHES):
+        recorded(batch_of(value, [True]))
+    assert recorded(batch_of(1, [True], uploaded=7)) == 21
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("not permitted\nwhen a stream is capturing"), out_of_memory()])
+def test_without_a_recording_batches_are_computed_and_it_is_said_once(failure: RuntimeError) -> None:
+    recorded, said = sums([], failure)
+    for value in range(8):
+        assert recorded(batch_of(value, [True])) == 3 * value
+        assert recorded(batch_of(value, [False])) == 3 * value
+    assert len(said) == 1
+    assert said[0].startswith(f"an update cannot be recorded as a CUDA graph ({str(failure).splitlines()[0]}); its")
+
+
+def test_a_batch_without_memory_is_computed_in_parts_although_others_were_recorded() -> None:
+    recorded, plain = (make_learner(None, OPTIMIZERS[0], LSTM_LAYOUT, record=one) for one in (record, None))
+    small = SmallGpu(recorded, unrolls=9)
+    for seed in range(8):
+        if seed == 6:
+            small.unrolls = 3
+        batch = make_batch(MIXED, LSTM_LAYOUT, seed)
+        assert reported(recorded, batch) == pytest.approx(reported(plain, batch), rel=1e-5, abs=1e-6, nan_ok=True)
+    assert recorded.batch_parts == 2
+    assert_same_learner(recorded, plain)
