@@ -49,7 +49,7 @@ ENVIRONMENTS = 3
 class ServerThread:
     """A server in a thread of this process, and its shared memory. `padding` rows are added to each batch."""
 
-    def __init__(self, lstm_size: int, lockstep: bool, workers: int, padding: int) -> None:
+    def __init__(self, lstm_size: int, lockstep: bool, workers: int, padding: int, device: torch.device) -> None:
         torch.manual_seed(0)
         self.layout = UnrollLayout(7, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
         self.network = with_strong_preferences(make_network(OPTIONS, self.layout, torch.float32))
@@ -61,7 +61,7 @@ class ServerThread:
         server = InferenceServer(
             OPTIONS,
             torch.float32,
-            CPU_DEVICE,
+            device,
             self.rows,
             self.weights,
             self.times,
@@ -107,9 +107,13 @@ def with_strong_preferences(network: ActorCritic) -> ActorCritic:
 
 @contextlib.contextmanager
 def running_server(
-    lstm_size: int = 0, lockstep: bool = False, workers: int = 1, padding: int = 0
+    lstm_size: int = 0,
+    lockstep: bool = False,
+    workers: int = 1,
+    padding: int = 0,
+    device: torch.device = CPU_DEVICE,
 ) -> Iterator[ServerThread]:
-    server = ServerThread(lstm_size, lockstep, workers, padding)
+    server = ServerThread(lstm_size, lockstep, workers, padding, device)
     try:
         yield server
     finally:
