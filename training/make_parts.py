@@ -53,22 +53,21 @@ def make_learner(setup: RunSetup, learners: OneLearner, announce: Announce) -> L
         setup.machine.device,
         learners,
         announce,
-        record_on_gpu if records_updates(setup.config, setup.machine.device, setup.network, learners.size) else None,
+        record_on_gpu if records_updates(setup.config, setup.machine.device, setup.network) else None,
     )
     setup.weights.restore_background(learner)
     return learner
 
 
-def records_updates(config: Config, device: torch.device, network: ActorCritic, learners: int) -> bool:
+def records_updates(config: Config, device: torch.device, network: ActorCritic) -> bool:
     """Whether updates are recorded as CUDA graphs.
 
-    A torso of the user's own may compute in Python, which is not repeated; IMPACT's target network does. With several
-    learners it was not tried. A reproducible run that is resumed would record at other updates.
+    A torso of the user's own may compute in Python, which is not repeated; IMPACT's target network does. A reproducible
+    run that is resumed would record at other updates.
     """
     return (
         config.run.cuda_graphs
         and device.type == "cuda"
-        and learners == 1
         and not (config.run.reproducible or config.loss.loss == "impact" or network.has_own_torso)
     )
 

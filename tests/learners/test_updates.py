@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from agents.cuda_graphs import FIRST_BATCHES, Record
 from agents.flat_weights import flat_weights
 from agents.learner import Learner
 from agents.network import make_network
@@ -19,6 +20,7 @@ from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, make_batch, make_learner
 from tests.agents.small_gpu import SmallGpu
+from tests.agents.test_cuda_graphs import record
 from tests.agents.test_impact import IMPACT
 from tests.learners.groups import run_group
 
@@ -30,18 +32,31 @@ SUM = dataclasses.replace(ALL_TERMS, loss_reduction="sum")
 OF_THE_WHOLE_BATCH = ("policy_loss", "value_loss", "entropy_loss", "proximal_loss", "policy_cloning_loss", "total_loss")
 
 
-def make(layout: UnrollLayout, loss: LossOptions, optimizer: OptimizerOptions, peers: Peers | None) -> Learner:
+def make(
+    layout: UnrollLayout,
+    loss: LossOptions,
+    optimizer: OptimizerOptions,
+    peers: Peers | None,
+    record: Record[Any] | None = None,
+) -> Learner:
     learner = make_learner(loss, optimizer, layout)
-    return Learner(learner.network, layout, loss, optimizer, 100, torch.device("cpu"), peers)
+    return Learner(learner.network, layout, loss, optimizer, 100, torch.device("cpu"), peers, print, record)
 
 
 def updates(
-    peers: Peers | None, rank: int, size: int, layout: UnrollLayout, loss: LossOptions, optimizer: OptimizerOptions
+    peers: Peers | None,
+    rank: int,
+    size: int,
+    layout: UnrollLayout,
+    loss: LossOptions,
+    optimizer: OptimizerOptions,
+    count: int = UPDATES,
+    record: Record[Any] | None = None,
 ) -> tuple[list[dict[str, float]], Any, int]:
     """The figures of some updates with each `size`-th unroll of the batches, and the weights after them."""
-    learner = make(layout, loss, optimizer, peers)
+    learner = make(layout, loss, optimizer, peers, record)
     figures = []
-    for seed in range(UPDATES):
+    for seed in range(count):
         whole = make_batch(FRESH, layout, seed)
         own = Batch(whole.rows[rank::size].clone(), whole.fresh[rank::size])
         figures.append({name: float(value) for name, value in learner.update(own).items()})
@@ -68,6 +83,32 @@ def test_two_learners_make_the_updates_of_one(reduction: str, layout: UnrollLayo
             assert np.mean([part[name] for part in parts]) == pytest.approx(whole[name], rel=1e-5, abs=1e-6), name
         for part in parts:
             assert part["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-5)
+
+
+@pytest.mark.parametrize("recording_learners", [(0, 1), (1,)], ids=["both", "one"])
+def test_so_do_two_learners_of_which_both_or_one_record_their_updates(recording_learners: tuple[int, ...]) -> None:
+    """A learner that cannot record its updates sends the same gradients."""
+    options = OptimizerOptions(lr=1e-3, rmsprop_eps=1e-3)
+    count = FIRST_BATCHES + 3
+    expected, weights, _ = updates(None, 0, 1, LSTM_LAYOUT, ALL_TERMS, options, count)
+    halves = run_group(recorded_updates_of_one, recording_learners, LSTM_LAYOUT, ALL_TERMS, options, count)
+    assert halves[0][2] == halves[1][2], "the weights are equal bit for bit"
+    np.testing.assert_allclose(halves[0][1], weights, rtol=0, atol=1e-6)
+    for update, whole in enumerate(expected):
+        for figures, _, _ in halves:
+            assert figures[update]["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-5)
+
+
+def recorded_updates_of_one(
+    group: LearnerGroup,
+    recording_learners: tuple[int, ...],
+    layout: UnrollLayout,
+    loss: LossOptions,
+    optimizer: OptimizerOptions,
+    count: int,
+) -> tuple[list[dict[str, float]], Any, int]:
+    recording = record if group.rank.index in recording_learners else None
+    return updates(group, group.rank.index, group.size, layout, loss, optimizer, count, recording)
 
 
 def test_the_unit_of_popart_is_that_of_the_whole_batch() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.cuda._utils import _get_device_index
 
+from agents.network import make_network
 from learners.group import OneLearner
 from learners.rank import LearnerRank
 from machine import device as devices
@@ -22,6 +23,7 @@ from reports.run_summary import LOWER_LAG, NetworkInUse, described_actions, desc
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from training import run_setup
+from training.make_parts import records_updates
 from training.run_setup import set_up_run
 from training.train import train
 from wrappers.make_environment import make_environment
@@ -252,3 +254,22 @@ def test_only_the_first_learner_checks_where_reports_go(monkeypatch: pytest.Monk
     learners.rank = LearnerRank(rank, 2, 0, 1)
     with pytest.raises(UsageError, match=("the first", "all checks")[rank]):
         set_up_run(Config.from_flags({"env": "CartPole-v1", "learners": 2}), make_environment, None, learners)
+
+
+@pytest.mark.parametrize(
+    ("flags", "device", "recorded"),
+    [
+        ({}, "cuda:0", True),
+        ({"learners": 2}, "cuda:0", True),
+        ({}, "cpu", False),
+        ({"cuda_graphs": False}, "cuda:0", False),
+        ({"reproducible": True}, "cuda:0", False),
+        ({"loss": "impact"}, "cuda:0", False),
+        ({"network": "tests.learners.test_updates:make_torso"}, "cuda:0", False),
+    ],
+)
+def test_updates_are_recorded_where_they_can_be(flags: dict[str, Any], device: str, recorded: bool) -> None:
+    config = Config().replace_flags(**flags)
+    layout = replace(CATCH, frame_stack=2, frame_shape=(1, 20, 20))
+    network = make_network(config.network, layout, torch.float32)
+    assert records_updates(config, torch.device(device), network) == recorded
