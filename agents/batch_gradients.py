@@ -76,8 +76,10 @@ class BatchGradients:
         """The gradients are then those of the network's parameters. Nothing else is changed."""
         before, unrolls = self.parts, len(batch.fresh)
         while (computed := self._attempt(batch)) is None:
-            # The error and all tensors that it referred to are gone by now. What torch keeps of their memory goes back
-            # to the GPU, so that it can be allocated in other sizes, or by an inference server.
+            # The error and all tensors that it referred to are gone by now. What torch keeps of their memory, and that
+            # of recordings of whole batches, goes back to the GPU, so that it can be allocated in other sizes, or by an
+            # inference server.
+            self._recorded = None
             torch.cuda.empty_cache()
             self.parts = min(2 * self.parts, unrolls)
         if self.parts > before:

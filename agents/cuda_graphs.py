@@ -30,10 +30,13 @@ class Recording(Generic[Result]):
 
 def record_on_gpu(compute: Callable[[], Result]) -> Recording[Result]:
     """Record the kernels that `compute` launches on the current GPU. They are not computed yet."""
-    graph = torch.cuda.CUDAGraph()
-    # Only this thread is forbidden what cannot be recorded: others copy batches to the GPU meanwhile.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        result = compute()
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    try:
+        # Only this thread is forbidden what cannot be recorded: others copy batches to the GPU meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            result = compute()
+    finally:
+        torch.cuda.set_stream(stream)  # torch does not go back to it after some errors
     return Recording(graph.replay, result)
 
 
@@ -71,8 +74,11 @@ class RecordedBatches(Generic[Result]):
             try:
                 self._recordings[order] = self._recorded(batch)
             except RuntimeError as error:  # torch's errors of CUDA and of memory are such
-                self._give_up(str(error).splitlines()[0])
-                return self._compute(batch)
+                # Of two errors, the second is that of the recording, which the first has ended.
+                self._give_up(str(error.__context__ or error).partition("\n")[0])
+        if order not in self._recordings:
+            # Only now, because the error keeps the memory of what was computed until then.
+            return self._compute(batch)
         rows, recording = self._recordings[order]
         rows.copy_(batch.rows if batch.uploaded is None else batch.uploaded)
         recording.replay()

@@ -24,6 +24,8 @@ class TargetNetwork:
     def __init__(self, network: ActorCritic, kept_batches: int) -> None:
         """A batch that is used again is the one of `kept_batches` updates ago."""
         self.network = deepcopy(network).requires_grad_(False)
+        if self.network.lstm is not None:
+            self.network.lstm.flatten_parameters()  # on a GPU, the copied weights are no longer one block of memory
         self._kept: deque[Estimates] = deque(maxlen=kept_batches)
         # On a CPU, it computes at the same time as the network, on cores that are not the learner's. For vectors alone,
         # two threads are slower than one: an update takes only some milliseconds.

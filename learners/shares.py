@@ -13,6 +13,7 @@ from options.rules import UsageError
 from workers.random_streams import stream_of
 
 CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
+UNROLLS_PER_GPU = 8  # with fewer, an update takes as long: launching it is what takes time
 
 
 def settle_learners(config: Config, rank: LearnerRank | None) -> Config:
@@ -26,7 +27,8 @@ def settle_learners(config: Config, rank: LearnerRank | None) -> Config:
         _check_devices(config, config.learners.learners)
         return config
     gpus = torch.cuda.device_count() if config.run.device in ("auto", "cuda") else 0
-    most = gpus or usable_cores() // CORES_PER_LEARNER
+    by_batch = max(1, config.replay.batch_size // UNROLLS_PER_GPU)
+    most = min(gpus, by_batch) if gpus else usable_cores() // CORES_PER_LEARNER
     if _is_single(config.run.device) or config.cluster.cluster is not None:
         most = 1
     most = min(most, config.workers.worker_count or most)

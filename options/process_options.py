@@ -68,8 +68,8 @@ class LearnerOptions(Options):
         1,
         whole(0, 1024),
         "Learner processes that make each update together, each with its own device or cores, workers and replays: "
-        "shares of --worker_count, --batch_size and the capacities. 0: the largest number, up to one for each GPU or "
-        "else for four CPU cores, that divides the batch evenly; with --cluster, 1.",
+        "shares of --worker_count, --batch_size and the capacities. 0: the largest number that divides the batch "
+        "evenly, up to one for each GPU and 8 unrolls, or without GPUs for four CPU cores; with --cluster, 1.",
     )
     learner_restarts: int = option(
         10, whole(0), "With --learners: how often all learners start again from the last checkpoint when one is lost."

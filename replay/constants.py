@@ -1,6 +1,6 @@
 """Constants on the device that computes with them."""
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ def on_device(constant: NDArray[Any], device: torch.device) -> torch.Tensor:
     return _copied(constant.tobytes(), constant.dtype.str, constant.shape, device)
 
 
-@lru_cache(maxsize=256)
+@cache  # for ever: a CUDA graph may read them
 @torch.inference_mode(False)  # an actor may be the first to ask, and the losses need a tensor with history
 def _copied(content: bytes, dtype: str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(np.frombuffer(content, dtype).reshape(shape).copy()).to(device)

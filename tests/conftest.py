@@ -25,8 +25,10 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def torch_as_it_was() -> Iterator[None]:
     """Training sets torch up for the whole process, which is this one in some tests; hypothesis minds it, for one."""
-    threads = torch.get_num_threads()
+    threads, cudnn = torch.get_num_threads(), torch.backends.cudnn
+    benchmark, tf32 = cudnn.benchmark, cudnn.allow_tf32
     yield
+    cudnn.benchmark, cudnn.allow_tf32 = benchmark, tf32
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
     torch.use_deterministic_algorithms(False)

@@ -68,6 +68,7 @@ def records_updates(config: Config, device: torch.device, network: ActorCritic) 
     return (
         config.run.cuda_graphs
         and device.type == "cuda"
+        and torch.version.hip is None  # AMD's GPUs, for which torch says cuda too, were not tried
         and not (config.run.reproducible or config.loss.loss == "impact" or network.has_own_torso)
     )
 

@@ -1,6 +1,7 @@
 """Recorded updates, with a recording that a CPU can make. Those of a GPU are in tests/gpu."""
 
 import dataclasses
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,29 @@ def test_without_a_recording_batches_are_computed_and_it_is_said_once(failure: R
         assert recorded(batch_of(value, [False])) == 3 * value
     assert len(said) == 1
     assert said[0].startswith(f"an update cannot be recorded as a CUDA graph ({str(failure).splitlines()[0]}); its")
+
+
+def test_the_cause_is_named_and_its_memory_is_free_before_the_batch_is_computed() -> None:
+    """The end of a recording that has failed is an error of its own. Tracebacks keep what was computed."""
+    said: list[str] = []
+    kept: list[weakref.ref[torch.Tensor]] = []
+
+    def compute(batch: Batch) -> torch.Tensor:
+        assert all(reference() is None for reference in kept)
+        return batch.rows.sum()
+
+    def fail(compute: Callable[[], torch.Tensor]) -> Recording[torch.Tensor]:
+        activations = torch.zeros(3)
+        kept.append(weakref.ref(activations))
+        try:
+            raise out_of_memory()
+        finally:
+            raise RuntimeError("the capture is invalid")
+
+    recorded = RecordedBatches(compute, fail, CPU, said.append)
+    for value in range(FIRST_BATCHES + 1):
+        assert recorded(batch_of(value, [True])) == 3 * value
+    assert len(kept) == 1 and "(CUDA out of memory. Tried to allocate 2.00 GiB.)" in said[0]
 
 
 def test_a_batch_without_memory_is_computed_in_parts_although_others_were_recorded() -> None:

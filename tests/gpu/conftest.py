@@ -12,8 +12,6 @@ from machine.device import prepare_torch
 def _gpu() -> Iterator[None]:
     if not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA GPU")
-    benchmark, tf32 = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
     prepare_torch(torch.device("cuda", 0), repeatable=False)
     yield
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, tf32
     torch.cuda.empty_cache()

@@ -10,7 +10,7 @@ from tests.workers.inference.test_inference import collect, running_server
 from tests.workers.test_rollout import make_environment
 from training.make_replays import uploader
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.memory.weight_publisher import make_publisher
+from workers.memory.weight_publisher import make_publisher, pin
 from workers.rollout import Rollout
 
 GPU = torch.device("cuda", 0)
@@ -77,4 +77,18 @@ def test_an_actor_on_a_gpu_takes_new_weights() -> None:
         weights.publish(version, flat_weights(learner))
         assert newest.load() == version
         assert torch.equal(flat_weights(actor._network).cpu(), flat_weights(learner))
+    weights.close()
+
+
+def test_memory_that_cuda_does_not_register_is_copied_to_all_the_same() -> None:
+    """It refuses memory that is registered already."""
+    network = network_of(PICTURES).to(GPU)
+    weights = SharedWeights(weight_count(network))
+    pin(weights.memory)
+    publisher = make_publisher(network, weights, at_once=False)
+    publisher.post(1)
+    publisher.deliver(wait=True)
+    copy = torch.zeros(weight_count(network))
+    assert weights.copy_newer(0, copy) == 1
+    assert torch.equal(copy, flat_weights(network).cpu())
     weights.close()

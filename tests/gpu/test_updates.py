@@ -1,11 +1,14 @@
 """The updates that a learner makes on a GPU are those that it makes on a CPU."""
 
+import copy
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
-from agents.cuda_graphs import record_on_gpu
+from agents.cuda_graphs import Recording, record_on_gpu
 from agents.flat_weights import flat_weights
 from agents.learner import Learner
 from agents.network import make_network
@@ -25,6 +28,19 @@ from tests.agents.learners import (
 from tests.agents.test_batch_gradients import LOSSES, MIXED, OPTIMIZERS, tensors_of
 
 DEVICES = ("cuda:0", "cpu")
+
+
+class Recorder:
+    """Records on the GPU, and counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, compute: Callable[[], Any]) -> Recording[Any]:
+        self.count += 1
+        return record_on_gpu(compute)
+
+
 ATARI = UnrollLayout(unroll_length=20, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
 
 
@@ -134,47 +150,51 @@ def test_recorded_updates_are_those_that_are_not(loss: LossOptions, layout: Unro
     """Two orders of fresh and replayed unrolls, and weights of the loss and learning rates that change."""
     loss = dataclasses.replace(loss, entropy_loss_end_weight=0.0)
     said: list[str] = []
+    recorder = Recorder()
     learners = [
         make_learner(loss, OPTIMIZERS[0], layout, 20, device="cuda:0", announce=said.append, record=record)
-        for record in (record_on_gpu, None)
+        for record in (recorder, None)
     ]
     orders = [MIXED, MIXED[::-1]]
     assert_close_updates(learners, [make_batch(orders[seed % 2], layout, seed) for seed in range(16)])
-    assert not said
+    assert not said and recorder.count == 2
 
 
 @every_layout
 def test_all_observations_and_actions_can_be_recorded(layout: UnrollLayout) -> None:
     said: list[str] = []
+    recorder = Recorder()
     learners = [
         learner_of(layout, optimizer=OPTIMIZERS[1], device="cuda:0", announce=said.append, record=record)
-        for record in (record_on_gpu, None)
+        for record in (recorder, None)
     ]
     assert_close_updates(learners, [played(layout, network_of(layout, seed=1), 6, seed) for seed in range(8)])
-    assert not said
+    assert not said and recorder.count == 1
 
 
 @pytest.mark.parametrize("name", ["nature", "nature_small", "impala_shallow", "impala_deep", "conv3"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_all_networks_for_atari_can_be_recorded(name: str, dtype: torch.dtype) -> None:
     said: list[str] = []
+    recorder = Recorder()
     learners = [
         Learner(
             network_of(ATARI, dtype=dtype, name=name), ATARI, LossOptions(), OPTIMIZERS[0], 100,
             torch.device("cuda:0"), None, said.append, record,
         )
-        for record in (record_on_gpu, None)
+        for record in (recorder, None)
     ]  # fmt: skip
     assert_close_updates(learners, [make_batch([True] * 4, ATARI, seed) for seed in range(6)], distance=2e-2)
-    assert not said
+    assert not said and recorder.count == 1
 
 
 def test_what_cannot_be_recorded_is_computed_and_it_is_said_once() -> None:
     """A layer that waits for the GPU, as a user's torso may."""
     said: list[str] = []
+    recorder = Recorder()
     recorded, plain = (
         learner_of(ATARI, LossOptions(), OPTIMIZERS[0], "nature", "cuda:0", announce=said.append, record=record)
-        for record in (record_on_gpu, None)
+        for record in (recorder, None)
     )
 
     def wait(*_: object) -> None:
@@ -183,3 +203,18 @@ def test_what_cannot_be_recorded_is_computed_and_it_is_said_once() -> None:
     recorded.network.torso.register_forward_hook(wait)
     assert_close_updates([recorded, plain], [make_batch([True] * 4, ATARI, seed) for seed in range(8)])
     assert len(said) == 1 and said[0].startswith("an update cannot be recorded as a CUDA graph (")
+    assert recorder.count == 1
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+def test_weights_that_are_loaded_after_the_recording_are_used() -> None:
+    learners = [
+        learner_of(ATARI, LossOptions(), OPTIMIZERS[0], "nature", "cuda:0", record=record)
+        for record in (record_on_gpu, None)
+    ]
+    batches = [make_batch([True] * 4, ATARI, seed) for seed in range(6)]
+    start = copy.deepcopy(learners[0].state_dict())
+    assert_close_updates(learners, batches)
+    for learner in learners:
+        learner.load_state_dict(copy.deepcopy(start))
+    assert_close_updates(learners, batches)

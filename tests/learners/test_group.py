@@ -141,6 +141,15 @@ def test_the_number_of_learners_fits_the_machine_and_the_workers(
     assert settle_learners(config, None).learners.learners == learners
 
 
+@pytest.mark.parametrize(("batch_size", "learners"), [(8, 1), (15, 1), (16, 2), (24, 3), (64, 8), (128, 8)])
+def test_each_gpu_gets_a_learner_with_at_least_eight_unrolls(
+    monkeypatch: pytest.MonkeyPatch, batch_size: int, learners: int
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    config = Config.from_flags({"learners": 0, "batch_size": batch_size})
+    assert settle_learners(config, None).learners.learners == learners
+
+
 def make_a_network(group: LearnerGroup) -> str:
     device = SimpleNamespace(type=("cuda", "cpu")[group.rank.index])
     network: Any = SimpleNamespace(parameters=lambda: iter([SimpleNamespace(device=device)]))

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = (
     *("--env=CartPole-v1", "--learners=2", "--worker_count=2", "--envs_per_worker=8", "--seed=1", "--nocurves"),
+    "--device=cpu",  # a machine with one GPU has none for the second learner
     *("--console=plain", "--console_period=0.2", "--report_period=640", "--save_model_period=10"),
 )
 Start = Callable[..., subprocess.Popen[str]]

@@ -23,7 +23,11 @@ from training.train import train
 
 pytestmark = pytest.mark.slow
 
-TWO: dict[str, Any] = {**CATCH, "learners": 2, "worker_count": 2, "envs_per_worker": 4, "replay_parameters": MIXED}
+TWO: dict[str, Any] = {
+    **CATCH,
+    **{"learners": 2, "worker_count": 2, "envs_per_worker": 4, "replay_parameters": MIXED},
+    "device": "cpu",  # a machine with one GPU has none for the second learner
+}
 
 
 def train_one(group: LearnerGroup, flags: dict[str, Any], parent: Path | None = None) -> Path:

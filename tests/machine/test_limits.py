@@ -12,6 +12,7 @@ from options.rules import UsageError
 ROOT = Path(__file__).resolve().parents[2]
 MAPPED = "libtorch_cpu.so: failed to map segment from shared object"
 SMALL_RUN = ["main.py", "--environment_max_steps=600", "--envs_per_worker=2", "--worker_count=2", "--console=off"]
+SMALL_RUN += ["--device=cpu"]  # CUDA needs more files than some of these limits
 
 
 def set_limit(monkeypatch: pytest.MonkeyPatch, number: int, nbytes: int) -> None:

@@ -60,7 +60,7 @@ def test_a_run_that_does_not_fit_at_all_saves_and_ends_with_a_sentence(
         "used up, although a batch is computed in 8 parts; a smaller --batch_size, --r_f_steps or --network would"
     )
     with pytest.raises(RunFailedError, match=sentence):
-        catch_run(tmp_path, environment_max_steps=4000)
+        catch_run(tmp_path, environment_max_steps=4000, cuda_graphs=False)
     (folder,) = tmp_path.iterdir()
     assert find_checkpoint(str(folder)).updates == 4
     summary = json.loads((folder / "summary.json").read_text())

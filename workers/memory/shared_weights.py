@@ -13,27 +13,28 @@ from workers.memory.shared_block import SharedBlock
 
 NOT_PUBLISHED = -1
 
+_BUFFERS = 3
 _HEADER_BYTES = 64
 
 
 class SharedWeights:
-    """Two buffers of float32, each with a version number, so that no copy mixes two versions.
+    """Three buffers of float32, each with a version number, so that no copy mixes two versions.
 
-    A reader copies the newest buffer and then checks that its version is unchanged. If the writer has published once
-    more meanwhile and started to overwrite this buffer, the reader copies again.
+    A reader copies the newest buffer and then checks that its version is unchanged. If the writer has published twice
+    meanwhile and started to overwrite this buffer, the reader copies again.
     """
 
     def __init__(self, weight_count: int) -> None:
         self.weight_count = weight_count
-        self._block = SharedBlock(_HEADER_BYTES + 2 * 4 * weight_count)
+        self._block = SharedBlock(_HEADER_BYTES + _BUFFERS * 4 * weight_count)
         self._open()
         self._latest[0] = NOT_PUBLISHED
         self._versions[:] = NOT_PUBLISHED
 
     def _open(self) -> None:
         header = self._block.bytes[:_HEADER_BYTES].view(np.int64)
-        self._latest, self._versions = header[:1], header[1:3]
-        self._buffers = self._block.bytes[_HEADER_BYTES:].view(np.float32).reshape(2, self.weight_count)
+        self._latest, self._versions = header[:1], header[1 : 1 + _BUFFERS]
+        self._buffers = self._block.bytes[_HEADER_BYTES:].view(np.float32).reshape(_BUFFERS, self.weight_count)
         self._fence = threading.Lock()
 
     def publish(self, version: int, flat: torch.Tensor) -> None:
@@ -62,8 +63,8 @@ class SharedWeights:
 
     @property
     def _next_buffer(self) -> int:
-        """Readers copy the other one meanwhile, with the newest weights."""
-        return 1 - self._buffer_of(int(self._latest[0]))
+        """Readers copy the newest weights meanwhile, or those before."""
+        return (self._buffer_of(int(self._latest[0])) + 1) % _BUFFERS
 
     def copy_newer(self, known_version: int, out: torch.Tensor) -> int:
         """Copy weights newer than `known_version`, if there are any, to `out [weight_count]`; return their version."""
@@ -86,7 +87,7 @@ class SharedWeights:
 
     def _buffer_of(self, version: int) -> int:
         """The buffer that has this version; the first one if none has."""
-        return int(self._versions[1] == version)
+        return int(np.argmax(self._versions == version))
 
     def _order_memory(self) -> None:
         """Prevent the processor from moving reads or writes across this point. Some do that, but not x86."""

@@ -1,6 +1,7 @@
 """Copies the learner's weights into shared memory after each update."""
 
 import weakref
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,7 +43,8 @@ class WeightPublisher:
                 write_flat_weights(self._network, buffer)
             return
         self.deliver(wait=True)
-        self.weights.begin().copy_(flat_weights(self._network), non_blocking=True)
+        flat = flat_weights(self._network)
+        self.weights.begin().copy_(flat, non_blocking=True)
         self._copied.record()
         self._copying = version
 
@@ -70,3 +72,6 @@ def pin(memory: NDArray[np.uint8]) -> None:
     runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     if runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0) == runtime.cudaError.success:
         weakref.finalize(memory, runtime.cudaHostUnregister, memory.ctypes.data)
+    else:
+        with suppress(RuntimeError):  # CUDA tells the error once more, to the next kernel
+            torch.zeros(1, device="cuda").add_(1)

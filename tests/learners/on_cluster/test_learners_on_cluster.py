@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 FLAGS = (
     *("--env=CartPole-v1", "--learners=2", "--worker_count=2", "--envs_per_worker=8", "--seed=1", "--nocurves"),
+    "--device=cpu",  # every node of the test would say that it has the machine's GPU
     *("--console=plain", "--console_period=0.2", "--report_period=640"),
 )
 OFTEN = "--save_model_period=10"

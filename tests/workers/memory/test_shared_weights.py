@@ -65,7 +65,7 @@ def test_the_newest_weights_can_be_read_while_others_are_written_however_the_ver
 
 
 class OvertakenCopy:
-    """The destination of a copy; while the first copy is made, the writer publishes once and starts to write again."""
+    """The destination of a copy; while the first copy is made, the writer publishes twice and starts to write again."""
 
     def __init__(self, weights: SharedWeights) -> None:
         self.weights = weights
@@ -77,17 +77,18 @@ class OvertakenCopy:
     def __setitem__(self, key: slice, values: NDArray[np.float32]) -> None:
         if not self.copies:
             self.weights.publish(1, torch.full((4,), 1.0))
-            self.writing = self.weights.publishing(2)
-            self.writing.__enter__()[:2] = 2.0
+            self.weights.publish(2, torch.full((4,), 2.0))
+            self.writing = self.weights.publishing(3)
+            self.writing.__enter__()[:2] = 3.0
         self.copies.append(values.tolist())
 
 
 def test_a_reader_that_the_writer_overtakes_copies_again() -> None:
-    """The only case in which a copy mixes two versions: two publications start while it is made."""
+    """The only case in which a copy mixes two versions: three publications start while it is made."""
     weights = SharedWeights(4)
     weights.publish(0, torch.zeros(4))
     copy = OvertakenCopy(weights)
-    assert weights.copy_newer(NOT_PUBLISHED, cast(torch.Tensor, copy)) == 1
-    assert copy.copies == [[2.0, 2.0, 0.0, 0.0], [1.0] * 4]
+    assert weights.copy_newer(NOT_PUBLISHED, cast(torch.Tensor, copy)) == 2
+    assert copy.copies == [[3.0, 3.0, 0.0, 0.0], [2.0] * 4]
     copy.writing.__exit__(None, None, None)
     weights.close()
