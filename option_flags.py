@@ -102,7 +102,10 @@ class RunOptions(Options):
         "Number format inside the network. auto is bfloat16 on devices that are fast with it, else float32.",
     )
     cuda_graphs: bool = option(
-        True, ON_OFF, "On an NVIDIA GPU, launch all kernels of an update at once. Not with --reproducible or impact."
+        True,
+        ON_OFF,
+        "On an NVIDIA GPU, launch the kernels of a batch's gradients at once. Not with --reproducible, --loss=impact or "
+        "a network of your own.",
     )
     learner_threads: int = option(0, whole(0), "CPU threads of the learner. 0: chosen from the number of cores.")
 

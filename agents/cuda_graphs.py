@@ -13,7 +13,7 @@ import torch
 
 from replay.batch_mix import Batch
 
-# Batches that are computed before the recording. In the first ones, libraries try algorithms and allocate memory, which
+# Batches that are computed before the recording. In the first ones, cuDNN tries algorithms and allocates memory, which
 # cannot be recorded.
 FIRST_BATCHES = 3
 
@@ -22,9 +22,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Recording(Generic[Result]):
-    """`replay` computes again, from what the inputs hold now, and overwrites the tensors of `result`."""
+    """`launch` computes again, from what the inputs hold now, and overwrites the tensors of `result`."""
 
-    replay: Callable[[], None]
+    launch: Callable[[], None]
     result: Result
 
 
@@ -74,14 +74,14 @@ class RecordedBatches(Generic[Result]):
             try:
                 self._recordings[order] = self._recorded(batch)
             except RuntimeError as error:  # torch's errors of CUDA and of memory are such
-                # Of two errors, the second is that of the recording, which the first has ended.
+                # If an error stops the recording, ending it raises a second one. The first is the reason.
                 self._give_up(str(error.__context__ or error).partition("\n")[0])
         if order not in self._recordings:
             # Only now, because the error keeps the memory of what was computed until then.
             return self._compute(batch)
         rows, recording = self._recordings[order]
         rows.copy_(batch.rows if batch.uploaded is None else batch.uploaded)
-        recording.replay()
+        recording.launch()
         return recording.result
 
     def _recorded(self, batch: Batch) -> tuple[torch.Tensor, Recording[Result]]:

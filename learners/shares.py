@@ -13,7 +13,7 @@ from options.rules import UsageError
 from workers.random_streams import stream_of
 
 CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
-UNROLLS_PER_GPU = 8  # with fewer, an update takes as long: launching it is what takes time
+UNROLLS_PER_GPU = 8  # with fewer, an update is hardly shorter (docs/performance.md)
 
 
 def settle_learners(config: Config, rank: LearnerRank | None) -> Config:

@@ -69,7 +69,7 @@ class LearnerOptions(Options):
         whole(0, 1024),
         "Learner processes that make each update together, each with its own device or cores, workers and replays: "
         "shares of --worker_count, --batch_size and the capacities. 0: the largest number that divides the batch "
-        "evenly, up to one for each GPU and 8 unrolls, or without GPUs for four CPU cores; with --cluster, 1.",
+        "evenly: on GPUs up to one for each, with 8 unrolls or more; else one for four CPU cores; with --cluster, 1.",
     )
     learner_restarts: int = option(
         10, whole(0), "With --learners: how often all learners start again from the last checkpoint when one is lost."

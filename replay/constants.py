@@ -13,7 +13,7 @@ def on_device(constant: NDArray[Any], device: torch.device) -> torch.Tensor:
     return _copied(constant.tobytes(), constant.dtype.str, constant.shape, device)
 
 
-@cache  # for ever: a CUDA graph may read them
+@cache  # never freed, because a CUDA graph may read them
 @torch.inference_mode(False)  # an actor may be the first to ask, and the losses need a tensor with history
 def _copied(content: bytes, dtype: str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(np.frombuffer(content, dtype).reshape(shape).copy()).to(device)

@@ -62,8 +62,8 @@ def make_learner(setup: RunSetup, learners: OneLearner, announce: Announce) -> L
 def records_updates(config: Config, device: torch.device, network: ActorCritic) -> bool:
     """Whether updates are recorded as CUDA graphs.
 
-    A torso of the user's own may compute in Python, which is not repeated; IMPACT's target network does. A reproducible
-    run that is resumed would record at other updates.
+    A graph repeats kernels only. IMPACT's target network and a torso of the user's own may compute in Python, too. A
+    reproducible run is not recorded either: after a resume, recording would begin at another update.
     """
     return (
         config.run.cuda_graphs

@@ -23,15 +23,15 @@ CPU = torch.device("cpu")
 
 
 def record(compute: Callable[[], Any]) -> Recording[Any]:
-    """Like a graph, `replay` overwrites the tensors of the first result."""
+    """Like a graph, `launch` overwrites the tensors of the first result."""
     result = compute()
 
-    def replay() -> None:
+    def launch() -> None:
         for kept, new in zip(tree_leaves(result), tree_leaves(compute()), strict=True):
             if isinstance(kept, torch.Tensor):
                 kept.data.copy_(new)
 
-    return Recording(replay, result)
+    return Recording(launch, result)
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())

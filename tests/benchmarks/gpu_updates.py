@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.gpu_updates [any flag of main.py]
 
-Each row is a network and a batch of recorded unrolls of Pong. A time is the mean of some hundred updates after twelve
-others, from the first launch until the GPU has computed all of them. The two ways follow each other.
+Each row is a network and a batch of recorded unrolls of Pong; flags of a row go before those given. A time is the mean
+of 60 updates (one by one) or 300 (as a graph) after twelve others, from the first launch until the GPU has computed all
+of them.
 """
 
 import sys

@@ -73,5 +73,5 @@ def pin(memory: NDArray[np.uint8]) -> None:
     if runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0) == runtime.cudaError.success:
         weakref.finalize(memory, runtime.cudaHostUnregister, memory.ctypes.data)
     else:
-        with suppress(RuntimeError):  # CUDA tells the error once more, to the next kernel
+        with suppress(RuntimeError):  # CUDA reports the error again at the next kernel; this one takes it
             torch.zeros(1, device="cuda").add_(1)
