@@ -104,8 +104,8 @@ class RunOptions(Options):
     cuda_graphs: bool = option(
         True,
         ON_OFF,
-        "On an NVIDIA GPU, launch the kernels of a batch's gradients at once. Not with --reproducible, --loss=impact or "
-        "a network of your own.",
+        "On an NVIDIA GPU, launch the kernels of a batch's gradients at once. Not with --reproducible, --loss=impact "
+        "or a network of your own.",
     )
     learner_threads: int = option(0, whole(0), "CPU threads of the learner. 0: chosen from the number of cores.")
 
