@@ -6,14 +6,16 @@ from functools import cache
 import torch
 from torch.quasirandom import SobolEngine
 
+from replay.constants import on_device
+
 POINTS = 128
 
 
 @cache
-def fixed_points(dimensions: int, device: torch.device | str = "cpu") -> torch.Tensor:
+def fixed_points(dimensions: int) -> torch.Tensor:
     """The same points in (0, 1)^K each time, a scrambled Sobol sequence: float64 `[POINTS, K]`."""
     points: torch.Tensor = SobolEngine(dimensions, scramble=True, seed=0).draw(POINTS, dtype=torch.float64)  # type: ignore[no-untyped-call]
-    return points.clamp(2**-32, 1 - 2**-32).to(device)
+    return points.clamp(2**-32, 1 - 2**-32)
 
 
 def points_for(dimensions: int, device: torch.device) -> torch.Tensor:
@@ -22,7 +24,8 @@ def points_for(dimensions: int, device: torch.device) -> torch.Tensor:
     MPS has no float64, and cumulative sums on CUDA are not deterministic.
     """
     is_restricted = device.type == "cuda" and torch.are_deterministic_algorithms_enabled()
-    return fixed_points(dimensions, torch.device("cpu") if device.type == "mps" or is_restricted else device)
+    place = torch.device("cpu") if device.type == "mps" or is_restricted else device
+    return on_device(fixed_points(dimensions).numpy(), place)
 
 
 def mean_divergence(log_ratios: torch.Tensor, rho_bar: float) -> torch.Tensor:
