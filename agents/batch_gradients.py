@@ -33,10 +33,12 @@ class _Part(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """A batch, and the gradients of its loss without those of other learners."""
+    """A batch or a part of it, and the gradients of its loss without those of other learners."""
 
     computed: Computed
     gradients: Gradients
+    output: Estimates
+    estimated: Estimates
 
 
 class BatchGradients:
@@ -70,7 +72,8 @@ class BatchGradients:
         self._parameters = trained_parameters(network)
         self._recorded = None
         if record is not None:
-            self._recorded = RecordedBatches(self._own, record, network.background.device, announce)
+            device = network.background.device
+            self._recorded = RecordedBatches(lambda batch: self._own(batch, batch), record, device, announce)
 
     def compute(self, batch: Batch) -> Computed:
         """The gradients are then those of the network's parameters. Nothing else is changed."""
@@ -109,12 +112,13 @@ class BatchGradients:
         self._averaged.backward(loss)
         return Computed(unrolls, report, targets)
 
-    def _own(self, batch: Batch) -> _Own:
-        unrolls = self._make(batch, batch)
+    def _own(self, part: Batch, whole: Batch) -> _Own:
+        unrolls = self._make(part, whole)
         output, estimated = self._estimates_of_part(unrolls)
         report, loss, targets = self._loss(output, estimated, unrolls)
+        # These are not kept in the parameters, where DistributedDataParallel would send them.
         gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-        return _Own(Computed(unrolls, report, targets), gradients)
+        return _Own(Computed(unrolls, report, targets), gradients, _detached(output), _detached(estimated))
 
     def _in_parts(self, batch: Batch) -> Computed:
         sums: Gradients = [None] * len(self._parameters)
@@ -131,12 +135,8 @@ class BatchGradients:
         return Computed(unrolls, report, targets)
 
     def _part(self, part: Batch, whole: Batch) -> _Part:
-        unrolls = self._make(part, whole)
-        output, estimated = self._estimates_of_part(unrolls)
-        _, loss, _ = self._loss(output, estimated, unrolls)
-        # These are not kept in the parameters, where DistributedDataParallel would send them.
-        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-        return _Part(gradients, without_pictures(unrolls), _detached(output), _detached(estimated))
+        own = self._own(part, whole)
+        return _Part(own.gradients, without_pictures(own.computed.unrolls), own.output, own.estimated)
 
     def _estimates_of_batch(self, unrolls: TrainingBatch, is_used_again: bool) -> tuple[Estimates, Estimates]:
         """What the network says, and what the network says that V-trace corrects to."""

@@ -61,28 +61,30 @@ class RecordedBatches(Generic[Result]):
         self._record = record
         self._device = device
         self._announce = announce
-        self._computed: Counter[bytes] = Counter()  # batches before the recording
+        self._computed: Counter[bytes] = Counter()  # batches until the recording
         self._recordings: dict[bytes, tuple[torch.Tensor, Recording[Result]]] = {}
         self._has_failed = False
 
     def __call__(self, batch: Batch) -> Result:
         order = batch.fresh.tobytes()
         if order not in self._recordings:
-            if self._has_failed or self._computed[order] < FIRST_BATCHES:
-                self._computed[order] += 1
-                return self._compute(batch)
-            try:
-                self._recordings[order] = self._recorded(batch)
-            except RuntimeError as error:  # torch's errors of CUDA and of memory are such
-                # If an error stops the recording, ending it raises a second one. The first is the reason.
-                self._give_up(str(error.__context__ or error).partition("\n")[0])
-        if order not in self._recordings:
-            # Only now, because the error keeps the memory of what was computed until then.
+            self._record_if_due(order, batch)
+        if order not in self._recordings:  # an error is gone by now, and the memory of what it referred to is free
             return self._compute(batch)
         rows, recording = self._recordings[order]
         rows.copy_(batch.rows if batch.uploaded is None else batch.uploaded)
         recording.launch()
         return recording.result
+
+    def _record_if_due(self, order: bytes, batch: Batch) -> None:
+        self._computed[order] += 1
+        if self._has_failed or self._computed[order] <= FIRST_BATCHES:
+            return
+        try:
+            self._recordings[order] = self._recorded(batch)
+        except RuntimeError as error:  # torch's errors of CUDA and of memory are such
+            # If an error stops the recording, ending it raises a second one. The first is the reason.
+            self._give_up(str(error.__context__ or error).partition("\n")[0])
 
     def _recorded(self, batch: Batch) -> tuple[torch.Tensor, Recording[Result]]:
         """The rows that the recording reads, and the recording."""
