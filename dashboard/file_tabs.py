@@ -8,16 +8,16 @@ from typing import Any
 
 from nicegui import ui
 
-from dashboard.growing_file import last_lines
 from dashboard.number_text import age, game_return, number, size
 from dashboard.page_parts import heading, link_to, notice
-from dashboard.results_folder import ResultsFolder
+from dashboard.results_folder import ResultsFolder, file_stamp
 from dashboard.run_data import RunData
 from option_flags import OPTIONS, TOPICS
 from options.command_line import UNSET
 from options.flag_sets import dependent_defaults
-from run_files.job_runs import JOB_LOG
-from run_files.run_folder import CHECKPOINTS, MESSAGES, SUMMARY, VIDEOS
+from run_files.job_runs import JOB_LOG, is_job
+from run_files.new_lines import last_lines
+from run_files.run_folder import CHECKPOINTS, MESSAGES, SUMMARY, VIDEOS, read_summary
 
 LOG_LINES = 400
 CHECKPOINT_FILES = ("best.pt", "best_eval.pt", "checkpoint_*.pt")
@@ -68,14 +68,14 @@ class ConsoleTab:
     def __init__(self, results: ResultsFolder, folder: Path) -> None:
         self._folder = folder
         log = folder.parent / JOB_LOG
-        self._log = log if results.inside(log) and log.exists() else folder / MESSAGES
+        self._log = log if is_job(folder.parent) and results.inside(log) and log.exists() else folder / MESSAGES
         self._readable = results.inside(self._log)
         self._stamp: object = None
         self._place = ui.column().classes("w-full gap-3")
         self.update()
 
     def update(self) -> None:
-        stamp = [_stamp(path) for path in (self._log, self._folder / SUMMARY)]
+        stamp = [file_stamp(path) for path in (self._log, self._folder / SUMMARY)]
         if stamp == self._stamp:
             return
         self._stamp = stamp
@@ -94,11 +94,8 @@ class ConsoleTab:
                 ui.label("\n".join(lines) or "There are no messages.").classes("console mono")
 
     def _show_summary(self) -> None:
-        try:
-            summary = json.loads((self._folder / SUMMARY).read_text(encoding="utf-8"))
-            why, go_on = summary.get("why"), summary.get("go_on")
-        except (OSError, ValueError, RecursionError, AttributeError):
-            return
+        summary = read_summary(self._folder)
+        why, go_on = summary.get("why"), summary.get("go_on")
         if isinstance(why, str):
             ui.label(why)
         if isinstance(go_on, str):
@@ -157,7 +154,7 @@ class FilesTab:
         """The files in a folder of the run with their time and size, the newest first."""
         found = []
         for path in {path for pattern in patterns for path in (self._folder / folder).glob(pattern)}:
-            stamp = _stamp(path)
+            stamp = file_stamp(path)
             if stamp is not None and self._results.inside(path):
                 found.append((path, *stamp))
         return sorted(found, key=lambda item: (-item[1], item[0].name))
@@ -178,11 +175,3 @@ def _evaluation_row(row: Mapping[str, float]) -> dict[str, str]:
         "lowest": game_return(row.get("eval_return_min")),
         "highest": game_return(row.get("eval_return_max")),
     }
-
-
-def _stamp(path: Path) -> tuple[float, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime, status.st_size

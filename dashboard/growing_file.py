@@ -1,6 +1,5 @@
 """Reads the lines of a file that another process appends to: only new ones, and of very long files only some."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
@@ -114,14 +113,3 @@ class GrowingFile(Generic[T]):
         file.readline(LONGEST_LINE)
         self._offset = file.tell()
         yield from self._all_new(file)
-
-
-def last_lines(path: Path, count: int, most_bytes: int = 256 * 1024) -> list[str]:
-    """The last lines of a text file, with carriage returns and escape sequences of terminals removed."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - most_bytes))
-        text = file.read(most_bytes).decode("utf-8", errors="replace")
-    lines = text.split("\n")[1 if size > most_bytes else 0 :]
-    clean = ("".join(c for c in line.rsplit("\r", 1)[-1] if c.isprintable() or c == "\t") for line in lines)
-    return [line for line in clean if line.strip()][-count:]

@@ -14,6 +14,15 @@ class NotThereError(Exception):
     """A name does not lead to a run or a file in the results folder. The message is a sentence for the page."""
 
 
+def file_stamp(path: Path) -> tuple[float, int] | None:
+    """The time and the size of a file: while both stay the same, so does its content. None if it cannot be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime, status.st_size
+
+
 class ResultsFolder:
     """All names are relative to the folder, with slashes, such as `sweep/job/run`. Nothing is ever written to it."""
 

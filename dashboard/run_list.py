@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dashboard.results_folder import ResultsFolder
+from dashboard.results_folder import ResultsFolder, file_stamp
 from reports.scores.human_scores import game_name
 from run_files.job_runs import SWEEP_FILE
 from run_files.metrics import EPISODES, METRICS, last_report
-from run_files.run_folder import CONFIG, SUMMARY
+from run_files.run_folder import CONFIG, SUMMARY, read_summary
 from run_files.run_history import options_of, parent_of, read_config, weights_of
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
@@ -25,7 +25,7 @@ SILENT_REPORTS = 5
 SCAN_SECONDS = 2.0  # shortest time between two looks at the folder, whatever the number of open pages
 SCAN_SHARE = 0.005  # at most this share of a core is used for looking: thousands of runs are looked at less often
 
-Stamp = tuple[tuple[int, int] | None, ...]  # modification time and size of each file
+Stamp = tuple[tuple[float, int] | None, ...]  # modification time and size of each file
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class RunList:
         return rows, [row for _, row in self._sweeps.values()]
 
     def _read(self, folder: Path) -> _Known:
-        files = tuple(_stamp(folder / name) for name in (CONFIG, SUMMARY, METRICS, EPISODES))
+        files = tuple(file_stamp(folder / name) for name in (CONFIG, SUMMARY, METRICS, EPISODES))
         known = self._known.get(folder)
         if known is not None and known.stamp == files:
             return known
@@ -135,7 +135,7 @@ class RunList:
         return replace(row, ancestors=frozenset(seen - {folder}), weights_from=first.weights_from)
 
     def _read_sweep(self, folder: Path) -> tuple[Stamp, SweepRow]:
-        stamp = (_stamp(folder / SWEEP_FILE),)
+        stamp = (file_stamp(folder / SWEEP_FILE),)
         known = self._sweeps.get(folder)
         if known is not None and known[0] == stamp:
             return known
@@ -147,14 +147,6 @@ class RunList:
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return stamp, SweepRow(name, {}, {}, f"The {SWEEP_FILE} of {name} is damaged or not of a sweep.")
         return stamp, SweepRow(name, statuses, flags)
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def readable_config(folder: Path) -> dict[str, Any] | None:
@@ -185,7 +177,7 @@ def _read_row(folder: Path) -> RunRow:
         parent=_parent(folder, config),
         weights_from=weights_of(config),
     )
-    summary, report = _summary(folder), _last_report(folder)
+    summary, report = read_summary(folder), _last_report(folder)
 
     def figure(name: str) -> float | None:
         """From the summary, which is newer, or else from the newest report."""
@@ -225,14 +217,6 @@ def _with_silence(row: RunRow, now: float) -> RunRow:
         return row
     why = "It has not written anything for a while: it was killed, or its machine stopped."
     return replace(row, state=STOPPED, why=why)
-
-
-def _summary(folder: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, RecursionError):
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        if isinstance(summary, dict):
-            return summary
-    return {}
 
 
 def _last_report(folder: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The web server: its pages, the files that it gives out, and who may see them."""
 
+import multiprocessing
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from dashboard.access import Guard
 from dashboard.closed_connections import ClosedConnections
 from dashboard.compare_page import compare_page, sweep_page
 from dashboard.list_page import list_page
+from dashboard.process_lock import process_lock
 from dashboard.results_folder import NotThereError, ResultsFolder
 from dashboard.run_list import RunList
 from dashboard.run_page import run_page
@@ -42,6 +44,7 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
     elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
     app.on_startup(lambda: print(f"runs in {results.root}: {address} (CTRL+C ends){elsewhere}", flush=True))
+    app.on_shutdown(_end_children)
     with suppress(KeyboardInterrupt):  # the server ends in good order, and then raises it again
         ui.run(
             host=host,
@@ -55,6 +58,13 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
             # Of each page, for a lost connection; pictures of the live agent are among them.
             message_history_length=100,
         )
+
+
+def _end_children() -> None:
+    """Where a thread waits for a child, the server could not end before it."""
+    with process_lock:
+        for child in multiprocessing.active_children():
+            child.kill()
 
 
 def ignore_closed_connections() -> None:

@@ -91,8 +91,12 @@ def without_continued(runs: Sequence[History]) -> list[History]:
 
 
 def seed_band(curves: Sequence[Curve]) -> Band:
-    """Interpolate all curves at the same points, in the range that all of them cover."""
-    begin, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
-    x = np.linspace(begin, max(begin, end), GRID_POINTS)
+    """Interpolate all curves at the same points, in the range that all of them cover.
+
+    A curve that ends before another begins has no such range with it, and is left out.
+    """
+    begin = max(curve.x[0] for curve in curves)
+    curves = [curve for curve in curves if curve.x[-1] >= begin]
+    x = np.linspace(begin, min(curve.x[-1] for curve in curves), GRID_POINTS)
     values = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
     return Band(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))

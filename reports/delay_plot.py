@@ -31,7 +31,7 @@ from reports.plot_style import (
 from reports.scores.human_scores import game_name
 from reports.tables import table_lines
 from run_files.curve_archive import read_histories
-from run_files.run_folder import SUMMARY
+from run_files.run_folder import read_summary
 from run_files.run_history import History
 
 USAGE = "usage: python -m reports.delay_plot RUN [RUN ...] [--name=value ...]"
@@ -124,11 +124,10 @@ def _has_reached_goal(history: History) -> bool:
     goal = history.options.get("stop_at_return")
     if goal is None:
         return False
-    try:
-        summary = json.loads((history.folder / SUMMARY).read_text(encoding="utf-8"))
-        return bool(summary["status"] == "finished")
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # an archive, or a run of an older version
+    status = read_summary(history.folder).get("status")
+    if status is None:  # an archive, or a run of an older version
         return bool(history.curve("return_mean").y.max() >= goal)
+    return bool(status == "finished")
 
 
 def _environment(history: History) -> EnvironmentOptions:

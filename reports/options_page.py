@@ -17,7 +17,7 @@ INTRODUCTION = """\
 All flags of `main.py` by topic. `--help` lists them too. `multi_train.py` accepts most of them, and [its own](#sweep).
 The defaults are those of Atari games with a NoFrameskip id; some [are different](environments.md#defaults) elsewhere.
 A flag is written `--lr=0.001` or `--lr 0.001`; a switch (true or false) is written `--use_lstm` or `--nouse_lstm`.
-A resumed run takes its options from the checkpoint. `--cluster=unset` drops one whose default is `unset`.
+A resumed run takes its options from the checkpoint. `--cluster=unset` takes none, where the default is `unset`.
 A wrong flag or value ends the command with one sentence and exit code 2, before anything starts.
 
 This page is generated from `option_flags.py`: `python -m reports.options_page > docs/options.md`."""

@@ -41,7 +41,8 @@ def run_header(
         f"{share} {replay.type}" for replay, share in zip(config.replay.replays, config.replay.shares, strict=True)
     ]
     environments = machine.worker_count * config.workers.envs_per_worker
-    waiting = environments * machine.slots_per_worker  # unrolls that can be played ahead of the learner
+    learners = config.learners.learners  # each has such workers
+    waiting = learners * environments * machine.slots_per_worker  # unrolls that can be played ahead of the learners
     lag = 0 if config.run.reproducible else round(waiting / config.fresh_unrolls_per_update)
     warning = [f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"]
     subject = [config.environment.env, described_observations(layout), described_actions(layout)]

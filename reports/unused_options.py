@@ -32,7 +32,10 @@ NEEDS: dict[str, tuple[Callable[[Config], object], tuple[str, ...]]] = {
     "--local_workers": (lambda c: not c.cluster.all_workers_are_remote, ("worker_count",)),
     "--learners": (lambda c: c.learners.learners != 1, ("learner_restarts",)),
     "--caching": (lambda c: c.replay.caching, ("cache_output_buffer_size",)),
-    "--use_replay_compression": (lambda c: c.replay.use_replay_compression, ("lz4_compression_level",)),
+    "--use_replay_compression or --cluster": (
+        lambda c: c.replay.use_replay_compression or c.cluster.cluster,
+        ("lz4_compression_level",),
+    ),
     "a queue": (lambda c: c.replay.queue_shares, ("proximal_loss_weight", "impact_uses")),
     "a replay besides queues": (
         lambda c: c.replay.longest_warmup,

@@ -1,11 +1,12 @@
 """Checkpoints: their names, and how they are written, found, read and checked."""
 
+import fcntl
 import os
 import pickle
 import shutil
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -296,10 +297,30 @@ def link(source: Path, target: Path) -> None:
             os.link(source.resolve(), temporary)  # a relative symbolic link would be wrong in another folder
         except OSError:
             shutil.copyfile(source, temporary)
+            with temporary.open("rb") as copy:
+                os.fsync(copy.fileno())
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def kept(source: Path) -> Iterator[Path]:
+    """Another name for a checkpoint, which keeps its content for the `with` block, or until it is renamed.
+
+    If this process is killed, the next run that looks after the folder removes it.
+    """
+    path = temporary_beside(source)
+    link(source, path)
+    try:
+        with path.open("rb") as file:
+            with suppress(OSError):  # some network file systems have no locks
+                fcntl.flock(file, fcntl.LOCK_EX)  # `remove_abandoned` skips locked files
+            yield path
+    finally:
+        with suppress(OSError):  # the file system may have become read-only
+            path.unlink(missing_ok=True)
 
 
 def _check_readable(value: Any, name: str) -> None:

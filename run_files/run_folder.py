@@ -100,6 +100,15 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, f"{text}\n".encode(errors="backslashreplace"))
 
 
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The content of summary.json; empty if there is none that a run could have written."""
+    with suppress(OSError, ValueError, RecursionError):
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        if isinstance(summary, dict):
+            return summary
+    return {}
+
+
 def _sync_folder(folder: Path) -> None:
     """Make sure that new names in `folder` survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)

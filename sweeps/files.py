@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from run_files.checkpoint import Checkpoint
 
 LOCK = "lock"  # held as long as the run is running
-LAST_LINES = 5
 
 
 class DamagedFiles:
@@ -69,14 +68,6 @@ def _newest(job_folder: Path) -> "Checkpoint | None":
 def resumable(job_folder: Path) -> Path | None:
     """The run folder to continue from. A run that continues another one begins with its parent's checkpoint."""
     return next((folder for folder in run_folders(job_folder) if newest_first(folder / CHECKPOINTS)), None)
-
-
-def last_lines(log: Path) -> list[str]:
-    """The last lines of a log."""
-    if not log.exists():
-        return []
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [line for line in lines if line.strip()][-LAST_LINES:]
 
 
 def try_lock(path: Path) -> BinaryIO | None:

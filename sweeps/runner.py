@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
-from sweeps.files import LOCK, agent_steps, has_reports, is_complete, is_locked, last_lines, resumable
+from run_files.new_lines import last_lines
+from sweeps.files import LOCK, agent_steps, has_reports, is_complete, is_locked, resumable
 from sweeps.places import Places, RunJob
 from sweeps.plan import SweepRun
 from sweeps.run_source import RunSource
 from sweeps.state import DONE, ENDED, FAILED, PRUNED, RUNNING, STOPPED, SweepState
 
 POLL_SECONDS = 0.2
+LAST_LINES = 5  # of the log of a run, that are kept with its end
 MOST_LOSSES = 5  # of a run without a newer checkpoint, until it counts as failed
 MOST_FAILED_STARTS = 3  # runs in a row that fail before their first report, until no further one is started
 HOPELESS, OLDER_HOPELESS = "hopeless", "pruned_at"  # in the state of a run that was stopped as hopeless
@@ -173,7 +175,7 @@ class SweepRunner:
 
     def _record_end(self, run: SweepRun, job: RunJob) -> bool:
         """Record how a job has ended. False if it must be started again."""
-        code, lines = job.exit_code, last_lines(job.log)
+        code, lines = job.exit_code, last_lines(job.log, LAST_LINES) if job.log.exists() else []
         if code in (0, None) and self._is_done(run):
             self._set_end(run, DONE, code)
             ended = sum(self._status(one) in ENDED for one in self._source.runs)

@@ -1,9 +1,9 @@
 """The mean returns of a run at equally spaced numbers of steps, at which the runs of a search are compared."""
 
-import os
 from pathlib import Path
 
 from run_files.metrics import METRICS, parse_report
+from run_files.new_lines import NewLines
 from sweeps.files import DamagedFiles
 
 
@@ -18,13 +18,13 @@ class StepValues:
         self._interval = interval
         self._reached = reached  # the last multiple that has a value
         self._damaged = damaged
-        self._read: dict[Path, int] = {}  # bytes of each file
+        self._files: dict[Path, NewLines] = {}
 
     def read_new(self, job_folder: Path) -> dict[int, float]:
         """The values by their steps that came since the last call."""
         values: dict[int, float] = {}
         for path in sorted(job_folder.glob(f"*/{METRICS}"), key=lambda path: (path.stat().st_mtime_ns, path)):
-            for line in self._new_lines(path):
+            for line in self._files.setdefault(path, NewLines(path)).read_bytes().splitlines():
                 try:
                     report = parse_report(line, f"a line of {path}")
                 except ValueError as error:
@@ -36,15 +36,3 @@ class StepValues:
                         self._reached += self._interval
                         values[self._reached] = float(value)
         return values
-
-    def _new_lines(self, path: Path) -> list[bytes]:
-        done = self._read.get(path, 0)
-        if path.stat().st_size <= done:
-            return []
-        with path.open("rb") as file:
-            file.seek(done, os.SEEK_SET)
-            complete = file.read().rpartition(b"\n")
-        if not complete[1]:
-            return []
-        self._read[path] = done + len(complete[0]) + 1
-        return complete[0].splitlines()

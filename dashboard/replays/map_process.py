@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from agents.spaces import saved_layout
 from dashboard.replays.map import MappedUnroll, NoMapError, ReplayMap
+from learners.rank import LearnerRank
+from learners.shares import part_of
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
 from options.rules import UsageError
@@ -46,6 +48,7 @@ def map_replays(path: Path) -> ReplayMap:
     try:
         checkpoint = read_checkpoint(path.parent / checkpoint_name(updates))
         config = Config.from_flags(checkpoint.options)
+        config = part_of(config, LearnerRank(0, config.learners.learners))  # the first of them has saved this file
         layout = saved_layout(checkpoint.content, config)
         content = read_tensor_file(path)
         check_replay_file(content)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from machine.program import CHECKOUT
-from run_files.metrics import Episode, Report
+from run_files.metrics import EVALUATIONS, Episode, Report
 from run_files.run_folder import remove_abandoned
 
 FILE = "curves.png"
@@ -38,6 +38,8 @@ class CurvesSink:
 
     def close(self) -> None:
         """Wait for the last drawing, at most LAST_DRAWING_SECONDS, so that CTRL+C ends a run soon."""
+        if (self._folder / EVALUATIONS).exists():  # the last evaluation may have ended after the last report
+            self._request(NEW_REPORT)
         self._request(LAST_REQUEST)
         process, self._process = self._process, None
         if process is None:

@@ -82,6 +82,12 @@ def test_the_token_moves_from_the_address_into_a_cookie() -> None:
     assert answer(TOKEN, {"host": "machine:8050", "cookie": f"a=b; {COOKIE}={TOKEN}"})[0]["status"] == 200
 
 
+@pytest.mark.parametrize("foreign", ['prefs={"a":1}', "flag", "version=1", "a=b=c", '"'])
+def test_cookies_of_other_programs_on_the_machine_change_nothing(foreign: str) -> None:
+    for cookies in (f"{foreign}; {COOKIE}={TOKEN}", f"{COOKIE}={TOKEN};{foreign}"):
+        assert answer(TOKEN, {"host": "machine:8050", "cookie": cookies})[0]["status"] == 200
+
+
 def test_the_token_leads_to_no_other_site() -> None:
     start, _ = answer(TOKEN, {"host": "machine:8050"}, f"token={TOKEN}", path="//evil.example/")
     assert dict(start["headers"])[b"location"] == b"/evil.example/"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.growing_file import LONGEST_LINE, GrowingFile, last_lines
+from dashboard.growing_file import LONGEST_LINE, GrowingFile
 
 
 def number(line: bytes) -> int | None:
@@ -118,10 +118,3 @@ def test_a_huge_file_is_read_at_some_places_only(tmp_path: Path) -> None:
     with path.open("a") as appended:
         appended.write("000100000\n")
     assert file.refresh() and file.rows[-1] == 100_000
-
-
-def test_the_last_lines_of_a_log_are_plain_text(tmp_path: Path) -> None:
-    log = tmp_path / "log.txt"
-    log.write_bytes(b"old\n" * 1000 + b"half\rwhole\n\x1b[31mred\x1b[0m \xff\n\nlast\n")
-    assert last_lines(log, 3) == ["whole", "[31mred[0m \ufffd", "last"]
-    assert len(last_lines(log, 10**6, most_bytes=100)) < 30

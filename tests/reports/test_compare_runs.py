@@ -159,6 +159,15 @@ def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
     np.testing.assert_allclose(band.high, band.x + 2)
 
 
+def test_a_seed_that_ended_before_another_began_is_not_in_the_band() -> None:
+    ended = Curve(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
+    late = Curve(np.array([20.0, 30.0]), np.array([5.0, 6.0]))
+    band = seed_band([ended, late])
+    assert (band.x[0], band.x[-1]) == (20, 30)
+    np.testing.assert_allclose(band.low, np.linspace(5, 6, len(band.x)))
+    np.testing.assert_array_equal(band.low, band.high)
+
+
 # --- Seeds and names --------------------------------------------------------------------------------------------------
 
 

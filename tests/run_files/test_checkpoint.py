@@ -19,11 +19,12 @@ from run_files.checkpoint import (
     checkpoint_name,
     find_checkpoint,
     keep_newest,
+    kept,
     link,
     read_checkpoint,
     write_checkpoint,
 )
-from run_files.run_folder import BEST, CHECKPOINTS, write_atomically
+from run_files.run_folder import BEST, CHECKPOINTS, remove_abandoned, write_atomically
 from tests.full_disk import files_limited_to
 from tests.run_files.some_checkpoint import some_content, some_learner
 
@@ -179,8 +180,8 @@ def test_a_checkpoint_cut_off_anywhere_is_refused_and_the_usable_one_beside_it_n
     oldest, older, newest = (write(tmp_path, updates) for updates in (1, 2, 3))
     older.write_bytes(older.read_bytes()[:-1])
     whole = newest.read_bytes()
-    for kept in sorted({*range(0, len(whole), 97), *range(40), *range(len(whole) - 40, len(whole))}):
-        newest.write_bytes(whole[:kept])
+    for length in sorted({*range(0, len(whole), 97), *range(40), *range(len(whole) - 40, len(whole))}):
+        newest.write_bytes(whole[:length])
         text = sentence(tmp_path)
         assert str(newest) in text and f"{oldest} beside it can be used" in text
 
@@ -308,13 +309,26 @@ def test_a_link_replaces_the_one_before(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_kept_checkpoint_outlives_its_name_and_is_not_abandoned(tmp_path: Path) -> None:
+    source = write(tmp_path)
+    with kept(source) as path:
+        source.unlink()
+        remove_abandoned(tmp_path)
+        assert read_checkpoint(path).updates == 3
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_hard_links_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: object) -> None:
         raise PermissionError("this file system has no links")
 
+    source = write(tmp_path)
+    synced: list[int] = []
     monkeypatch.setattr("os.link", no_links)
-    link(write(tmp_path), tmp_path / BEST)
+    monkeypatch.setattr("os.fsync", synced.append)
+    link(source, tmp_path / BEST)
     assert read_checkpoint(tmp_path / BEST).updates == 3
+    assert len(synced) == 1
     assert len(list(tmp_path.iterdir())) == 2
 
 

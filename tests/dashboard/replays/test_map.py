@@ -1,5 +1,6 @@
 """The map of what replays hold, read from the replays that a real run saved."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from dashboard.replays.map import NoMapError, ReplayMap, read_replay_map
 from dashboard.replays.map_process import map_replays, principal_components
-from run_files.checkpoint import find_checkpoint
+from run_files.checkpoint import find_checkpoint, write_checkpoint
 from run_files.run_folder import CHECKPOINTS
 from tests.training.catch_runs import catch_run
 
@@ -74,6 +75,20 @@ def test_the_map_shows_each_unroll_of_the_ranking_replays(run: Path) -> None:
     x, y = np.var([unroll.first for unroll in unrolls]), np.var([unroll.second for unroll in unrolls])
     assert x >= y > 0
     assert x / y == pytest.approx(shown.explained[0] / shown.explained[1])
+
+
+@pytest.mark.slow
+def test_the_replays_of_the_first_of_several_learners_have_a_map(run: Path, tmp_path: Path) -> None:
+    checkpoint = find_checkpoint(str(run))
+    options = checkpoint.content["options"]
+    replays = [{**replay, "capacity": 2 * replay["capacity"]} for replay in json.loads(REPLAYS)]
+    batch, workers = (2 * options[name] for name in ("batch_size", "worker_count"))
+    whole = {
+        "learners": 2, "batch_size": batch, "worker_count": workers, "replay_parameters": json.dumps(replays),
+    }  # fmt: skip
+    write_checkpoint(tmp_path / checkpoint.path.name, {**checkpoint.content, "options": {**options, **whole}})
+    shutil.copy(checkpoint.replay_path, tmp_path)
+    assert len(map_replays(tmp_path / checkpoint.replay_path.name).replays["elite (replay 4)"]) == 40
 
 
 @pytest.mark.slow

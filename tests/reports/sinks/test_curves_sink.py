@@ -55,6 +55,16 @@ def test_closing_draws_a_last_time_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert not list((tmp_path / "run").glob(".*"))
 
 
+def test_an_evaluation_that_ends_after_the_last_report_is_drawn(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    for evaluated in (False, True):
+        sink = CurvesSink(folder, lambda message: None)
+        if evaluated:
+            (folder / "evaluations.jsonl").touch()
+        sink.close()
+        assert (folder / "curves.png").exists() == evaluated
+
+
 def test_a_failing_process_is_announced_once_and_a_hanging_one_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
