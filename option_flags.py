@@ -99,7 +99,8 @@ class RunOptions(Options):
     precision: str = option(
         "auto",
         one_of("auto", "float32", "bfloat16"),
-        "Number format inside the network. auto is bfloat16 on devices that are fast with it, else float32.",
+        "Number format inside a network for pictures; others use float32. auto is bfloat16 on devices that are fast "
+        "with it, else float32.",
     )
     cuda_graphs: bool = option(
         True,
@@ -107,7 +108,9 @@ class RunOptions(Options):
         "On an NVIDIA GPU, launch the kernels of a batch's gradients at once. Not with --reproducible, --loss=impact "
         "or a network of your own.",
     )
-    learner_threads: int = option(0, whole(0), "CPU threads of the learner. 0: chosen from the number of cores.")
+    learner_threads: int = option(
+        0, whole(0), "CPU threads of the learner. 0: half of the cores, or at most 4 with a GPU."
+    )
 
     def _check_together(self) -> None:
         if self.load_weights_only and (self.op_mode != "train_w_load" or not self.load_model_url):
@@ -145,7 +148,10 @@ class ReplayOptions(Options):
         False, ON_OFF, "Compress unrolls in replays (queues excepted) with lz4: many more fit, at little cost in speed."
     )
     lz4_compression_level: int = option(
-        0, whole(0, 12), "Compression level of lz4. 0 is fastest; 1 to 12 compress better and take longer."
+        0,
+        whole(0, 12),
+        "Compression level of lz4, in replays and on the way from nodes of a cluster. 0 is fastest; 1 to 12 compress "
+        "better and take longer.",
     )
     caching: bool = option(False, ON_OFF, "Prepare batches in the background, before the learner needs them.")
     cache_output_buffer_size: int = option(1, whole(1, 64), "With --caching: number of batches prepared ahead.")

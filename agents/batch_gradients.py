@@ -153,7 +153,7 @@ class BatchGradients:
 def _added(total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:
     if total is None or gradient is None:
         return gradient if total is None else total
-    return total.add_(gradient)
+    return total + gradient  # not in place: autograd may give one tensor as the gradients of several parameters
 
 
 def _detached(estimates: Estimates) -> Estimates:

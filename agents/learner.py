@@ -13,7 +13,7 @@ from agents.flat_weights import flat_weights
 from agents.memory_format import channels_last
 from agents.network import ActorCritic
 from agents.optimizer import ScheduledOptimizer
-from agents.other_learners import NoPeers, Peers
+from agents.other_learners import Peers
 from agents.policy_heads import GaussianHead
 from agents.target_network import TargetNetwork
 from agents.training_batch import TrainingBatch, make_training_batch
@@ -42,7 +42,7 @@ class Learner:
         record: Record[Any] | None = None,  # records whole batches, as CUDA graphs
     ) -> None:
         self.network = channels_last(network.to(device))
-        self._peers = peers or NoPeers()
+        self._peers = peers or Peers()
         averaged = self._peers.averaging(self.network)
         self.updates = 0
         self.is_intact = True  # False if the GPU's memory was used up in the middle of a step

@@ -62,8 +62,14 @@ class ScheduledOptimizer:
     def load_state_dict(self, state: dict[str, Any]) -> bool:
         """Resume the moving averages with this optimizer's own options; False if they are those of another one."""
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["param_groups"][0]
-        if ("alpha" in wanted) != ("alpha" in saved) or (wanted.get("momentum") and not saved["momentum"]):
-            return False  # another --optimizer, or momentum that was not saved
+        if ("alpha" in wanted) != ("alpha" in saved):
+            return False
+        if wanted.get("momentum") and not saved["momentum"]:  # it begins at 0
+            averages = {
+                place: {**each, "momentum_buffer": torch.zeros_like(each["square_avg"])}
+                for place, each in state["state"].items()
+            }
+            state = {**state, "state": averages}
         options = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(state)
         for group, own in zip(self._optimizer.param_groups, options, strict=True):

@@ -26,29 +26,17 @@ class Averaged(Protocol):
         """
 
 
-class Peers(Protocol):
-    """All learners of a run make each update together, each from its own part of the batch."""
+class Peers:
+    """All learners of a run make each update together, each from its own part of the batch. Here, there is only one."""
 
-    @property
-    def size(self) -> int:
-        """How many learners there are."""
+    size = 1  # how many learners there are
 
     def averaging(self, network: ActorCritic) -> Averaged:
         """The network, with gradients that are means over all learners."""
-
-    def rows_of_all(self, rows: torch.Tensor) -> torch.Tensor:
-        """`rows [N, ...]` of every learner, one after another; each learner gives as many."""
-
-
-class NoPeers:
-    """A run with one learner."""
-
-    size = 1
-
-    def averaging(self, network: ActorCritic) -> Averaged:
         return OwnGradients(network)
 
     def rows_of_all(self, rows: torch.Tensor) -> torch.Tensor:
+        """`rows [N, ...]` of every learner, one after another; each learner gives as many."""
         return rows
 
 

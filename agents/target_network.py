@@ -11,7 +11,7 @@ import torch
 from agents.estimates import Estimates, estimates_of
 from agents.network import ActorCritic
 from agents.training_batch import TrainingBatch
-from machine.device import usable_cores
+from machine.capacity import usable_cores
 
 
 class TargetNetwork:

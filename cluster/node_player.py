@@ -16,7 +16,8 @@ from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster.played_code import difference, played_code
 from cluster.round_format import pack_round
-from machine.device import choose_precision, usable_memory
+from machine.capacity import usable_memory
+from machine.device import choose_precision
 from machine.machine_setup import Machine
 from machine.process_memory import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, format_bytes
 from machine.system_settings import keep_freed_memory

@@ -21,7 +21,8 @@ from evaluation.player_process import PlayerProcess
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
 from evaluation.show_games import show_games
-from machine.device import choose_precision, usable_cores
+from machine.capacity import usable_cores, usable_memory
+from machine.device import choose_precision
 from machine.machine_setup import settle_seed
 from machine.process_memory import check_processes
 from machine.stop_signals import StopSignals
@@ -55,7 +56,7 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
     slots = slots_for(games)
-    check_processes(processes, slots)
+    check_processes(processes, slots, usable_memory())
     torch.set_num_threads(1)
     layout = make_unroll_layout(config, make_environment)
     check_spaces(checkpoint.content, layout)

@@ -13,7 +13,6 @@ change nothing else of a run.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from learners.group import Exchange, LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, merged_report, slowest_learner
@@ -25,67 +24,45 @@ NAP_SECONDS = 0.0001
 SIGN_OF_LIFE = 1 / 3  # of the time after which a silent learner is lost
 
 
-class Agreement(Protocol):
-    """Asked by the training loop, and by what reports and saves."""
+class Agreement:
+    """Asked by the training loop, and by what reports and saves. Here, a single learner decides by itself."""
 
-    alone: bool  # whether there are no other learners
+    alone = True  # whether there are no other learners
 
     def goes_on(self, stops: bool, used_up: bool) -> bool:
         """Whether the run goes on, if this learner wants to stop it or not, and has `used_up` its steps or not."""
-
-    def finished(self, used_up: bool) -> bool:
-        """At the end of a run: whether its steps are used up, if those of this learner are or not."""
-
-    def reports_at_end(self, wanted: bool) -> bool:
-        """At the end of a run: whether to write the last report, if this learner alone would or would not."""
-
-    def keep_alive(self) -> bool:
-        """Called again and again by a first learner that is busy with an evaluation; whether the run goes on."""
-
-    def may_update(self, ready: bool) -> bool:
-        """Whether all learners update now; this one is `ready` for it or not."""
-
-    def report_due(self, is_due: bool) -> bool:
-        """Whether to report after this update, if a report `is_due` for this learner."""
-
-    def save_due(self, due: Callable[[], int]) -> int:
-        """What to save now, if `due` tells what this learner would save: see `LearnerMessage.save`."""
-
-    def merged(self, report: Report, figures_of_batch: Sequence[str]) -> Report:
-        """The report of all learners, from that of this one; `figures_of_batch` are means over its part of batches."""
-
-
-class AloneAgreement:
-    """One learner decides by itself."""
-
-    alone = True
-
-    def goes_on(self, stops: bool, used_up: bool) -> bool:
         return not (stops or used_up)
 
     def finished(self, used_up: bool) -> bool:
+        """At the end of a run: whether its steps are used up, if those of this learner are or not."""
         return used_up
 
     def reports_at_end(self, wanted: bool) -> bool:
+        """At the end of a run: whether to write the last report, if this learner alone would or would not."""
         return wanted
 
     def keep_alive(self) -> bool:
+        """Called again and again by a first learner that is busy with an evaluation; whether the run goes on."""
         return True
 
     def may_update(self, ready: bool) -> bool:
+        """Whether all learners update now; this one is `ready` for it or not."""
         return ready
 
     def report_due(self, is_due: bool) -> bool:
+        """Whether to report after this update, if a report `is_due` for this learner."""
         return is_due
 
     def save_due(self, due: Callable[[], int]) -> int:
+        """What to save now, if `due` tells what this learner would save: see `LearnerMessage.save`."""
         return due()
 
     def merged(self, report: Report, figures_of_batch: Sequence[str]) -> Report:
+        """The report of all learners, from that of this one; `figures_of_batch` are means over its part of batches."""
         return report
 
 
-class GroupAgreement:
+class GroupAgreement(Agreement):
     """Decides together with the other learners."""
 
     alone = False

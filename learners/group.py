@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from agents.network import ActorCritic
-from agents.other_learners import Averaged, NoPeers
+from agents.other_learners import Averaged, Peers
 from learners.rank import LearnerRank
 from learners.shared_gradients import SharedGradients
 from options.rules import UsageError
@@ -23,7 +23,7 @@ class LearnerLostError(RunFailedError):
     exit_code = 3
 
 
-class OneLearner(NoPeers):
+class OneLearner(Peers):
     """A run with one learner."""
 
     rank = LearnerRank()
@@ -54,14 +54,11 @@ class LearnerGroup(OneLearner):
     def __init__(self, rank: LearnerRank, timeout: float) -> None:
         """A learner that does not take part in what all do together for `timeout` seconds is lost."""
         self.rank = rank
+        self.size = rank.size
         self.timeout = timeout
         self._gradients: dist.ProcessGroup | None = None
         with self.guarded():
             dist.init_process_group("gloo", rank=rank.index, world_size=rank.size, timeout=timedelta(seconds=timeout))
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        return self.rank.size
 
     def averaging(self, network: ActorCritic) -> Averaged:
         device = next(network.parameters()).device

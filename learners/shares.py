@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from learners.rank import LearnerRank
-from machine.device import usable_cores
+from machine.capacity import SHARING, usable_cores
 from option_flags import Config
 from options.rules import UsageError
 from workers.random_streams import stream_of
@@ -22,18 +22,25 @@ def settle_learners(config: Config, rank: LearnerRank | None) -> Config:
     A launcher that has started this process has decided it.
     """
     if rank is not None:
+        _check_devices(config, rank.local_size, f"{rank.local_size} learners on this machine need", "fewer on it")
         return config.replace_flags(learners=rank.size)
-    if config.learners.learners:
-        _check_devices(config, config.learners.learners)
+    if learners := config.learners.learners:
+        if config.cluster.cluster is None:  # a cluster looks for its own devices
+            fitting = _largest_fitting(config, max(1, torch.cuda.device_count()))
+            _check_devices(config, learners, f"--learners={learners} needs", f"--learners={fitting}")
         return config
     gpus = torch.cuda.device_count() if config.run.device in ("auto", "cuda") else 0
     by_batch = max(1, config.replay.batch_size // UNROLLS_PER_GPU)
     most = min(gpus, by_batch) if gpus else usable_cores() // CORES_PER_LEARNER
     if _is_single(config.run.device) or config.cluster.cluster is not None:
         most = 1
-    most = min(most, config.workers.worker_count or most)
+    return config.replace_flags(learners=_largest_fitting(config, min(most, config.workers.worker_count or most)))
+
+
+def _largest_fitting(config: Config, most: int) -> int:
+    """The largest number of learners up to `most` that can divide the batch."""
     fitting = [n for n in range(1, most + 1) if all(share % n == 0 for share in config.replay.shares)]
-    return config.replace_flags(learners=max(fitting, default=1))
+    return max(fitting, default=1)
 
 
 def _is_single(device: str) -> bool:
@@ -41,20 +48,19 @@ def _is_single(device: str) -> bool:
     return device.startswith("cuda:") or device == "mps"
 
 
-def _check_devices(config: Config, learners: int) -> None:
-    """Those of this machine; a cluster looks for its own."""
-    if learners == 1 or config.run.device == "cpu" or config.cluster.cluster is not None:
+def _check_devices(config: Config, learners: int, they_need: str, fewer: str) -> None:
+    """UsageError if this machine has too few devices for so many learners."""
+    if learners == 1 or config.run.device == "cpu":
         return
     if _is_single(config.run.device):
         raise UsageError(
-            f"--learners={learners} needs a device for each learner, and --device={config.run.device} is a single one; "
+            f"{they_need} a device for each learner, and --device={config.run.device} is a single one; "
             "--device=cuda or --device=cpu would be right."
         )
     gpus = torch.cuda.device_count()
     if (config.run.device == "cuda" and learners > gpus) or (config.run.device == "auto" and 0 < gpus < learners):
         raise UsageError(
-            f"--learners={learners} needs as many GPUs, and this machine has {gpus}; --learners={max(1, gpus)} would "
-            "be right, or --device=cpu."
+            f"{they_need} as many GPUs, and this machine has {gpus}; {fewer} would be right, or --device=cpu."
         )
 
 
@@ -82,14 +88,6 @@ def part_of(config: Config, rank: LearnerRank) -> Config:
     return config.replace_flags(**changed)
 
 
-def first_worker(config: Config, rank: LearnerRank, own_workers: int) -> int:
-    """The number of this learner's first worker among those of all learners of a run with this configuration."""
-    workers = config.workers.worker_count
-    if not workers:
-        return rank.index * own_workers  # learners have equally many where their machines are alike
-    return sum(_worker_share(workers, other, rank.size) for other in range(rank.index))
-
-
 def _worker_share(workers: int, rank: int, size: int) -> int:
     """How many of the workers this learner has; 0, as many as its machine can run, is 0 for each."""
     return workers // size + (rank < workers % size)
@@ -109,8 +107,11 @@ def equal_shares(unrolls: int, waiting: Sequence[int]) -> list[int]:
 
 
 def use_own_cores(rank: LearnerRank) -> None:
-    """Let this process, and all that it starts, use only its share of the machine's cores; where the system can."""
-    if rank.local_size == 1 or not hasattr(os, "sched_setaffinity"):
+    """Let this process, and all that it starts, use and count only its share of the machine's cores."""
+    if rank.local_size == 1:
+        return
+    os.environ[SHARING] = str(rank.local_size)  # quotas cannot be divided, so a part of them is counted
+    if not hasattr(os, "sched_setaffinity"):
         return
     cores = sorted(os.sched_getaffinity(0))
     first, end = (index * len(cores) // rank.local_size for index in (rank.local_index, rank.local_index + 1))

@@ -1,14 +1,12 @@
-"""The device and precision to compute with, and the cores and memory that this process may use."""
+"""The device and precision to compute with, and the learner's CPU threads."""
 
 import os
 from pathlib import Path
 
-import psutil
 import torch
 
+from machine.capacity import usable_cores
 from options.rules import UsageError
-
-CONTAINER = Path("/sys/fs/cgroup")  # where Linux keeps the limits of a container
 
 
 def choose_device(name: str) -> torch.device:
@@ -65,34 +63,6 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     if device.type != "cpu" or not cpu_info.exists():
         return False
     return any(flag in cpu_info.read_text() for flag in (" avx512_bf16", " amx_bf16"))
-
-
-def usable_cores() -> int:
-    """Cores that this process may use, by its affinity and the quota of its container."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota_file = CONTAINER / "cpu.max"
-    if quota_file.exists():
-        quota, period = quota_file.read_text().split()
-        if quota != "max":
-            cores = min(cores, max(1, round(int(quota) / int(period))))
-    return cores
-
-
-def usable_memory() -> int:
-    """Bytes of memory that are free for this process, on the machine and within the limit of its container."""
-    free = psutil.virtual_memory().available
-    limit_file, used_file = CONTAINER / "memory.max", CONTAINER / "memory.current"
-    if limit_file.exists() and used_file.exists() and (limit := limit_file.read_text().strip()) != "max":
-        free = min(free, int(limit) - int(used_file.read_text()) + _file_cache())
-    return free
-
-
-def _file_cache() -> int:
-    """Bytes of cached files in the container. They count as used, but the system frees them when memory is needed."""
-    statistics = CONTAINER / "memory.stat"
-    lines = statistics.read_text().splitlines() if statistics.exists() else []
-    figures = dict(line.split() for line in lines)
-    return sum(int(figures.get(name, 0)) for name in ("active_file", "inactive_file"))
 
 
 def learner_threads(device: torch.device, alone: bool = False) -> int:

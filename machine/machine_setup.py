@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from machine.device import choose_device, choose_precision, learner_threads, prepare_torch, usable_cores
+from machine.capacity import usable_cores
+from machine.device import choose_device, choose_precision, learner_threads, prepare_torch
 from machine.system_settings import keep_freed_memory, use_long_time_slices
 from option_flags import Config
 from options.rules import UsageError

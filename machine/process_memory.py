@@ -1,19 +1,18 @@
 """The memory that worker and player processes need."""
 
-from machine.device import usable_memory
 from options.rules import UsageError
 
 PART_OF_FREE = 0.9  # the rest is for networks, activations and other programs
 PROCESS_BYTES, GAME_BYTES = 170 << 20, 2 << 20  # a worker or a player with torch, and each of its games
 
 
-def check_processes(count: int, games_each: int) -> int:
-    """The bytes that `count` workers or players need; UsageError if the machine has too little free memory.
+def check_processes(count: int, games_each: int, free: int) -> int:
+    """The bytes that `count` workers or players need; UsageError if so many bytes of `free` memory are too little.
 
     Players have few games each, so only --envs_per_worker can be what makes a single process too large.
     """
     each = PROCESS_BYTES + games_each * GAME_BYTES
-    room = int(PART_OF_FREE * usable_memory())
+    room = int(PART_OF_FREE * free)
     if count * each > room:
         fitting_games = (room // count - PROCESS_BYTES) // GAME_BYTES
         if each > room and fitting_games > 0:

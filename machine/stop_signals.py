@@ -36,11 +36,14 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def request(self) -> None:
+        self._requested_at = time.monotonic()  # first: a signal may come between the two
+        self.requested = True
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR1:
             self.save_now = True
         elif not self.requested:
-            self.requested = True
-            self._requested_at = time.monotonic()
+            self.request()
         elif time.monotonic() - self._requested_at > SAME_SIGNAL_SECONDS:
             self.stop_now = True

@@ -17,7 +17,9 @@ class ReplaySpec:
     """One entry of --replay_parameters. parse_replays checks each key by its rule."""
 
     type: str = option(MISSING, one_of("queue", "standard", "attentive", "elite"), "Type of the replay.")
-    capacity: int = option(MISSING, whole(1), "Number of unrolls that the replay holds.")
+    capacity: int = option(
+        MISSING, whole(1), "Number of unrolls that the replay holds; a queue holds at least its share of a batch."
+    )
     sample_ratio: float = option(
         MISSING, above(0, 1), "Share of every batch, rounded to whole unrolls; the ratios of all replays add up to 1."
     )

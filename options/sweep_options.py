@@ -27,7 +27,8 @@ class SweepOptions(Options):
     job_cpus: float | None = option(
         None,
         Rule(float, "be a number above 0", lambda v: 0 < v < math.inf, optional=True),
-        "With --cluster: CPUs of a node for each run. Unset: --worker_count and --learner_threads together.",
+        "With --cluster: CPUs of a node for each run. Unset: as many as it uses, --worker_count and --learner_threads "
+        "for each of its --learners.",
     )
     job_gpus: float = option(0.0, at_least(0), "With --cluster: GPUs of a node for each run, or the part of one.")
 

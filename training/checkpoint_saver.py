@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,7 @@ class CheckpointSaver:
             return
         for older in self.folder.glob(NUMBERED_REPLAYS):
             if older != path:
-                older.unlink(missing_ok=True)
+                with suppress(OSError):  # it is only in the way
+                    older.unlink(missing_ok=True)
         seconds = time.monotonic() - begun
         self.announce(f"{time.strftime('%H:%M:%S')} replays saved: {size / 1e6:,.0f} MB in {seconds:.1f} s")

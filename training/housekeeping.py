@@ -36,9 +36,10 @@ class Housekeeping:
 
     def after_update(self) -> None:
         self._has_updated = True
-        if self._agreement.report_due(self._reporter.is_due):
-            self._saver.end_if_diverged()
-            self._reporter.report()
+        with self._progress.stage("report"):
+            if self._agreement.report_due(self._reporter.is_due):
+                self._saver.end_if_diverged()
+                self._reporter.report()
 
     def tick(self) -> None:
         """Called in every iteration of the training loop."""

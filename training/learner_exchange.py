@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from agents.learner import Learner
-from learners.agreement import Agreement, AloneAgreement, GroupAgreement
+from learners.agreement import Agreement, GroupAgreement
 from learners.group import LearnerGroup, OneLearner
 from learners.messages import LearnerMessage
 from learners.rank import LearnerRank
@@ -16,7 +16,7 @@ from training.reporter import Reporter
 
 def make_agreement(learners: OneLearner) -> Agreement:
     """The agreement with the other learners; one learner agrees with itself."""
-    return GroupAgreement(learners) if isinstance(learners, LearnerGroup) else AloneAgreement()
+    return GroupAgreement(learners) if isinstance(learners, LearnerGroup) else Agreement()
 
 
 def share_unrolls(learners: OneLearner, progress: Progress, mix: Mix) -> None:

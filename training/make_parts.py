@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from agents.cuda_graphs import record_on_gpu
+from agents.cuda_graphs import Record, record_on_gpu
 from agents.learner import Learner
 from agents.network import ActorCritic
 from cluster.cluster_actors import make_actors
 from learners.agreement import Agreement
 from learners.group import OneLearner
 from learners.rank import LearnerRank
-from learners.shares import first_worker, learners_in_words
+from learners.shares import learners_in_words
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.batch_mix import Mix
@@ -27,6 +28,7 @@ from training.counters.progress import Progress
 from training.periodic_evaluation import Evaluation, PeriodicEvaluation
 from training.reporter import Reporter
 from training.run_setup import RunSetup
+from training.summary_file import SummaryFile
 from workers.actors import Actors
 from workers.worker_pool import WorkerPool
 from wrappers.environment_types import MakeEnvironment, MakeWatchedEnvironment
@@ -53,24 +55,25 @@ def make_learner(setup: RunSetup, learners: OneLearner, announce: Announce) -> L
         setup.machine.device,
         learners,
         announce,
-        record_on_gpu if records_updates(setup.config, setup.machine.device, setup.network) else None,
+        recorder_of_updates(setup.config, setup.machine.device, setup.network),
     )
     setup.weights.restore_background(learner)
     return learner
 
 
-def records_updates(config: Config, device: torch.device, network: ActorCritic) -> bool:
-    """Whether updates are recorded as CUDA graphs.
+def recorder_of_updates(config: Config, device: torch.device, network: ActorCritic) -> Record[Any] | None:
+    """Records updates as CUDA graphs; None where they are not recorded.
 
     A graph repeats kernels only. IMPACT's target network and a torso of the user's own may compute in Python, too. A
     reproducible run is not recorded either: after a resume, recording would begin at another update.
     """
-    return (
+    can_record = (
         config.run.cuda_graphs
         and device.type == "cuda"
         and torch.version.hip is None  # AMD's GPUs, for which torch says cuda too, were not tried
         and not (config.run.reproducible or config.loss.loss == "impact" or network.has_own_torso)
     )
+    return record_on_gpu if can_record else None
 
 
 def make_progress(setup: RunSetup, rank: LearnerRank) -> Progress:
@@ -85,7 +88,7 @@ def make_progress(setup: RunSetup, rank: LearnerRank) -> Progress:
         config.run.stop_at_return if rank.is_first else None,
         make_timing(config, setup.layout, setup.machine.inference_processes),
         learners=rank.size,
-        first_worker=first_worker(config, rank, setup.machine.worker_count),
+        first_worker=setup.first_worker,
     )
     setup.resume.restore_progress(progress)
     return progress
@@ -167,6 +170,7 @@ def make_evaluation(
     stop: StopSignals,
     announce: Announce,
     agreement: Agreement,
+    summary: SummaryFile,
 ) -> Evaluation:
     """Evaluation games during training, if --eval_period asks for them."""
     if not setup.part.test.eval_period:
@@ -183,4 +187,5 @@ def make_evaluation(
         stop,
         announce,
         agreement.keep_alive,
+        summary.show_alive,
     )

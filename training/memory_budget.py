@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from machine.device import usable_memory
+from machine.capacity import usable_memory
 from machine.process_memory import PART_OF_FREE, check_processes, format_bytes
 from option_flags import Config
 from options.batch_uses import ONCE
@@ -53,7 +53,8 @@ class ReplayMemory:
 
     def check(self, workers: int, games_each: int, learners: int = 1) -> Self:
         """Refuse replays that do not fit into the memory beside the workers: an equal part of it for each learner."""
-        free = usable_memory() // learners - check_processes(workers, games_each)
+        room = usable_memory() // learners
+        free = room - check_processes(workers, games_each, room)
         if self.needed <= PART_OF_FREE * free:
             return self
         unrolls = self.in_queues + self.in_others + self.in_transit

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from reports.sinks.sink import RetryingSink
-from run_files.checkpoint import BEST_EVAL, checkpoint_name, link
+from run_files.checkpoint import BEST_EVAL, checkpoint_name, kept
 from run_files.metrics import EVALUATIONS, JsonLinesSink
 from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
@@ -28,7 +28,6 @@ from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
 from wrappers.environment_types import MakeWatchedEnvironment
 
-UNDER_EVALUATION = "under_evaluation.pt"
 WAIT_SECONDS = 0.1
 
 
@@ -52,8 +51,9 @@ class Evaluation:
 class _GamesUnderWay:
     """The games that evaluate one set of weights."""
 
+    checkpoint: Path  # of the policy that plays
+    resources: ExitStack
     players: PlayerPool
-    weights: SharedWeights
     agent_steps: int
     frames: int
     updates: int
@@ -83,9 +83,14 @@ class PeriodicEvaluation(Evaluation):
         stop: StopSignals,
         announce: Callable[[str], None],
         keep_alive: Callable[[], bool] = lambda: True,
+        show_alive: Callable[[], None] = lambda: None,
     ) -> None:
-        """`keep_alive` is called while training waits; it returns whether the run goes on."""
+        """Both functions are called while the run waits.
+
+        `keep_alive` tells other learners, and returns whether the run goes on. `show_alive` tells those who watch.
+        """
         self._keep_alive = keep_alive
+        self._show_alive = show_alive
         self._config = config
         self._make_environment = make_environment
         self._layout = layout
@@ -135,8 +140,10 @@ class PeriodicEvaluation(Evaluation):
 
     def _wait(self, goes_on: Callable[[], bool] = lambda: True) -> None:
         while self._games is not None and not self._stop.requested and goes_on():
+            self._show_alive()
             self._collect(WAIT_SECONDS)
         while self._filming.under_way and not self._stop.requested and goes_on():
+            self._show_alive()
             self._wait_for_film(WAIT_SECONDS)
 
     def _wait_for_film(self, timeout: float) -> None:
@@ -147,10 +154,8 @@ class PeriodicEvaluation(Evaluation):
 
     def _end_games(self) -> None:
         if self._games is not None:
-            self._games.players.close()
-            self._games.weights.close()
+            self._games.resources.close()
             self._games = None
-            self._remove_checkpoint()
 
     @property
     def _periods_over(self) -> int:
@@ -160,14 +165,6 @@ class PeriodicEvaluation(Evaluation):
         """Different games in each evaluation, so that the best policy is not best at a few starting positions only."""
         return self._config.seed, agent_steps
 
-    @property
-    def _checkpoint(self) -> Path:
-        return self._saver.folder / UNDER_EVALUATION
-
-    def _remove_checkpoint(self) -> None:
-        with suppress(OSError):  # the file system may have become read-only
-            self._checkpoint.unlink(missing_ok=True)
-
     def _begin(self) -> None:
         updates = self._learner.updates
         if self._saver.saved_updates != updates:
@@ -175,19 +172,20 @@ class PeriodicEvaluation(Evaluation):
         if self._saver.saved_updates != updates:
             return  # nothing could be written; the saver has announced it
         with ExitStack() as undo:
-            undo.callback(self._remove_checkpoint)
             try:
-                link(self._saver.folder / checkpoint_name(updates), self._checkpoint)
-                weights = SharedWeights(weight_count(self._learner.network))
-                undo.callback(weights.close)
-                self._games = self._start_games(weights, updates)
+                checkpoint = undo.enter_context(kept(self._saver.folder / checkpoint_name(updates)))
+                players = self._start_games(undo)
             except (OSError, WorkersFailedError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
                 self._announce(f"no evaluation at {self._progress.agent_steps:,} agent steps: {why}")
             else:
-                undo.pop_all()
+                progress = self._progress
+                self._games = _GamesUnderWay(
+                    checkpoint, undo.pop_all(), players, progress.agent_steps, progress.frames, updates
+                )
 
-    def _start_games(self, weights: SharedWeights, updates: int) -> _GamesUnderWay:
+    def _start_games(self, resources: ExitStack) -> PlayerPool:
+        weights = resources.enter_context(closing(SharedWeights(weight_count(self._learner.network))))
         weights.publish(0, flat_weights(self._learner.network))
         games, agent_steps = self._config.test.eval_episode_count, self._progress.agent_steps
         timing = self._progress.action_timing
@@ -207,8 +205,7 @@ class PeriodicEvaluation(Evaluation):
             inference_processes=self._inference_processes,
             timeout=self._config.workers.worker_timeout,
         )
-        players = PlayerPool(player, 1, range(games))
-        return _GamesUnderWay(players, weights, agent_steps, self._progress.frames, updates)
+        return resources.enter_context(closing(PlayerPool(player, 1, range(games))))
 
     def _collect(self, timeout: float) -> None:
         """Take the results of games that have ended."""
@@ -234,7 +231,7 @@ class PeriodicEvaluation(Evaluation):
         is_best = self._best.is_best_evaluation(mean)
         if is_best:
             try:
-                self._checkpoint.replace(self._saver.folder / BEST_EVAL)
+                games.checkpoint.replace(self._saver.folder / BEST_EVAL)
                 self._best.eval_mean = mean
             except OSError as error:
                 self._announce(f"{BEST_EVAL} cannot be written ({error.strerror}); the one before it is kept")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from agents.learner import Learner
-from learners.agreement import Agreement, AloneAgreement
+from learners.agreement import Agreement
 from replay.batch_mix import Mix
 from reports.sinks.sink import Sink
 from reports.terminal.console import Console
@@ -50,7 +50,7 @@ class Reporter:
         actors: Actors | None = None,  # those of a run, which may have other machines beside the pool
         agreement: Agreement | None = None,  # with the other learners
     ) -> None:
-        self._agreement = agreement or AloneAgreement()
+        self._agreement = agreement or Agreement()
         self._progress = progress
         self._learner = learner
         self._steps_at_start = progress.agent_steps  # steps of the parent

@@ -219,6 +219,11 @@ class Resume:
             return
         self._replays = replays
         self._with_queues = with_queues
+        prepared = replays["mix"]["prepared"] if with_queues else []
+        if prepared and not config.replay.caching:
+            self._notes.append(
+                f"batches that were mixed ahead are dropped ({len(prepared)}), because this run has no --caching"
+            )
         # With another batch size, the next resume would load its queues, which fit the old batch size.
         self._replay_file = path if with_queues or not is_newest else None
         if not is_newest:

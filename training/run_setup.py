@@ -47,6 +47,7 @@ class RunSetup:
     environment_notes: Sequence[str]  # lines for the header: what is unusual about the environment
     weights: InitialWeights
     resume: Resume
+    first_worker: int  # the number of this learner's first worker among those of all learners
 
 
 def set_up_run(
@@ -98,10 +99,12 @@ def set_up_run(
     )
     resume = Resume(parent, config, layout, machine.worker_count, part.replay)
     resume.share_plan(learners.from_first)
+    first_worker = sum(learners.of_all(machine.worker_count)[: learners.rank.index])
     if parent is not None:
         check_saved_games(parent, resume.in_flight, config, make_environment, layout)
     notes = environment_notes(config, spec)
-    return RunSetup(config, part, machine, layout, network, memory.described(), notes, weights, resume)
+    lines = memory.described()
+    return RunSetup(config, part, machine, layout, network, lines, notes, weights, resume, first_worker)
 
 
 def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:

@@ -17,6 +17,7 @@ from training.best_so_far import BestSoFar
 from training.counters.progress import Progress
 
 LEAST_SECONDS = 1.0  # between two reports that rewrite the file
+ALIVE_SECONDS = 60.0  # between two times that a run without reports rewrites it: who is silent for long counts as lost
 ENERGY = {"cpu": "cpu_watt_hours", "gpu": "gpu_watt_hours"}  # in reports, where the system tells them
 
 
@@ -70,6 +71,11 @@ class SummaryFile:
         """Write the file of a run that goes on; also when a checkpoint was written, which it names."""
         self._write("running", None)
         self._written_at = time.monotonic()
+
+    def show_alive(self) -> None:
+        """Called again and again while the run waits for an evaluation, and makes no reports."""
+        if time.monotonic() - self._written_at >= ALIVE_SECONDS:
+            self.update()
 
     def episode(self, row: Episode) -> None:
         pass

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agents.learner import Learner
 from learners.group import OneLearner
+from machine.capacity import usable_cores
 from machine.cpu_energy import CpuEnergy
-from machine.device import usable_cores
 from machine.gpu_gauge import GpuGauge
 from machine.stop_signals import StopSignals
 from option_flags import Config
@@ -90,7 +90,9 @@ def train(
             )
             actors.answer_commands(folder.name, stop, reporter.line)
             saver = make_saver(setup, folder, learner, mix, progress, actors.pool, stop, console.message)
-            evaluation = make_evaluation(setup, make_environment, saver, folder, stop, console.message, agreement)
+            evaluation = make_evaluation(
+                setup, make_environment, saver, folder, stop, console.message, agreement, summary
+            )
             resources.callback(evaluation.close)
             housekeeping = Housekeeping(progress, reporter, saver, evaluation, summary, agreement)
             connect(agreement, rank, learner, progress, reporter, saver, console.message)

@@ -110,7 +110,9 @@ class ClusterStart:
 
     def _no_room(self, most: int) -> str:
         kind = "GPUs" if self._need_gpus else "CPUs"
-        right = f"--learners={most} would be right" if most > 1 else "more nodes would be right, or no --cluster"
+        right = (
+            f"--learners={most} or fewer would be right" if most > 1 else "more nodes would be right, or no --cluster"
+        )
         if self._need_gpus and self._device == "auto":
             right += ", or --device=cpu"
         return (

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from agents.learner import Learner
-from agents.other_learners import NoPeers, Peers
+from agents.other_learners import Peers
 from learners.group import LearnerGroup
 from option_flags import Config
 from replay.batch_mix import Batch
@@ -50,8 +50,8 @@ def measure(group: LearnerGroup, rounds: int) -> dict[str, list[float]]:
     bench = Bench(Config.from_flags({}))
     whole = bench.batch
     half = Batch(whole.rows[group.rank.index :: 2].clone(), whole.fresh[group.rank.index :: 2])
-    alone = make_update(bench, whole, NoPeers())
-    together, apart = make_update(bench, half, group), make_update(bench, half, NoPeers())
+    alone = make_update(bench, whole, Peers())
+    together, apart = make_update(bench, half, group), make_update(bench, half, Peers())
     gradients = torch.zeros(sum(p.numel() for p in bench.learner().network.parameters()))
     times: dict[str, list[float]] = {name: [] for name in (WHOLE, THREADS, HALVES, APART, GRADIENTS)}
     for _ in range(rounds + 1):  # the first one warms up

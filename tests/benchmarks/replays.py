@@ -33,7 +33,8 @@ import torch
 from agents.learner import Learner
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from machine.device import choose_precision, usable_memory
+from machine.capacity import usable_memory
+from machine.device import choose_precision
 from option_flags import Config
 from replay.batch_mix import Batch
 from replay.compression import UnrollCodec

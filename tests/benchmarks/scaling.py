@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from machine.device import learner_threads, usable_cores
+from machine.capacity import usable_cores
+from machine.device import learner_threads
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError

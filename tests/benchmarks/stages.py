@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.cuda_graphs import record_on_gpu
 from agents.flat_weights import weight_count
 from agents.learner import Learner
 from agents.memory_format import channels_last
@@ -27,7 +26,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vector_env
 from tests.benchmarks.recording import make_rollout, record_untrained
 from tests.benchmarks.timing import Stage
-from training.make_parts import records_updates
+from training.make_parts import recorder_of_updates
 from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights
 from workers.memory.weight_publisher import make_publisher
 from wrappers.atari import make_atari
@@ -95,7 +94,7 @@ class Bench:
             config.optimizer,
             10**6,
             self.device,
-            record=record_on_gpu if records_updates(config, self.device, network) else None,
+            record=recorder_of_updates(config, self.device, network),
         )
 
 

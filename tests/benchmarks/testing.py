@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.parallel_games import evaluation_options, slots_for
-from machine.device import usable_cores
+from machine.capacity import usable_cores
 from machine.system_settings import use_one_thread
 from option_flags import Config, EnvironmentOptions
 from run_files.checkpoint import find_checkpoint

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from machine.device import choose_device, choose_precision, usable_cores
+from machine.capacity import usable_cores
+from machine.device import choose_device, choose_precision
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError

@@ -17,7 +17,7 @@ from learners.group import LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, merged_report, slowest_learner
 from learners.messages import MAX_GAMES, Game, LearnerMessage, Unsent
 from learners.rank import LearnerRank, learner_rank
-from learners.shares import first_worker, part_of, settle_learners
+from learners.shares import part_of, settle_learners
 from option_flags import Config
 from options.rules import UsageError
 from run_files.metrics import Report
@@ -141,6 +141,24 @@ def test_the_number_of_learners_fits_the_machine_and_the_workers(
     assert settle_learners(config, None).learners.learners == learners
 
 
+@pytest.mark.parametrize(
+    ("flags", "rank", "sentence"),
+    [
+        ({"learners": 4}, None, "--learners=4 needs as many GPUs, and this machine has 3; --learners=2 would be right"),
+        ({}, LearnerRank(0, 8, 0, 4), "4 learners on this machine need as many GPUs, and this machine has 3; fewer on"),
+        ({"device": "cuda:0"}, LearnerRank(0, 2, 0, 2), "2 learners on this machine need a device for each learner"),
+    ],
+)
+def test_learners_without_a_gpu_of_their_own_are_refused(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], rank: LearnerRank | None, sentence: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    with pytest.raises(UsageError, match=sentence):
+        settle_learners(Config.from_flags({"batch_size": 8, **flags}), rank)
+    one_here = LearnerRank(1, 2, 0, 1)
+    assert settle_learners(Config.from_flags({"batch_size": 8, "device": "cuda:0"}), one_here).learners.learners == 2
+
+
 @pytest.mark.parametrize(("batch_size", "learners"), [(8, 1), (15, 1), (16, 2), (24, 3), (64, 8), (128, 8)])
 def test_each_gpu_gets_a_learner_with_at_least_eight_unrolls(
     monkeypatch: pytest.MonkeyPatch, batch_size: int, learners: int
@@ -198,16 +216,12 @@ def test_what_each_learner_receives_makes_up_for_what_waits(
     assert shares.equal_shares(unrolls, waiting) == expected
 
 
-@pytest.mark.parametrize(("workers", "learners"), [(5, 2), (7, 3), (4, 4)])
-def test_each_worker_of_a_run_has_a_number_of_its_own(workers: int, learners: int) -> None:
+@pytest.mark.parametrize(("workers", "counts"), [(5, [3, 2]), (7, [3, 2, 2]), (4, [1, 1, 1, 1])])
+def test_all_workers_are_divided_among_the_learners(workers: int, counts: list[int]) -> None:
+    learners = len(counts)
     config = Config.from_flags({"learners": learners, "batch_size": 24, "worker_count": workers, "seed": 1})
-    numbers: list[int] = []
-    for rank in range(learners):
-        own_rank = LearnerRank(rank, learners, rank, learners)
-        own = part_of(config, own_rank).workers.worker_count
-        first = first_worker(config, own_rank, own)
-        numbers += range(first, first + own)
-    assert numbers == list(range(workers))
+    ranks = [LearnerRank(rank, learners, rank, learners) for rank in range(learners)]
+    assert [part_of(config, rank).workers.worker_count for rank in ranks] == counts
 
 
 def waits_for_the_other(group: LearnerGroup, last: Callable[[], None]) -> Any:

@@ -30,6 +30,13 @@ def test_a_second_signal_counts_if_it_comes_later(number: signal.Signals, monkey
     assert signal.getsignal(number) == before
 
 
+def test_a_stop_that_another_machine_asks_for_counts_like_a_signal() -> None:
+    with StopSignals() as stop:
+        stop.request()
+        signal.raise_signal(signal.SIGHUP)
+        assert (stop.requested, stop.stop_now) == (True, False)
+
+
 def test_a_signal_to_save_does_not_stop_the_run() -> None:
     with StopSignals() as stop:
         signal.raise_signal(signal.SIGUSR1)

@@ -1,5 +1,6 @@
 """When evaluations during training start, and with which games and options; no game is played here."""
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 
 from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
-from learners.agreement import AloneAgreement
+from learners.agreement import Agreement
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from run_files.checkpoint import checkpoint_name
@@ -54,6 +55,7 @@ def players_of_evaluations(
     monkeypatch: pytest.MonkeyPatch,
     moments: Sequence[tuple[int, int]],
     keep_alive: Callable[[], bool] = lambda: True,
+    show_alive: Callable[[], None] = lambda: None,
     **flags: Any,
 ) -> list[PlayerProcess]:
     """The players that evaluate every 100 steps, in a run that is at these moments (agent steps, updates)."""
@@ -66,8 +68,9 @@ def players_of_evaluations(
     config, nothing = Config.from_flags({**SMALL, "eval_period": 100, **flags}), cast(Any, None)
     announced: list[str] = []
     evaluation = PeriodicEvaluation(
-        config, make_catch, nothing, torch.float32, 0, saver, folder, StopSignals(), announced.append, keep_alive
-    )
+        config, make_catch, nothing, torch.float32, 0, saver, folder, StopSignals(), announced.append, keep_alive,
+        show_alive,
+    )  # fmt: skip
     for steps, updates in moments:
         progress.agent_steps, learner.updates, saver.saved_updates = steps, updates, updates
         timing.action_ms = 10.0 * updates
@@ -96,12 +99,52 @@ def test_evaluations_start_after_updates_only() -> None:
     saver: Any = SimpleNamespace(due=lambda: 0, save_if=lambda due: False)
     reporter: Any = SimpleNamespace(is_due=False, tick=lambda: None)
     progress: Any = SimpleNamespace(stage=lambda name: nullcontext())
-    housekeeping = Housekeeping(progress, reporter, saver, recorded, cast(Any, None), AloneAgreement())
+    housekeeping = Housekeeping(progress, reporter, saver, recorded, cast(Any, None), Agreement())
     for updates in (False, True, False):
         if updates:
             housekeeping.after_update()
         housekeeping.tick()
     assert done == ["tick", "tick", "start", "tick"]
+
+
+def test_a_report_counts_as_such_in_the_learners_time() -> None:
+    spent: list[str] = []
+
+    class Noting(nullcontext[None]):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def __exit__(self, *error: object) -> None:
+            spent.append(self.name)
+
+    reporter: Any = SimpleNamespace(is_due=True, report=lambda: spent.append("the report itself"))
+    saver: Any = SimpleNamespace(end_if_diverged=lambda: None)
+    progress: Any = SimpleNamespace(stage=Noting)
+    nothing = cast(Any, None)
+    Housekeeping(progress, reporter, saver, nothing, nothing, Agreement()).after_update()
+    assert spent == ["the report itself", "report"]
+
+
+def test_while_a_run_waits_for_evaluations_it_shows_that_it_is_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[int] = []
+    players_of_evaluations(tmp_path, monkeypatch, [(100, 1), (150, 2)], show_alive=lambda: shown.append(1))
+    assert not shown, "the games had ended before the run"
+
+    class Slow(Players):
+        def __init__(self, player: PlayerProcess, processes: int, games: range) -> None:
+            super().__init__(player, processes, games)
+            self.has_unfinished_games = True
+
+        def wait(self, timeout: float) -> list[GameResult]:
+            self.has_unfinished_games = len(shown) < 3
+            return super().wait(timeout) if not self.has_unfinished_games else []
+
+    monkeypatch.setattr(sys.modules[__name__], "Players", Slow)
+    players_of_evaluations(tmp_path, monkeypatch, [(200, 3)], show_alive=lambda: shown.append(1))
+    assert len(shown) == 3
 
 
 def test_the_learner_keeps_the_others_waiting_while_an_evaluation_delays_the_next(

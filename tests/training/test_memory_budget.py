@@ -129,23 +129,22 @@ def test_replays_may_not_take_all_memory_that_is_free(monkeypatch: pytest.Monkey
 
 def test_the_memory_of_workers_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "usable_memory", lambda: GIB)
-    monkeypatch.setattr("machine.process_memory.usable_memory", lambda: GIB)
-    assert check_processes(4, games_each=15) == 800 << 20
+    assert check_processes(4, games_each=15, free=GIB) == 800 << 20
     with pytest.raises(UsageError) as refused:
-        check_processes(5, games_each=15)
+        check_processes(5, games_each=15, free=GIB)
     assert str(refused.value) == (
         "--worker_count=5 needs 5 × 0.2 GiB, more than the 0.9 GiB of memory that is free; "
         "--worker_count=4 or fewer would be right."
     )
     with pytest.raises(UsageError) as refused:
-        check_processes(1, games_each=500)
+        check_processes(1, games_each=500, free=GIB)
     assert str(refused.value) == (
         "--envs_per_worker=500 needs 1.1 GiB for each worker, more than the 0.9 GiB of memory that is free; "
         "--envs_per_worker=375 or fewer would be right."
     )
-    check_processes(1, games_each=375)
+    check_processes(1, games_each=375, free=GIB)
     with pytest.raises(UsageError, match="; a machine with more memory would be right"):
-        check_processes(6, games_each=500)
+        check_processes(6, games_each=500, free=GIB)
     config = config_of(2_000)
     plan = plan_memory(config, make_unroll_layout(config, make_atari), make_atari, 4)
     plan.check(0, games_each=15)

@@ -207,7 +207,7 @@ def test_a_run_continues_if_its_evaluation_fails(
     why = "player 0 could not be started (Resource temporarily unavailable" if refused else "players died"
     assert why in capsys.readouterr().out
     assert evaluations(folder) == []
-    assert not list((folder / CHECKPOINTS).glob("*eval*"))
+    assert not list((folder / CHECKPOINTS).glob("*eval*")) and not list((folder / CHECKPOINTS).glob(".*"))
     assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
     assert not spawned()
 
@@ -217,7 +217,7 @@ def test_a_run_continues_if_its_evaluation_fails(
     [
         "evaluation.player_pool.start_process",
         "training.periodic_evaluation.SharedWeights",
-        "training.periodic_evaluation.link",
+        "training.periodic_evaluation.kept",
     ],
 )
 def test_a_run_continues_if_the_system_refuses_the_resources_of_an_evaluation(
@@ -230,7 +230,7 @@ def test_a_run_continues_if_the_system_refuses_the_resources_of_an_evaluation(
     folder = run(tmp_path, console="plain")
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "no evaluation at 800 agent steps: " in line]
     assert "Resource temporarily unavailable" in line and "Errno" not in line
-    assert not list((folder / CHECKPOINTS).glob("*eval*"))
+    assert not list((folder / CHECKPOINTS).glob("*eval*")) and not list((folder / CHECKPOINTS).glob(".*"))
     assert read_checkpoint(next((folder / CHECKPOINTS).glob("checkpoint_*50.pt"))).agent_steps == 2000
 
 

@@ -170,7 +170,6 @@ def test_the_results_of_another_environment_do_not_count(tmp_path: Path, capsys:
     ("flags", "words"),
     [
         ({"optimizer": "adam"}, "the optimizer's moving averages begin anew"),
-        ({"rmsprop_momentum": 0.9}, "the optimizer's moving averages begin anew"),
         ({"lr_scheduler_steps": 3}, "nothing more will be learned: the learning rate is 0 after 3 updates"),
     ],
 )

@@ -23,6 +23,15 @@ def test_a_run_is_resumed_with_other_replays(tmp_path: Path) -> None:
     assert list(reports(second)[0]["replays"]) == ["0_queue"]
 
 
+@pytest.mark.parametrize("caching", [True, False])
+def test_batches_that_are_dropped_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caching: bool
+) -> None:
+    first = catch_run(tmp_path, environment_max_steps=1_000, reproducible=True, caching=True, console="plain")
+    resume_run(first, make_catch, environment_max_steps=1_200, caching=caching)
+    assert ("batches that were mixed ahead are dropped (" in capsys.readouterr().out) == (not caching)
+
+
 @pytest.mark.parametrize("state", ["newest", "older", "damaged", "missing"])
 def test_saved_replays_are_loaded(
     tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str], state: str

@@ -23,7 +23,7 @@ from reports.run_summary import LOWER_LAG, NetworkInUse, described_actions, desc
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from training import run_setup
-from training.make_parts import records_updates
+from training.make_parts import recorder_of_updates
 from training.run_setup import set_up_run
 from training.train import train
 from wrappers.make_environment import make_environment
@@ -88,6 +88,7 @@ def machine_for(config: Config, workers: int) -> Machine:
         (2, {}, None),
         (64, {}, 256),
         (64, {"batch_size": 256}, None),
+        (16, {"learners": 4}, 256),  # each learner has so many
         (64, {"reproducible": True}, None),  # workers and learner take turns
         (8, {"replay_parameters": HALF_REPLAYED}, 64),
     ],
@@ -101,6 +102,18 @@ def test_a_run_that_may_reach_a_high_policy_lag_warns_before_it_starts(
     warnings = [line for line in lines if "policy lag" in line]
     expected = f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"
     assert warnings == ([] if lag is None else [expected])
+
+
+def test_each_worker_of_a_run_has_a_number_of_its_own() -> None:
+    """Where --worker_count is 0, learners may have unequally many: as many as each has cores."""
+
+    class ThirdOfFour(OneLearner):
+        def of_all(self, value: Any) -> list[Any]:
+            return [5, 6, value, 6] if isinstance(value, int) else [value]
+
+    assert set_up_run(Config(), make_catch, None, ThirdOfFour()).first_worker == 0
+    ThirdOfFour.rank = LearnerRank(2, 4, 0, 1)
+    assert set_up_run(Config(), make_catch, None, ThirdOfFour()).first_worker == 11
 
 
 def test_options_without_effect_are_listed(tmp_path: Path) -> None:
@@ -150,6 +163,9 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     without_queue = {"replay_parameters": elite % 6, "batch_size": 2, "loss": "impact"}
     assert notes(**without_queue, impact_uses=5) == ["--impact_uses has no effect without a queue"]
     without_local_workers = "--worker_count has no effect without --local_workers"
+    compression = "--lz4_compression_level has no effect without --use_replay_compression or --cluster"
+    assert compression in notes(lz4_compression_level=3)
+    assert compression not in notes(lz4_compression_level=3, cluster="auto")
     assert without_local_workers not in notes(cluster="auto", worker_count=3)
     assert without_local_workers in notes(cluster="auto", worker_count=3, local_workers=False)
     assert notes(console_period=3.0) == []
@@ -273,4 +289,4 @@ def test_updates_are_recorded_where_they_can_be(flags: dict[str, Any], device: s
     config = Config().replace_flags(**flags)
     layout = replace(CATCH, frame_stack=2, frame_shape=(1, 20, 20))
     network = make_network(config.network, layout, torch.float32)
-    assert records_updates(config, torch.device(device), network) == recorded
+    assert (recorder_of_updates(config, torch.device(device), network) is not None) == recorded

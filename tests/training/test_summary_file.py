@@ -15,8 +15,12 @@ from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import CATCH, catch_run, reports, resume_run
+from tests.training.counters.test_progress import LAYOUT
 from training import summary_file
 from training import train as training
+from training.best_so_far import BestSoFar
+from training.counters.progress import Progress
+from training.summary_file import SummaryFile
 from training.train import train
 from workers.failures import RunFailedError
 
@@ -116,6 +120,18 @@ def test_reports_that_come_soon_after_another_leave_the_summary(
     monkeypatch.setattr(summary_file, "LEAST_SECONDS", 1e6)
     folder = catch_run(tmp_path, environment_max_steps=2_000)
     assert len(reports(folder)) > 1 and written == [("running", 0), ("finished", 2_000)]
+
+
+def test_a_run_that_waits_for_long_is_seen_to_be_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dashboard would say that it was killed."""
+    written: list[str] = []
+    monkeypatch.setattr(summary_file, "write_json", lambda path, value: written.append(value["status"]))
+    with SummaryFile(tmp_path, Config(), Progress(LAYOUT, 4, 4, 1_000, 100), 0, BestSoFar()) as summary:
+        summary.show_alive()
+        assert written == ["running"]
+        monkeypatch.setattr(summary_file, "ALIVE_SECONDS", 0.0)
+        summary.show_alive()
+        assert written == ["running"] * 2
 
 
 def test_a_checkpoint_is_in_the_summary_before_the_next_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,10 +101,6 @@ class InferencePool:
     def __len__(self) -> int:
         return len(self._running)
 
-    def process_ids(self) -> list[int | None]:
-        """The system's number of each process; None while it is being started."""
-        return [None if running is None else running.process.pid for running in self._running]
-
     def request(self, process: int, seen: Seen, uniforms: list[float]) -> None:
         """Ask a process for a decision. If it has just died, `receive` will say so."""
         request = self._requests[process]

@@ -8,7 +8,7 @@ import torch
 
 from agents.acting import Actor, ActorState
 from agents.network import make_network
-from machine.device import usable_cores, usable_memory
+from machine.capacity import usable_cores, usable_memory
 from machine.process_memory import PART_OF_FREE, format_bytes
 from option_flags import Config, RealtimeOptions
 from options.rules import UsageError

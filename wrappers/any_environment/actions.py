@@ -76,8 +76,8 @@ def _gaussian(space: spaces.Box) -> Actions:
     low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
     bounded = (space.bounded_below & space.bounded_above).reshape(-1)
     least, most = np.where(bounded, -1.0, low), np.where(bounded, 1.0, high)
-    offset = np.where(bounded, np.where(bounded, low, 0) / 2 + np.where(bounded, high, 0) / 2, 0.0)
-    scale = np.where(bounded, np.where(bounded, high, 0) / 2 - np.where(bounded, low, 0) / 2, 1.0)
+    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+    offset, scale = low / 2 + high / 2, high / 2 - low / 2
     shape, dtype = space.shape, np.dtype(space.dtype)
     whole = dtype.kind != "f"
     # The largest int64 and uint64 are no float64: they would be rounded up, and overflow.

@@ -23,7 +23,6 @@ COLLECTIONS = {
     "ALE/": ("ale_py", "ale-py"),
     "dm_control/": ("shimmy", "'shimmy[dm-control]'"),
     "highway-": ("highway_env", "highway-env"),
-    "procgen": ("procgen", "procgen"),
     "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
 }
 ATARI = "ale_py.env:AtariEnv"

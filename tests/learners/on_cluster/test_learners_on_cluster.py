@@ -237,7 +237,7 @@ def test_too_many_learners_are_refused_in_one_sentence(nodes: SomeNodes, tmp_pat
     assert ran.returncode == 2, ran
     assert ran.stderr == (
         "main.py: --learners=4 needs as many CPUs on nodes that nothing else uses, and the cluster has 2; --learners=2 "
-        "would be right.\n"
+        "or fewer would be right.\n"
     )
     assert not ran.stdout and not list(tmp_path.iterdir())
 
