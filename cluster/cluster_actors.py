@@ -156,7 +156,7 @@ class ClusterActors(Actors):
             return
         self._announce(f"{command}: asked for by a command from the cluster")
         if command == "stop":
-            self._stop.requested = True
+            self._stop.request()
         else:
             self._stop.save_now = True
 
@@ -165,7 +165,7 @@ class ClusterActors(Actors):
         self._gateway.send(Kind.SLOT_FREE, slot)
 
     def _set_capacity(self, added: int = 0) -> None:
-        """Nodes have come or gone; the rounds of a new node are wanted at once."""
+        """Nodes have come or gone; a new node begins to play at once."""
         self._intake.flow_control.set_max_limit(self._node_statistics.capacity, added)
 
     def _tell_wanted(self) -> None:

@@ -8,7 +8,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 WorkerSlot = tuple[int, int]  # the index of a worker, and of one of its slots
 
@@ -19,18 +18,20 @@ RAISE_SECONDS = 0.1  # of waiting after which the limit rises again
 SPARE = 0.25  # rounds of a surplus that are kept at first, so that chance alone seldom makes the learner wait
 
 
-class FlowControl(Protocol):
-    """Limits the rounds in flight."""
+class FlowControl:
+    """Limits the rounds in flight. A subclass overrides what changes its limit."""
 
     @property
     def limit(self) -> int:
         """Rounds that may be in flight."""
+        raise NotImplementedError
 
     def nothing_delivered(self, learner_waits: bool) -> None:
         """The learner looked for delivered rounds and found none. It waits if it cannot update without them."""
 
     def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
         """A worker has filled a slot. Return the slots that the learner can take now, in order."""
+        return [filled]
 
     def learner_starts_round(self) -> None:
         """The learner starts to take the unrolls of the oldest delivered round."""
@@ -39,7 +40,7 @@ class FlowControl(Protocol):
         """The learner has taken so many unrolls of this round."""
 
 
-class PlayOnDemand:
+class PlayOnDemand(FlowControl):
     """Keeps only as many rounds in flight as the learner needs, so that policy lag stays small.
 
     Rounds are counted in fractions: of the round that the learner takes now, only the rest is in flight. The limit
@@ -80,9 +81,12 @@ class PlayOnDemand:
         return int(self._limit + self._part)
 
     def set_max_limit(self, max_limit: int, added: int = 0) -> None:
-        """Workers have come or gone; the limit rises by the `added` rounds of new ones."""
+        """Workers have come or gone. For the `added` rounds of new ones, the limit rises as at the start."""
         self.max_limit = max_limit
-        self._limit = min(float(max_limit), self._limit + added)
+        self._limit = min(float(max_limit), self._limit + min(added, FIRST))
+        if added:
+            self._has_fallen = False
+            self._start_counting()
 
     def nothing_delivered(self, learner_waits: bool) -> None:
         now = self._clock()
@@ -116,26 +120,13 @@ class PlayOnDemand:
             self._finished, self._part = self._finished + 1, 0.0
 
 
-class PlayOnRequest:
+class PlayOnRequest(FlowControl):
     """As many rounds as somebody else asks for: the owner of the pool sets the limit before each wait."""
 
-    def __init__(self) -> None:
-        self.limit = 0
-
-    def nothing_delivered(self, learner_waits: bool) -> None:
-        pass
-
-    def deliver(self, filled: WorkerSlot) -> list[WorkerSlot]:
-        return [filled]
-
-    def learner_starts_round(self) -> None:
-        pass
-
-    def unrolls_taken(self, taken: int, of: int) -> None:
-        pass
+    limit = 0
 
 
-class Lockstep:
+class Lockstep(FlowControl):
     """Workers play only while the learner waits: one round each, taken in the order of the workers.
 
     So all runs with the same seed play the same unrolls with the same weights.
@@ -160,9 +151,3 @@ class Lockstep:
             return []
         delivered, self._filled, self._playing = sorted(self._filled), [], False
         return delivered
-
-    def learner_starts_round(self) -> None:
-        pass
-
-    def unrolls_taken(self, taken: int, of: int) -> None:
-        pass

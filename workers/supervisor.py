@@ -1,9 +1,9 @@
 """Starts the worker processes and the inference server, receives their messages, and replaces those that are lost."""
 
+import selectors
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from multiprocessing import connection as connections
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -19,6 +19,7 @@ from workers.processes.restarts import Restarts, WorkerHandle
 from workers.processes.silence import SilenceLimit
 from workers.worker import Worker
 
+EXIT_CHECK_SECONDS = 1.0  # between two checks for processes that have ended unheard
 MISSED_HEARTBEATS = 3  # the inference server counts as silent after this many, and its workers have to wait for it
 
 
@@ -56,7 +57,8 @@ class Supervisor:
         self._workers = [WorkerHandle(index, f"worker {index}") for index in range(workers)]
         self._servers = [] if server is None else [WorkerHandle(-1, "the inference server")]
         self._handles = [*self._servers, *self._workers]
-        self._sources: dict[Any, WorkerHandle] = {}  # by pipe and by process sentinel
+        self._sources = selectors.DefaultSelector()  # each process's pipe and sentinel
+        self._next_exit_check = 0.0
         self._shown = KindsOfErrors()  # of which one output or traceback has been announced
         allow_processes(len(self._handles))
         try:
@@ -108,20 +110,25 @@ class Supervisor:
 
         The wait also ends when one of `others` is ready, which the caller reads.
         """
-        ready = [source for source in connections.wait([*self._sources, *others], timeout) if source in self._sources]
         # The server first: if it is lost, its workers end because of it.
-        for source in sorted(ready, key=lambda source: self._sources[source].index):
-            if source in self._sources:  # its process was not ended in this loop
-                self._receive(self._sources[source])
+        for source in sorted(self._wait(timeout, others), key=lambda source: source.data.index):
+            handle: WorkerHandle = source.data
+            if handle.process is not None:  # it was not ended in this loop
+                self._receive(handle)
+            if handle.process is not None and source.fileobj == handle.process.sentinel:
+                self._lose(handle)
         now = self._clock()
         self._silence.has_waited(timeout, self._handles)
         self._excuse_workers_of_a_silent_server(now)
+        checks_exits = time.monotonic() >= self._next_exit_check
+        if checks_exits:
+            self._next_exit_check = time.monotonic() + EXIT_CHECK_SECONDS
         for handle in self._handles:
             if handle.process is None:
                 if now >= handle.start_at and (handle in self._servers or self._server_is_running):
                     self._start_again(handle)
-            elif handle.process.exitcode is not None:
-                # A process that its environment forked may keep its pipe open, so that its end is not heard.
+            elif checks_exits and handle.process.exitcode is not None:
+                # A process that its environment forked may keep pipe and sentinel open, so that its end is not heard.
                 self._receive(handle)
                 if handle.process is not None:
                     self._lose(handle)
@@ -136,6 +143,17 @@ class Supervisor:
         for handle in self._handles:
             if handle.process is not None:
                 self._end(handle)
+        self._sources.close()
+
+    def _wait(self, timeout: float, others: Sequence[Any]) -> list[selectors.SelectorKey]:
+        """Wait for messages and ends of processes; return their sources, with the handle of each as its data."""
+        for other in others:
+            self._sources.register(other, selectors.EVENT_READ)
+        try:
+            return [source for source, _ in self._sources.select(timeout) if source.data is not None]
+        finally:
+            for other in others:
+                self._sources.unregister(other)
 
     @property
     def _server_is_running(self) -> bool:
@@ -177,7 +195,8 @@ class Supervisor:
             handle.process, handle.connection = self._start_process(worker, name, *self._server_pipes(handle))
         handle.silent_since = self._clock()
         handle.interrupted_at = None
-        self._sources[handle.connection] = self._sources[handle.process.sentinel] = handle
+        for source in (handle.connection, handle.process.sentinel):
+            self._sources.register(source, selectors.EVENT_READ, handle)
 
     def _server_pipes(self, handle: WorkerHandle) -> Iterator[Connection]:
         """The worker's pipe to the inference server, if there is one."""
@@ -235,7 +254,8 @@ class Supervisor:
         """Kill the process if it still runs, so that its slots can be used again; return its exit code."""
         process, connection = handle.process, handle.connection
         assert process is not None and connection is not None
-        del self._sources[connection], self._sources[process.sentinel]
+        for source in (connection, process.sentinel):
+            self._sources.unregister(source)
         handle.process = handle.connection = None
         handle.unanswered = 0
         exit_code = end_process(process, connection)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from workers.flow_control import Lockstep, PlayOnDemand
+from workers.flow_control import FIRST, Lockstep, PlayOnDemand
 
 UNROLLS = 8  # of a round
 
@@ -241,6 +241,24 @@ def test_workers_that_come_may_play_at_once_and_those_that_go_count_no_more() ->
     assert flow.limit == 2
     flow.nothing_delivered(learner_waits=True)
     assert flow.limit == 2
+
+
+def test_workers_that_come_begin_with_few_rounds_and_their_number_rises_fast_until_it_has_been_too_high() -> None:
+    """All rounds of a large node at once would be hundreds of updates old when they are learned from."""
+    clock = Clock()
+    flow = PlayOnDemand(4, clock)
+    for _ in range(3):
+        flow.deliver((0, 0))
+    for _ in range(30):  # three rounds are always ready
+        flow.deliver((0, 0))
+        flow.learner_starts_round()
+        flow.unrolls_taken(1, 1)
+    assert flow.limit == 1
+    flow.set_max_limit(100, added=96)
+    assert flow.limit == 1 + FIRST
+    for clock.seconds in (1, 2, 3):
+        flow.nothing_delivered(learner_waits=True)
+    assert flow.limit == 1 + FIRST + 3
 
 
 def test_in_lockstep_all_workers_play_one_round_and_pause() -> None:

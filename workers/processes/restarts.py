@@ -58,10 +58,15 @@ class Restarts:
         self._deaths.append(now)
         while self._deaths[0] < now - DEATHS_WINDOW:
             self._deaths.popleft()
-        if len(self._deaths) > self._budget or (handle.failures >= FAILURES_IN_A_ROW and not from_outside):
+        if len(self._deaths) > self._budget:
             raise WorkersFailedError(
-                f"{handle.name} {how.rstrip()}\nWithin ten minutes, workers ended {len(self._deaths)} times, "
-                f"this one {handle.failures} times in a row before it delivered anything: the run is saved and ends."
+                f"{handle.name} {how.rstrip()}\nWithin ten minutes, processes of the run ended {len(self._deaths)} "
+                f"times, more often than --worker_restart_budget={self._budget} allows: the run is saved and ends."
+            )
+        if handle.failures >= FAILURES_IN_A_ROW and not from_outside:
+            raise WorkersFailedError(
+                f"{handle.name} {how.rstrip()}\nIt ended {handle.failures} times in a row before it delivered "
+                "anything: the run is saved and ends."
             )
         self.count += 1
         back_off = min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2 ** (handle.failures - 2)) if handle.failures > 1 else 0.0
