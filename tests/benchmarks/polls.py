@@ -1,0 +1,51 @@
+"""How long the learner takes to look for messages of its workers, none of which has sent one.
+
+`python -m tests.benchmarks.polls 16 64` starts 16 idle worker processes, and then 64.
+"""
+
+import statistics
+import sys
+import time
+from multiprocessing.connection import Connection
+
+from workers.supervisor import Supervisor
+
+TURNS, POLLS = 20, 100
+START_SECONDS = 5.0  # after the constructor, until all processes wait for a message
+
+
+class IdleWorker:
+    def run(self, connection: Connection) -> None:
+        connection.recv_bytes()  # until the pipe is closed
+
+
+def seconds_of_poll(workers: int) -> float:
+    """The median of some turns."""
+    supervisor = Supervisor(
+        workers,
+        lambda index, restart_index: IdleWorker(),  # type: ignore[return-value,arg-type]
+        None,
+        lambda worker, message: None,
+        lambda worker: None,
+        print,
+        silence_limit=600.0,
+        restart_budget=0,
+    )
+    time.sleep(START_SECONDS + workers / 3)
+    turns = []
+    for _ in range(TURNS):
+        begun = time.perf_counter()
+        for _ in range(POLLS):
+            supervisor.poll(0.0)
+        turns.append((time.perf_counter() - begun) / POLLS)
+    supervisor.close()
+    return statistics.median(turns)
+
+
+def main() -> None:
+    for workers in map(int, sys.argv[1:] or ["16", "64"]):
+        print(f"{workers} workers: {1000 * seconds_of_poll(workers):.4f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
