@@ -21,9 +21,9 @@ COLLECTIONS = {
     "BabyAI-": ("minigrid", "minigrid"),
     "MinAtar/": ("minatar", "minatar"),
     "ALE/": ("ale_py", "ale-py"),
-    "dm_control/": ("shimmy", "'shimmy[dm-control]'"),
+    "dm_control/": ("shimmy", "'shimmy[dm-control]' 'mujoco<4'"),
     "highway-": ("highway_env", "highway-env"),
-    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
+    "Fetch": ("gymnasium_robotics", "gymnasium-robotics 'mujoco<=3.5'"),
 }
 ATARI = "ale_py.env:AtariEnv"
 # The modules of Gymnasium's own environments, and the extra that installs what they need.
