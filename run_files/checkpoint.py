@@ -1,6 +1,5 @@
 """Checkpoints: their names, and how they are written, found, read and checked."""
 
-import fcntl
 import os
 import pickle
 import shutil
@@ -25,6 +24,7 @@ from run_files.run_folder import (
     BEST,
     CHECKPOINTS,
     CONFIG,
+    hold,
     newest_first,
     numbered_checkpoints,
     remove_abandoned,
@@ -315,8 +315,7 @@ def kept(source: Path) -> Iterator[Path]:
     link(source, path)
     try:
         with path.open("rb") as file:
-            with suppress(OSError):  # some network file systems have no locks
-                fcntl.flock(file, fcntl.LOCK_EX)  # `remove_abandoned` skips locked files
+            hold(file)
             yield path
     finally:
         with suppress(OSError):  # the file system may have become read-only

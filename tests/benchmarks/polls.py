@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 from multiprocessing.connection import Connection
+from typing import Any
 
 from workers.supervisor import Supervisor
 
@@ -21,9 +22,10 @@ class IdleWorker:
 
 def seconds_of_poll(workers: int) -> float:
     """The median of some turns."""
+    idle: Any = IdleWorker()
     supervisor = Supervisor(
         workers,
-        lambda index, restart_index: IdleWorker(),  # type: ignore[return-value,arg-type]
+        lambda index, restart_index: idle,
         None,
         lambda worker, message: None,
         lambda worker: None,
