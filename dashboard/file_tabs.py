@@ -15,8 +15,8 @@ from dashboard.run_data import RunData
 from option_flags import OPTIONS, TOPICS
 from options.command_line import UNSET
 from options.flag_sets import dependent_defaults
+from run_files.growing_file import last_lines
 from run_files.job_runs import JOB_LOG, is_job
-from run_files.new_lines import last_lines
 from run_files.run_folder import CHECKPOINTS, MESSAGES, SUMMARY, VIDEOS, read_summary
 
 LOG_LINES = 400

@@ -15,8 +15,8 @@ from dashboard.results_folder import ResultsFolder, file_stamp
 from reports.scores.human_scores import game_name
 from run_files.job_runs import SWEEP_FILE
 from run_files.metrics import EPISODES, METRICS, last_report
-from run_files.run_folder import CONFIG, SUMMARY, read_summary
-from run_files.run_history import options_of, parent_of, read_config, weights_of
+from run_files.run_folder import CONFIG, SUMMARY, read_config, read_summary
+from run_files.run_history import options_of, parent_of, weights_of
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
 STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)

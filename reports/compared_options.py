@@ -9,7 +9,8 @@ from option_flags import OPTIONS, CheckpointOptions, ReportOptions, TestOptions
 from options.environment_families import is_noframeskip
 from options.replay_options import parse_replays
 from options.rules import UsageError
-from run_files.run_history import History, read_config
+from run_files.run_folder import read_config
+from run_files.run_history import History
 
 # Options that do not influence learning, and the seed: runs of one group may differ in them.
 IGNORED_OPTIONS = {

@@ -15,7 +15,8 @@ import numpy as np
 
 from options.rules import UsageError
 from run_files.run_folder import write_atomically
-from run_files.run_history import Curve, History, Numbers, read_history
+from run_files.run_history import Curve, History, Numbers
+from run_files.run_reader import read_history
 
 SUFFIX = ".jsonl.gz"
 

@@ -1,14 +1,17 @@
 """The files of a run's numbers, written and read: one JSON line per report, one CSV row per finished game."""
 
+import itertools
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+from run_files.run_folder import open_regular
 
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 Report: TypeAlias = dict[str, JsonValue]
@@ -18,7 +21,7 @@ EPISODES = "episodes.csv"  # one finished game per row
 EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
-RENAMED = {"return_mean_100": "return_mean"}  # name in older runs → current name
+MOST_TAIL_BYTES = 2 * 1024 * 1024  # that are read for the last report
 LOSS_TERMS = (
     *("policy_loss", "value_loss", "entropy_loss", "proximal_loss"),
     *("policy_cloning_loss", "value_cloning_loss"),
@@ -126,30 +129,25 @@ class _LineFile:
                 self._file.close()
 
 
-def each_report(path: Path) -> Iterator[Report]:
-    """The reports of a metrics file one after another, with the current names of the figures.
+def read_metrics(path: Path) -> list[Report]:
+    """All reports of a metrics file. For a long run they take gigabytes of memory.
 
     An incomplete last line (of a killed or a running process) is left out. Any other line that is not a JSON object
     raises ValueError, because the file is damaged.
     """
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.endswith(b"\n"):
-                return  # reads no further line: a running process may complete this one meanwhile
-            yield parse_report(line, f"{path}, line {number}")
-
-
-def read_metrics(path: Path) -> list[Report]:
-    """All reports of a metrics file. For a long run they take gigabytes of memory."""
-    return list(each_report(path))
+    with open_regular(path) as lines:
+        complete = itertools.takewhile(lambda line: line.endswith(b"\n"), lines)
+        return [parse_report(line, f"{path}, line {number}") for number, line in enumerate(complete, start=1)]
 
 
 def last_report(path: Path) -> Report | None:
-    """The newest report, read from the end of the file."""
-    with path.open("rb") as file:
+    """The newest report, read from the end of the file. Raises ValueError if the last line is not a report."""
+    with open_regular(path) as file:
         left, tail = file.seek(0, os.SEEK_END), b""
         # Two line ends have one complete line between them; the start of the file counts as a line end.
         while left and tail.count(b"\n") < 2:
+            if len(tail) > MOST_TAIL_BYTES:
+                raise ValueError(f"{path}, its last line is longer than any report")
             size = min(left, TAIL_BYTES)
             left -= size
             file.seek(left)
@@ -159,16 +157,13 @@ def last_report(path: Path) -> Report | None:
 
 
 def parse_report(line: bytes, where: str) -> Report:
-    """The report in one line, with the current names of its figures. Raises ValueError about `where` if it has none."""
+    """The report in one line. Raises ValueError about `where` if it has none."""
     try:
         report = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} is not JSON: {error}") from error
     if not isinstance(report, dict):
         raise ValueError(f"{where} is not a report: {line[:80]!r}")
-    for old_name, name in RENAMED.items():
-        if old_name in report:
-            report[name] = report.pop(old_name)
     return report
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ BEST = "best.pt"
 # The names that the platform gives, by the number of updates. Copies that a user has made have others, and stay.
 NUMBERED_CHECKPOINTS, NUMBERED_REPLAYS = f"checkpoint_{'[0-9]' * 10}.pt", f"replays_{'[0-9]' * 10}.bin"
 RANDOM_BYTES = 6  # in the name of a temporary file
+LARGEST_JSON = 64 * 1024 * 1024  # bytes; the sweep.json of thousands of runs has a few million
 
 
 def create_run_folder(results_dir: Path, env: str, now: float) -> Path:
@@ -105,13 +107,36 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, f"{text}\n".encode(errors="backslashreplace"))
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. Raises OSError for anything else: a pipe or a device might never end."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file. None if there is none that a run could have written."""
+    with suppress(OSError, ValueError, RecursionError), open_regular(path) as file:
+        content = file.read(LARGEST_JSON + 1)
+        value = json.loads(content) if len(content) <= LARGEST_JSON else None
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+def read_config(folder: Path) -> dict[str, Any] | None:
+    """The content of the run's config.json. None if there is none, or if no run wrote it."""
+    config = read_json(folder / CONFIG)
+    if config is None or not isinstance(config.get("options"), dict):
+        return None
+    return config if isinstance(config.get("machine"), dict | None) else None
+
+
 def read_summary(folder: Path) -> dict[str, Any]:
     """The content of summary.json; empty if there is none that a run could have written."""
-    with suppress(OSError, ValueError, RecursionError):
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        if isinstance(summary, dict):
-            return summary
-    return {}
+    return read_json(folder / SUMMARY) or {}
 
 
 def _sync_folder(folder: Path) -> None:

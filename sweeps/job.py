@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import psutil
 
 from options.command_line import flag_words
+from run_files.growing_file import NewLines
 from run_files.job_runs import JOB_LOG
-from run_files.new_lines import NewLines
 from sweeps.files import LOCK, is_locked, resumable, try_lock
 
 RESULTS_DIR = "--results_dir="
@@ -86,7 +86,7 @@ class Job:
 
     def new_log_lines(self) -> list[str]:
         """Complete lines that were added to the log since the last call."""
-        return self._new_lines.read()
+        return self._new_lines.read_text()
 
     @property
     def why_lost(self) -> str:

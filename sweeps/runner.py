@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
-from run_files.new_lines import last_lines
+from run_files.growing_file import last_lines
 from sweeps.files import LOCK, agent_steps, has_reports, is_complete, is_locked, resumable
 from sweeps.places import Places, RunJob
 from sweeps.plan import SweepRun

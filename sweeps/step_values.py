@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from run_files.growing_file import NewLines
 from run_files.metrics import METRICS, parse_report
-from run_files.new_lines import NewLines
 from sweeps.files import DamagedFiles
 
 
@@ -24,7 +24,7 @@ class StepValues:
         """The values by their steps that came since the last call."""
         values: dict[int, float] = {}
         for path in sorted(job_folder.glob(f"*/{METRICS}"), key=lambda path: (path.stat().st_mtime_ns, path)):
-            for line in self._files.setdefault(path, NewLines(path)).read_bytes().splitlines():
+            for line in self._files.setdefault(path, NewLines(path)).read():
                 try:
                     report = parse_report(line, f"a line of {path}")
                 except ValueError as error:

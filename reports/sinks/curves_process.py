@@ -14,13 +14,14 @@ from pathlib import Path
 from reports.run_curves import draw_run
 from reports.sinks.curves_sink import FILE, LAST_REQUEST, NEW_REPORT
 from run_files.run_folder import write_atomically
-from run_files.run_history import read_history
+from run_files.run_reader import RunReader
 
 PAUSE = 30  # drawing times; so drawing takes a thirtieth of a core at most
 
 
 def serve(folder: Path, requests: int) -> None:
     """Draw after new reports, with pauses between drawings, until LAST_REQUEST or the end of the pipe `requests`."""
+    reader = RunReader(folder)
     due = False
     next_drawing = 0.0
     while True:
@@ -33,17 +34,18 @@ def serve(folder: Path, requests: int) -> None:
         last = LAST_REQUEST in received
         if due and (last or time.monotonic() >= next_drawing):
             begun = time.process_time()
-            draw(folder)
+            draw(reader)
             due = False
             next_drawing = time.monotonic() + PAUSE * (time.process_time() - begun)
         if last:
             return
 
 
-def draw(folder: Path) -> None:
-    picture = draw_run(read_history(folder))
+def draw(run: RunReader) -> None:
+    run.refresh()
+    picture = draw_run(run.history)
     with suppress(OSError):  # a full disk, which the run itself announces; the next drawing tries again
-        write_atomically(folder / FILE, picture)
+        write_atomically(run.folder / FILE, picture)
 
 
 if __name__ == "__main__":

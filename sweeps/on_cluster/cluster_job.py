@@ -13,8 +13,8 @@ from ray.exceptions import RayError
 
 from cluster.programs.nodes import call_actor, why_lost
 from options.command_line import flag_words
+from run_files.growing_file import NewLines
 from run_files.job_runs import JOB_LOG
-from run_files.new_lines import NewLines
 from sweeps.files import LOCK, resumable, try_lock
 from sweeps.on_cluster.node_job import RESULTS
 from sweeps.on_cluster.run_files_transfer import RunFilesTransfer
@@ -80,7 +80,7 @@ class ClusterJob:
         return f" on node {self._node}"
 
     def new_log_lines(self) -> list[str]:
-        return self._new_lines.read()
+        return self._new_lines.read_text()
 
     def signal(self, number: signal.Signals) -> None:
         self._stops += number == signal.SIGTERM

@@ -16,7 +16,7 @@ from pathlib import Path
 from options.rules import UsageError
 from run_files.curve_archive import ArchivedRun, read_archive, write_archive
 from run_files.metrics import Report
-from run_files.run_history import read_history
+from run_files.run_reader import read_history
 
 COUNTERS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"

@@ -16,7 +16,8 @@ from PIL import Image
 from options.rules import UsageError
 from reports.run_curves import draw_run
 from run_files.run_folder import write_atomically
-from run_files.run_history import History, read_history
+from run_files.run_history import History
+from run_files.run_reader import read_history
 from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif
 

@@ -9,7 +9,7 @@ import pytest
 from dashboard.panels import CHOICES, LEARNING, panel_chart, replay_panels, return_chart, shown_panels
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData
-from run_files.run_history import read_history
+from run_files.run_reader import read_history
 from tests.dashboard.some_runs import append_report, report, write_run
 
 

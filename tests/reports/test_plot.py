@@ -14,7 +14,8 @@ from reports.colours import COLOURS, dashes
 from reports.plot_style import as_bytes, short_count, smoothed
 from reports.run_curves import draw_run
 from run_files.curve_archive import write_archive
-from run_files.run_history import History, read_history
+from run_files.run_history import History
+from run_files.run_reader import read_history
 from tests.benchmarks.keep_curves import reduced
 from tests.reports.some_run import write_run
 

@@ -8,7 +8,7 @@ import pytest
 from options.rules import UsageError
 from reports import plot
 from run_files.curve_archive import read_archive, read_histories, write_archive
-from run_files.run_history import read_history
+from run_files.run_reader import read_history
 from tests.benchmarks.keep_curves import reduced
 from tests.reports.some_run import write_run
 

@@ -104,12 +104,6 @@ def test_resumed_run_appends(tmp_path: Path) -> None:
     assert read_metrics(path) == [{"update": 1}, {"update": 2}]
 
 
-def test_older_names_of_figures_are_read_as_the_present_ones(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"update": 1, "return_mean_100": 2.5}\n')
-    assert read_metrics(path) == [{"update": 1, "return_mean": 2.5}]
-
-
 @pytest.mark.parametrize("kept", [1, 7, len('{"update": 2}')])
 def test_an_incomplete_last_line_is_skipped_and_then_overwritten(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "metrics.jsonl"

@@ -10,7 +10,7 @@ import pytest
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint, write_checkpoint
-from run_files.run_history import read_history
+from run_files.run_reader import read_history
 from tests.catch import make_catch
 from tests.options.words import parse
 from tests.training.catch_runs import resume_run

@@ -12,6 +12,7 @@ import pytest
 from reports.sinks import curves_process, curves_sink
 from reports.sinks.curves_process import serve
 from reports.sinks.curves_sink import LAST_REQUEST, NEW_REPORT, CurvesSink
+from run_files.run_reader import RunReader
 from tests.reports.some_run import write_run
 
 pytestmark = pytest.mark.slow
@@ -96,7 +97,7 @@ class Drawings:
         self.drawn = threading.Semaphore(0)
         monkeypatch.setattr(curves_process, "draw", self.draw)
 
-    def draw(self, folder: Path) -> None:
+    def draw(self, run: RunReader) -> None:
         self.count += 1
         self.drawn.release()
 
@@ -142,4 +143,4 @@ def test_a_full_disk_keeps_the_older_drawing(tmp_path: Path, monkeypatch: pytest
         raise OSError("no space left")
 
     monkeypatch.setattr(curves_process, "write_atomically", full)
-    curves_process.draw(write_run(tmp_path / "run"))
+    curves_process.draw(RunReader(write_run(tmp_path / "run")))

@@ -1,16 +1,17 @@
 """Curves of a run and its ancestors, read from their folders."""
 
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from options.rules import UsageError
-from run_files import run_history as history_module
 from run_files.metrics import flat_numbers
-from run_files.run_history import read_history
+from run_files.run_reader import ReadLimits, RunReader, read_history
 from tests.reports.some_run import write_run
 
 
@@ -105,27 +106,102 @@ def test_a_folder_that_is_not_a_run_folder_is_refused(tmp_path: Path) -> None:
         read_history(tmp_path)
 
 
-@pytest.mark.parametrize("config", ["", "[]", '{"options": 3}', "[" * 100_000])
+@pytest.mark.parametrize("config", ["", "[]", '{"options": 3}', '{"options": {}, "machine": 3}', "[" * 100_000])
 def test_a_damaged_configuration_is_refused(tmp_path: Path, config: str) -> None:
     (tmp_path / "config.json").write_text(config)
     with pytest.raises(UsageError, match=r"/config\.json is damaged or cannot be read; .*\.$"):
         read_history(tmp_path)
 
 
-def test_damaged_metrics_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "lines", "what"),
+    [
+        ("metrics.jsonl", b"nonsense\n", "1 line of it is no report"),
+        ("metrics.jsonl", b"[" * 100_000 + b"\n[1, 2]\n", "2 lines of it are no report"),
+        ("metrics.jsonl", b"0" * 2_000_000 + b"\n", "1 line of it is no report"),
+        ("episodes.csv", b"nonsense\n12,x,4,0\n1,nan,3,4\n5,inf,6,7\n1\n", "5 lines of it are no game"),
+        ("episodes.csv", b"\0\0\0\0\n", "1 line of it is no game"),
+    ],
+)
+def test_damaged_lines_are_left_out_or_refused(tmp_path: Path, name: str, lines: bytes, what: str) -> None:
     folder = write_run(tmp_path / "run")
-    (folder / "metrics.jsonl").write_text("nonsense\n{}\n")
-    with pytest.raises(UsageError, match="line 1"):
+    with (folder / name).open("ab") as file:
+        file.write(lines)
+    run = RunReader(folder)
+    run.refresh()
+    assert len(run.history.reports) == len(run.history.games.x) == 20
+    assert run.problems == [f"{name} is damaged: {what}."]
+    with pytest.raises(UsageError, match=rf"/run, {name} is damaged: {what}\.$"):
         read_history(folder)
 
 
-@pytest.mark.parametrize("line", [b"nonsense\n", b"12,x,4,0\n", b"\0\0\0\0\n"])
-def test_damaged_games_are_refused(tmp_path: Path, line: bytes) -> None:
+def test_a_pipe_in_the_place_of_a_file_is_said(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
-    with (folder / "episodes.csv").open("ab") as file:
-        file.write(line)
-    with pytest.raises(UsageError, match=r"episodes\.csv is damaged: a line of it does not"):
-        read_history(folder)
+    (folder / "metrics.jsonl").unlink()
+    os.mkfifo(folder / "metrics.jsonl")
+    run = RunReader(folder)
+    run.refresh()
+    assert run.problems == ["metrics.jsonl cannot be read (not a regular file)."] and len(run.history.games.x) == 20
+
+
+def test_a_running_run_is_followed(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    run = RunReader(folder)
+    assert run.refresh() and not run.refresh()
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"agent_steps": 21000, "entropy": 1.5}\n{"agent_st')
+    with (folder / "episodes.csv").open("a") as file:
+        file.write("20500,7.0,300,1\n")
+    assert run.refresh() and run.problems == []
+    assert run.history.curve("entropy").x[-1] == 21_000
+    assert (run.history.games.x[-1], run.history.games.y[-1]) == (20_500, 7)
+    shutil.rmtree(folder)
+    assert run.refresh() and len(run.history.reports) == 21
+    assert run.problems == ["The folder of this run has been deleted. What was read before is shown."]
+
+
+def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    run = RunReader(folder)
+    run.refresh()
+    for name in ("metrics.jsonl", "episodes.csv"):
+        (folder / name).write_text("")
+    assert run.refresh()
+    assert not run.history.reports and not len(run.history.games.x)
+
+
+@pytest.mark.parametrize(
+    "parent", [{"run": "/etc", "agent_steps": 5}, {"run": 3}, {}, {"run": "x", "agent_steps": "many"}, {"run": "run"}]
+)
+def test_nonsense_in_place_of_a_parent_is_not_read(tmp_path: Path, parent: dict[str, Any]) -> None:
+    assert len(read_history(write_run(tmp_path / "run", parent=parent)).reports) == 20
+
+
+def test_only_a_parent_within_what_may_be_seen_is_read(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "elsewhere" / "first")
+    second = write_run(tmp_path / "second", range(6000, 7000, 1000), parent={"run": str(first), "agent_steps": 5000})
+    for within, count in ((lambda _: False, 1), (lambda _: True, 6)):
+        run = RunReader(second, within=within)
+        run.refresh()
+        assert len(run.history.reports) == count
+
+
+def test_only_the_wanted_figures_are_kept(tmp_path: Path) -> None:
+    run = RunReader(write_run(tmp_path / "run"), names={"agent_steps", "entropy"}, limits=ReadLimits(reports=5))
+    run.refresh()
+    assert run.history.names() == ["agent_steps", "entropy"] and len(run.history.reports) < 12
+    assert not len(run.history.games.x)
+
+
+def test_of_a_huge_file_some_lines_are_read(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", range(1000, 1_000_000, 1000))
+    run = RunReader(folder, limits=ReadLimits(reports=20, report_bytes=10_000, game_bytes=5_000))
+    run.refresh()
+    assert 20 < len(run.history.reports) < 60 and run.history.agent_steps == 999_000
+    assert run.problems == [
+        f"{name} is very long; the curves show some thousand of its lines."
+        for name in ("metrics.jsonl", "episodes.csv")
+    ]
 
 
 def test_numbers_are_named_by_their_path_in_the_report() -> None:
@@ -149,21 +225,13 @@ def test_numbers_are_named_by_their_path_in_the_report() -> None:
     }
 
 
-def test_of_many_reports_some_at_even_distances_and_the_last_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history_module, "MIN_KEPT_REPORTS", 8)
+def test_of_many_reports_some_at_even_distances_and_the_last_are_kept(tmp_path: Path) -> None:
     for count in (15, 16, 17, 100, 1000):
-        folder = write_run(tmp_path / str(count), range(1000, 1000 * (count + 1), 1000))
-        steps = read_history(folder).curve("entropy").x
+        run = RunReader(
+            write_run(tmp_path / str(count), range(1000, 1000 * (count + 1), 1000)), limits=ReadLimits(reports=8)
+        )
+        run.refresh()
+        steps = run.history.curve("entropy").x
         assert steps[0] == 1000 and steps[-1] == 1000 * count
         assert len(steps) == count if count < 16 else 8 <= len(steps) <= 17
         assert len(set(np.diff(steps)[:-1])) == 1
-
-
-def test_games_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = read_history(write_run(tmp_path / "run")).games
-    monkeypatch.setattr(history_module, "BYTES_AT_ONCE", 40)
-    parts = read_history(tmp_path / "run").games
-    np.testing.assert_array_equal(parts.x, whole.x)
-    np.testing.assert_array_equal(parts.y, whole.y)

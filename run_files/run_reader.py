@@ -1,0 +1,289 @@
+"""Reads what a run and the runs that it was resumed from left on disk, once or as it grows: the one reader for curves,
+comparisons, scores and dashboard."""
+
+import math
+import os
+import sys
+from array import array
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from options.rules import UsageError
+from run_files.growing_file import NewLines
+from run_files.metrics import EPISODES, EVALUATIONS, METRICS, flat_numbers, parse_report
+from run_files.run_folder import CONFIG, read_config
+from run_files.run_history import EVALUATED_MEAN, Curve, History, Numbers, options_of, parent_of, weights_of
+
+MOST_ANCESTORS = 1000
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """How much of a run is read and kept.
+
+    Of reports, and of evaluations, at most twice `reports` are kept, at even distances, and always the last one: the
+    100,000 reports of a long run would take gigabytes, and a picture has fewer pixels. Of a file with more new bytes
+    than here, some thousand lines are read at even distances instead of all.
+    """
+
+    reports: int = 4000
+    report_bytes: float = math.inf
+    game_bytes: float = math.inf
+
+
+class _RowFile:
+    """A growing file of which each line is a row, up to `limit` agent steps."""
+
+    wanted = ""  # what a line should be
+
+    def __init__(self, lines: NewLines, limit: float) -> None:
+        self._lines = lines
+        self._limit = limit
+        self._restarts = lines.restarts
+        self._broken = 0  # lines that are no rows
+        self._unreadable = ""  # why nothing can be read
+        self._clear()
+
+    def _clear(self) -> None:
+        raise NotImplementedError
+
+    def _add(self, line: bytes) -> None:
+        """Keep the row in a line. Raises ValueError if it has none."""
+        raise NotImplementedError
+
+    @property
+    def path(self) -> Path:
+        return self._lines.path
+
+    @property
+    def is_sampled(self) -> bool:
+        return self._lines.sampled
+
+    @property
+    def damage(self) -> Iterator[str]:
+        """What is left out, as the ends of sentences that begin with the file's name."""
+        if self._unreadable:
+            yield f"cannot be read ({self._unreadable})"
+        broken = self._broken + self._lines.too_long
+        if broken:
+            lines = "1 line of it is" if broken == 1 else f"{broken:,} lines of it are"
+            yield f"is damaged: {lines} no {self.wanted}"
+
+    def refresh(self) -> bool:
+        """Read what is new. Returns whether the rows changed."""
+        taken = False
+        try:
+            lines = self._lines.read()
+            if self._lines.restarts != self._restarts:
+                self._restarts, self._broken, taken = self._lines.restarts, 0, True
+                self._clear()
+            for line in lines:
+                taken = True
+                try:
+                    self._add(line)
+                except (ValueError, RecursionError):  # the latter from JSON with thousands of brackets
+                    self._broken += bool(line.strip())
+        except OSError as error:
+            self._unreadable = error.strerror or str(error)
+        else:
+            self._unreadable = ""
+        return taken
+
+
+class _ReportFile(_RowFile):
+    wanted = "report"
+
+    def __init__(self, lines: NewLines, limit: float, most: int, names: Collection[str] | None) -> None:
+        self._most = most
+        self._names = names
+        super().__init__(lines, limit)
+
+    def _clear(self) -> None:
+        self._kept: list[Numbers] = []
+        self._last: Numbers | None = None
+        self._every, self._count = 1, 0
+
+    @property
+    def rows(self) -> list[Numbers]:
+        """The kept reports and the newest one."""
+        return self._kept if self._last is None or self._kept[-1] is self._last else [*self._kept, self._last]
+
+    def _add(self, line: bytes) -> None:
+        numbers = flat_numbers(parse_report(line, "the line"))
+        if numbers.get("agent_steps", math.inf) > self._limit:
+            return
+        if EVALUATED_MEAN in numbers:
+            numbers.pop("seconds", None)  # in an evaluation, the seconds count from its own start
+        # Interned: the same names in thousands of reports would take most of the memory.
+        self._last = {
+            sys.intern(name): value for name, value in numbers.items() if self._names is None or name in self._names
+        }
+        if self._count % self._every == 0:
+            self._kept.append(self._last)
+        self._count += 1
+        if len(self._kept) == 2 * self._most:
+            self._every *= 2
+            self._kept = self._kept[::2]
+
+
+class _GameFile(_RowFile):
+    """The games, 16 bytes each: short ones are counted in millions."""
+
+    wanted = "game"
+
+    def _clear(self) -> None:
+        self._numbers = array("d")  # agent steps when a game ended, and its return, by turns
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """Agent steps and return of each game, `[N, 2]`."""
+        return np.array(self._numbers, np.float64).reshape(-1, 2)
+
+    def _add(self, line: bytes) -> None:
+        if line.startswith(b"agent_steps,"):  # the header
+            return
+        steps, value = map(float, line.split(b",", 2)[:2])
+        if not (math.isfinite(steps) and math.isfinite(value)):
+            raise ValueError
+        if steps <= self._limit:
+            self._numbers.extend((steps, value))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The files of one run of a lineage, and the agent steps up to which they count."""
+
+    folder: Path
+    limit: float
+    reports: _ReportFile
+    evaluations: _ReportFile
+    games: _GameFile
+    with_games: bool  # whether the games are read
+
+    @property
+    def files(self) -> list[_RowFile]:
+        return [self.reports, self.evaluations, *([self.games] if self.with_games else [])]
+
+
+class RunReader:
+    """The curves of a run as it grows: `refresh` reads what is new, and `history` is all that was read.
+
+    Nothing is raised: `damage` has a sentence for each thing that cannot be read and is left out, `problems` has these
+    and what else a viewer should know. `names` keeps only these figures of the reports, and no games, which saves
+    memory. A parent is read if it is `within` what the viewer may see.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        names: Collection[str] | None = None,
+        within: Callable[[Path], bool] = lambda folder: True,
+        limits: ReadLimits = ReadLimits(),  # frozen
+    ) -> None:
+        self.folder = folder
+        self.config: dict[str, Any] = {}  # config.json; empty until it can be read
+        self.damage: list[str] = []
+        self.problems: list[str] = []
+        self._names = names
+        self._within = within
+        self._limits = limits
+        self._parts: list[_Part] = []  # the run and its ancestors, oldest first
+        self._weights_from: str | None = None
+
+    def refresh(self) -> bool:
+        """Read what is new. Returns whether anything changed."""
+        changed = False
+        if not self._parts:
+            config = read_config(self.folder)
+            if config is not None:
+                self.config = config
+                self._parts = self._lineage(config)
+                changed = True
+        before, self.damage, sampled = self.problems, [], []
+        for file in (file for part in self._parts for file in part.files):
+            if file.path.parent.is_dir():  # what was read of a deleted run stays
+                changed |= file.refresh()
+            shown = self._shown(file.path)
+            self.damage += [f"{shown} {why}." for why in file.damage]
+            if file.is_sampled:
+                sampled.append(f"{shown} is very long; the curves show some thousand of its lines.")
+        if not self.folder.is_dir():
+            kept = " What was read before is shown." if self._parts else ""
+            self.problems = [f"The folder of this run has been deleted.{kept}"]
+        elif not self._parts:
+            self.problems = [f"The {CONFIG} of this run is cut off, damaged, or was not written by a run."]
+        else:
+            self.problems = self.damage + sampled
+        return changed or self.problems != before
+
+    @property
+    def history(self) -> History:
+        games = np.concatenate([np.empty((0, 2)), *(part.games.table for part in self._parts)])
+        return History(
+            self.folder,
+            options_of(self.config) if self.config else {},
+            [numbers for part in self._parts for numbers in part.reports.rows],
+            Curve(games[:, 0], games[:, 1]),
+            [numbers for part in self._parts for numbers in part.evaluations.rows],
+            frozenset(part.folder for part in self._parts[:-1]),
+            self._weights_from,
+        )
+
+    def _shown(self, path: Path) -> str:
+        """A file of the run itself by its name; one of an ancestor with its folder."""
+        return path.name if path.parent == self.folder else str(path)
+
+    def _lineage(self, config: dict[str, Any]) -> list[_Part]:
+        """The run and its ancestors, as far as their folders still exist, oldest first."""
+        parts = [self._part(self.folder, math.inf)]
+        seen = {self.folder.resolve()}
+        while len(parts) <= MOST_ANCESTORS:
+            self._weights_from = weights_of(config)
+            try:
+                place, limit = parent_of(parts[-1].folder, config, parts[-1].limit)
+                parent = None if place is None or not self._within(place) else place.resolve()
+            except (KeyError, TypeError, ValueError, OSError, RuntimeError):  # no run wrote it; or a loop of links
+                break
+            parents_config = None if parent is None else read_config(parent)
+            if parent is None or parents_config is None or parent in seen:
+                break  # also if the parent is gone: its own parent is unknown then
+            seen.add(parent)
+            config = parents_config
+            parts.append(self._part(parent, limit))
+        return parts[::-1]
+
+    def _part(self, folder: Path, limit: float) -> _Part:
+        limits = self._limits
+
+        def report_file(name: str) -> _ReportFile:
+            lines = NewLines(folder / name, most_bytes=limits.report_bytes, places=limits.reports)
+            return _ReportFile(lines, limit, limits.reports, self._names)
+
+        games = _GameFile(NewLines(folder / EPISODES, most_bytes=limits.game_bytes), limit)
+        return _Part(folder, limit, report_file(METRICS), report_file(EVALUATIONS), games, self._names is None)
+
+
+def read_history(folder: Path) -> History:
+    """Read the run in `folder`, and the runs that it was resumed from as far as their folders still exist.
+
+    Raises UsageError if `folder` is not the folder of a run, or if one of the files is damaged.
+    """
+    reader = RunReader(folder)
+    reader.refresh()
+    if not reader.config:
+        is_there = os.path.lexists(folder / CONFIG)
+        raise UsageError(
+            f"{folder}/config.json is damaged or cannot be read; the folder of another run would be right."
+            if is_there
+            else f"{folder} is not the folder of a run: it has no config.json; a folder such as "
+            "results/<env>_<time> would be right."
+        )
+    if reader.damage:
+        raise UsageError(f"in {folder}, {reader.damage[0]}")
+    return reader.history
