@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MAGIC = b"RLr1"
-# The magic bytes, the layout's fingerprint, the number of the player, of the round, how many unrolls, and a checksum.
-_HEADER = struct.Struct("<4s16sQQII")
+# The magic bytes, the layout's fingerprint, the number of the player, of the round, and how many unrolls.
+_HEADER = struct.Struct("<4s16sQQI")
+_CHECKSUM = struct.Struct("<I")  # of the header before it, and of everything after it
 _ENTRY = struct.Struct("<Iq")
-HEADER_BYTES, ENTRY_BYTES = _HEADER.size, _ENTRY.size
+HEADER_BYTES, ENTRY_BYTES = _HEADER.size + _CHECKSUM.size, _ENTRY.size
 MOST_UNROLLS = 1 << 16
 
 
@@ -36,11 +37,11 @@ def pack_round(
 ) -> bytes:
     """The inverse of `unpack_round`."""
     table = b"".join(_ENTRY.pack(len(blob), version) for blob, version in zip(blobs, versions, strict=True))
-    checksum = zlib.crc32(table)
-    for blob in blobs:
-        checksum = zlib.crc32(blob, checksum)
-    header = _HEADER.pack(MAGIC, fingerprint.encode(), player, sequence, len(blobs), checksum)
-    return b"".join([header, table, *blobs])
+    header = _HEADER.pack(MAGIC, fingerprint.encode(), player, sequence, len(blobs))
+    checksum = 0
+    for part in (header, table, *blobs):
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([header, _CHECKSUM.pack(checksum), table, *blobs])
 
 
 def unpack_round(content: bytes | memoryview, fingerprint: str) -> Round:
@@ -48,7 +49,7 @@ def unpack_round(content: bytes | memoryview, fingerprint: str) -> Round:
     content = memoryview(content)
     if len(content) < HEADER_BYTES:
         raise MalformedRoundError(f"{len(content)} bytes are too few for a round")
-    magic, layout, player, sequence, count, checksum = _HEADER.unpack_from(content)
+    magic, layout, player, sequence, count = _HEADER.unpack_from(content)
     if magic != MAGIC:
         raise MalformedRoundError("it does not begin like a round")
     if layout != fingerprint.encode():
@@ -61,7 +62,8 @@ def unpack_round(content: bytes | memoryview, fingerprint: str) -> Round:
     table = list(_ENTRY.iter_unpack(content[HEADER_BYTES:start]))
     if start + sum(length for length, _ in table) != len(content):
         raise MalformedRoundError(f"its unrolls do not add up to {len(content)} bytes")
-    if zlib.crc32(content[HEADER_BYTES:]) != checksum:
+    (checksum,) = _CHECKSUM.unpack_from(content, _HEADER.size)
+    if zlib.crc32(content[HEADER_BYTES:], zlib.crc32(content[: _HEADER.size])) != checksum:
         raise MalformedRoundError("its checksum is wrong")
     blobs = []
     for length, _ in table:

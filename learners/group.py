@@ -1,5 +1,6 @@
 """The connection of all learners of a run, on torch.distributed: gradients and messages."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +9,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
 from agents.network import ActorCritic
 from agents.other_learners import Averaged, Peers
-from learners.rank import LearnerRank
+from learners.rank import STORE, LearnerRank
 from learners.shared_gradients import SharedGradients
 from options.rules import UsageError
 from workers.failures import RunFailedError
@@ -58,7 +60,9 @@ class LearnerGroup(OneLearner):
         self.timeout = timeout
         self._gradients: dist.ProcessGroup | None = None
         with self.guarded():
-            dist.init_process_group("gloo", rank=rank.index, world_size=rank.size, timeout=timedelta(seconds=timeout))
+            store = TCPStore("127.0.0.1", int(port)) if (port := os.environ.get(STORE)) else None
+            patience = timedelta(seconds=timeout)
+            dist.init_process_group("gloo", store=store, rank=rank.index, world_size=rank.size, timeout=patience)
 
     def averaging(self, network: ActorCritic) -> Averaged:
         device = next(network.parameters()).device

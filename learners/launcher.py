@@ -2,20 +2,20 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Protocol
 
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
+
 from learners.group import LearnerLostError
-from learners.rank import LIFELINE, NEWS
+from learners.rank import LIFELINE, NEWS, STORE
 from machine.stop_signals import STOP_SIGNALS
 from option_flags import Config
 from options.command_line import flag_words
@@ -24,6 +24,7 @@ from options.rules import UsageError
 from run_files.checkpoint import OWN_FLAGS, find_checkpoint, why_complete
 from run_files.inherited_options import inherited_options
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
+from workers.failures import RunFailedError
 
 FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
 KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order
@@ -61,15 +62,43 @@ class StartStoppedError(Exception):
     """The user wanted the run to end before its learners were started."""
 
 
-@dataclass
 class Learners:
-    """The processes of one start on this machine."""
+    """The processes of one start on this machine, each in a process group of its own: signals come from here only."""
 
-    processes: list[subprocess.Popen[bytes]]
-    errors: list[IO[bytes]]  # what all but the first write to stderr
-    lifeline: int  # the learners end when this is closed
-    news: int  # the first one writes the name of the run's folder into it
-    begun: float = field(default_factory=time.monotonic)
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._errors: list[IO[bytes]] = []  # what all but the first write to stderr
+        self._lifeline_read, self._lifeline = os.pipe()  # the learners end when the second one is closed
+        self._news, self._news_write = os.pipe()  # for the name of the run's folder
+        os.set_blocking(self._news, False)
+        # This process has the port for as long as the learners run, so no other program can take it before they do.
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+    def add(self, program: Sequence[str], learners: int) -> None:
+        """Start the next learner."""
+        rank = len(self.processes)
+        variables = {"RANK": rank, "WORLD_SIZE": learners, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": learners}
+        variables |= {"MASTER_PORT": self._store.port, STORE: self._store.port, LIFELINE: self._lifeline_read}
+        if rank == 0:
+            variables[NEWS] = self._news_write
+        else:
+            self._errors.append(tempfile.TemporaryFile())  # noqa: SIM115  # closed later
+        environment = {
+            **os.environ,
+            **{name: str(value) for name, value in variables.items()},
+            "MASTER_ADDR": "127.0.0.1",
+            "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
+        }
+        self.processes.append(
+            subprocess.Popen(
+                program,
+                env=environment,
+                pass_fds=(self._lifeline_read, *((self._news_write,) if rank == 0 else ())),
+                process_group=0,
+                stderr=self._errors[-1] if rank else None,
+            )
+        )
 
     def signal(self, number: int) -> None:
         for process in self.processes:
@@ -87,13 +116,13 @@ class Learners:
 
     def saved_folder(self) -> Path | None:
         with suppress(BlockingIOError):
-            if text := os.read(self.news, 4096):
+            if text := os.read(self._news, 4096):
                 folder = Path(os.fsdecode(text.splitlines()[-1]))
                 return folder if numbered_checkpoints(folder / CHECKPOINTS) else None
         return None
 
     def print_errors(self) -> None:
-        for file in self.errors:
+        for file in self._errors:
             file.seek(0)
             if text := file.read():
                 sys.stderr.buffer.write(text)
@@ -103,9 +132,9 @@ class Learners:
         self.signal(signal.SIGKILL)
         for process in self.processes:
             process.wait()
-        os.close(self.lifeline)
-        os.close(self.news)
-        for file in self.errors:
+        for descriptor in (self._lifeline_read, self._lifeline, self._news, self._news_write):
+            os.close(descriptor)
+        for file in self._errors:
             file.close()
 
 
@@ -115,42 +144,15 @@ def start_here(learners: int) -> Start:
 
 
 def start_learners(program: Sequence[str], learners: int) -> Learners:
-    """Start the processes, each in a process group of its own, so that signals reach them through the launcher only."""
-    lifeline_read, lifeline = os.pipe()
-    news, news_write = os.pipe()
-    os.set_blocking(news, False)
-    port = free_port()
-    processes: list[subprocess.Popen[bytes]] = []
-    errors: list[IO[bytes]] = [tempfile.TemporaryFile() for _ in range(learners - 1)]  # noqa: SIM115  # closed later
-    for rank in range(learners):
-        places = {"RANK": rank, "WORLD_SIZE": learners, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": learners}
-        pipes = {LIFELINE: lifeline_read, **({NEWS: news_write} if rank == 0 else {})}
-        environment = {
-            **os.environ,
-            **{name: str(value) for name, value in {**places, **pipes}.items()},
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
-        }
-        processes.append(
-            subprocess.Popen(
-                program,
-                env=environment,
-                pass_fds=tuple(pipes.values()),
-                process_group=0,
-                stderr=errors[rank - 1] if rank else None,
-            )
-        )
-    os.close(lifeline_read)
-    os.close(news_write)
-    return Learners(processes, errors, lifeline, news)
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """Start the program as all learners, or as none."""
+    started = Learners()
+    try:
+        for _ in range(learners):
+            started.add(program, learners)
+    except OSError as error:
+        started.close()
+        raise RunFailedError(f"a learner could not be started ({error.strerror})") from None
+    return started
 
 
 def resumed(flags: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

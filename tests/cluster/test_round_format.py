@@ -21,14 +21,23 @@ def test_what_is_packed_is_unpacked(unrolls: list[tuple[bytes, int]], player: in
 
 @given(UNROLLS, st.data())
 def test_one_wrong_byte_is_found(unrolls: list[tuple[bytes, int]], data: st.DataObject) -> None:
-    """Only the numbers of player and round are not protected by the checksum; whoever reads them checks them."""
     blobs, versions = zip(*unrolls, strict=True)
     content = bytearray(pack_round(LAYOUT, 0, 0, versions, blobs))
-    unprotected = range(20, 36)
-    place = data.draw(st.integers(0, len(content) - 1).filter(lambda index: index not in unprotected))
-    content[place] ^= data.draw(st.integers(1, 255))
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(MalformedRoundError):
         unpack_round(bytes(content), LAYOUT)
+
+
+@pytest.mark.parametrize("place", range(HEADER_BYTES))
+def test_a_flipped_bit_of_any_byte_of_the_header_is_found(place: int) -> None:
+    """A changed player or number of the round would count for another one."""
+    content = bytearray(pack_round(LAYOUT, 5, 7, [1, 2], [b"abc", b"d"]))
+    for bit in range(8):
+        content[place] ^= 1 << bit
+        with pytest.raises(MalformedRoundError):
+            unpack_round(bytes(content), LAYOUT)
+        content[place] ^= 1 << bit
+    assert unpack_round(bytes(content), LAYOUT).player == 5
 
 
 @given(UNROLLS, st.data())

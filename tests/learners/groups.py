@@ -8,10 +8,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
 from learners.group import LearnerGroup
-from learners.launcher import free_port
-from learners.rank import LearnerRank
+from learners.rank import STORE, LearnerRank
 
 TIMEOUT = 120.0
 
@@ -23,12 +23,13 @@ def run_group(
 
     `timeout` is that of the group. The last `dying` learners end without an answer.
     """
-    context, port = multiprocessing.get_context("spawn"), free_port()
+    context = multiprocessing.get_context("spawn")
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     connections, processes = [], []
     for rank in range(size):
         here, there = context.Pipe()
         process = context.Process(
-            target=_run, args=(there, rank, size, port, timeout, function, arguments), daemon=True
+            target=_run, args=(there, rank, size, store.port, timeout, function, arguments), daemon=True
         )
         process.start()
         there.close()
@@ -55,7 +56,7 @@ def _run(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> None:
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    os.environ |= {STORE: str(port), "GLOO_SOCKET_IFNAME": "lo"}
     torch.set_num_threads(1)
     multiprocessing.current_process().daemon = False  # it may start workers
     try:

@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from learners.launcher import free_port
+from learners.launcher import start_learners
 from run_files.checkpoint import find_checkpoint
+from tests.ports import free_ports
 from tests.training.catch_runs import reports
+from workers.failures import RunFailedError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -148,10 +151,18 @@ def test_lost_learners_end_the_run_when_no_restart_is_left(start: Start) -> None
     assert "main.py: learner 1 was lost" in errors.splitlines()[-1]
 
 
+def shared_variables() -> dict[str, str]:
+    """Those that torchrun gives to all learners alike."""
+    return {
+        **os.environ,
+        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0]), "GLOO_SOCKET_IFNAME": "lo"},
+    }
+
+
 def test_torchrun_may_place_the_learners(tmp_path: Path) -> None:
     """As torchrun does it: all learners get the same command, and their places by variables."""
     command = [sys.executable, "main.py", *FLAGS, f"--results_dir={tmp_path}", "--environment_max_steps=4000"]
-    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+    shared = shared_variables()
     places = [{"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} for rank in ("0", "1")]
     runs = [subprocess.Popen(command, cwd=ROOT, env={**shared, **place}) for place in places]
     try:
@@ -162,6 +173,22 @@ def test_torchrun_may_place_the_learners(tmp_path: Path) -> None:
             run.wait()
     (folder,) = tmp_path.iterdir()
     assert find_checkpoint(str(folder)).agent_steps >= 4000
+
+
+def test_no_learner_goes_on_where_another_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def start_once(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        if started:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        started.append(popen(*arguments, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", start_once)
+    with pytest.raises(RunFailedError, match="a learner could not be started .Resource temporarily unavailable."):
+        start_learners([sys.executable, "-c", "import time; time.sleep(100)"], 2)
+    assert started[0].poll() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -188,7 +215,7 @@ def test_bad_input_gives_one_sentence(tmp_path: Path, flags: list[str], sentence
 
 
 def test_learners_that_disagree_say_so(tmp_path: Path) -> None:
-    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
+    shared = shared_variables()
     runs = []
     for rank, lr in enumerate(("0.001", "0.002")):
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
