@@ -8,8 +8,7 @@ from option_flags import Config
 from options.rules import UsageError
 from replay.stored_vectors import VectorPart
 from replay.unroll_layout import UnrollLayout
-from wrappers.environment_spec import EnvironmentSpec, environment_spec
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import EnvironmentSpec, MakeEnvironment, environment_spec
 
 
 def make_unroll_layout(config: Config, make_environment: MakeEnvironment) -> UnrollLayout:

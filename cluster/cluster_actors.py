@@ -26,7 +26,7 @@ from run_files.metrics import JsonValue
 from workers import actors as local_actors
 from workers.actors import Actors
 from workers.messages import Kind, Message
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import MakeEnvironment
 
 SLOTS = 32  # for rounds on their way from the gateway to the replays
 FIGURES_SECONDS = 1.0

@@ -30,7 +30,7 @@ from workers.actors import make_pool
 from workers.flow_control import PlayOnRequest
 from workers.memory.shared_weights import SharedWeights
 from workers.worker_clock import WorkerTimes
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import MakeEnvironment
 
 SLOTS_PER_WORKER = 2  # while one round is packed, its worker can play the next one
 LONGEST_WAIT = 1.0  # seconds after which the pool looks for workers that hang

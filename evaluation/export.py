@@ -31,10 +31,9 @@ from options.rules import PATH, Options, UsageError, declared, option
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_atomically
-from wrappers.any_environment.faults import EnvironmentFaultError
-from wrappers.any_environment.user_code import UserCodeError, last_line, traceback_of
+from wrappers.any_environment.faults import EnvironmentFaultError, UserCodeError, last_line, traceback_of
+from wrappers.environment import as_observation
 from wrappers.make_environment import make_environment
-from wrappers.observation import as_observation
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-5

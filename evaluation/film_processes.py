@@ -24,8 +24,7 @@ from workers.processes.child_process import end_process, start_process, unblock_
 from workers.processes.early_errors import reason
 from workers.processes.heartbeat import Heartbeat
 from workers.processes.silence import SilenceLimit
-from wrappers.environment_types import MakeWatchedEnvironment
-from wrappers.film_frames import Watch
+from wrappers.environment import MakeWatchedEnvironment, Watch
 
 
 @dataclass(frozen=True, kw_only=True)

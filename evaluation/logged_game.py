@@ -17,10 +17,8 @@ from options.rules import counted
 from reports.scores.human_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
-from wrappers.emulator import NOOP
-from wrappers.environment_spec import action_names, environment_spec
-from wrappers.environment_types import MakeWatchedEnvironment
-from wrappers.fire_on_reset import FIRE
+from wrappers.emulator import FIRE, NOOP
+from wrappers.environment import MakeWatchedEnvironment, action_names, environment_spec
 
 
 class WrittenFilm(NamedTuple):

@@ -17,8 +17,7 @@ from workers.local_policy import PolicyInputs
 from workers.observations import as_batch, put_observation
 from workers.random_streams import stream_of
 from workers.rollout import each_action
-from wrappers.environment_types import MakeEnvironment
-from wrappers.observation import Observation, as_observation
+from wrappers.environment import MakeEnvironment, Observation, as_observation
 
 # The batch size of a forward pass, by the smallest number of games in the test. Unused slots cost as much as used ones,
 # and the games are spread over processes, so there are fewer slots than games. In batches of these sizes, the output

@@ -19,7 +19,7 @@ from workers.processes.heartbeat import Heartbeat
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
 from workers.realtime.session import RealtimeSetup
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import MakeEnvironment
 
 
 @dataclass(frozen=True, kw_only=True)

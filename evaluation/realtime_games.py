@@ -14,7 +14,7 @@ from workers.messages import Kind, receive, send
 from workers.realtime.games import PlayedFrame
 from workers.realtime.player import Book
 from workers.realtime.session import RealtimeSession, RealtimeSetup
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import MakeEnvironment
 
 LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
 

@@ -38,7 +38,7 @@ from run_files.run_folder import write_json
 from workers.failures import RunFailedError
 from workers.memory.shared_weights import SharedWeights
 from workers.realtime.requirements import check_realtime
-from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.environment import MakeWatchedEnvironment
 
 POLL_SECONDS = 0.1  # longest time between two checks for signals, and between two updates of the display
 SHOWN_GAMES = 30  # --render shows the best, the median and the worst of this many first games

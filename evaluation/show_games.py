@@ -14,7 +14,7 @@ from evaluation.window import Window, WindowClosedError, open_window
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from run_files.run_folder import VIDEOS
-from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.environment import MakeWatchedEnvironment
 
 POLL_SECONDS = 0.1
 

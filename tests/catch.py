@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
+from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari_frames import FilmFrames
 from wrappers.delayed_actions import DelayedActions
-from wrappers.film_frames import FilmFrames, Watch
+from wrappers.environment import Watch
 from wrappers.frame_stack import FrameStack
-from wrappers.score_keeper import ScoreKeeper
 
 CELLS = 6  # the board's width and height
 CELL = 6  # pixels

@@ -9,10 +9,7 @@ from numpy.typing import NDArray
 from option_flags import EnvironmentOptions
 from replay.stored_vectors import VectorPart
 from replay.unroll_layout import ActionKind
-from wrappers.environment_spec import EnvironmentSpec
-from wrappers.film_frames import Watch
-from wrappers.observation import NO_FRAMES, NO_VECTOR, Observation
-from wrappers.score_keeper import FinishedGame
+from wrappers.environment import NO_FRAMES, NO_VECTOR, EnvironmentSpec, FinishedGame, Observation, Watch
 
 STACK, SIZE, VECTOR = 2, 12, 5
 PARTS = (VectorPart("int16", 2), VectorPart("float32", 1), VectorPart("choice", 2))  # of the vector

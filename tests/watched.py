@@ -6,8 +6,7 @@ import gymnasium
 
 from evaluation.film import Picture
 from option_flags import EnvironmentOptions
-from wrappers.environment_types import MakeWatchedEnvironment
-from wrappers.film_frames import Watch
+from wrappers.environment import MakeWatchedEnvironment, Watch
 
 
 def keeping_pictures(make: MakeWatchedEnvironment, pictures: list[Picture]) -> MakeWatchedEnvironment:

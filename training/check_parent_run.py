@@ -10,8 +10,7 @@ from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.checkpoint_content import check_in_flight, check_optimizer, check_weights
 from run_files.value_rules import ContentError, like, whole
-from wrappers.environment_spec import environment_spec
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import MakeEnvironment, environment_spec
 
 # What environments raise for a state that is not theirs; SystemError is that of ALE.
 RESTORE_ERRORS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, SystemError, OverflowError)

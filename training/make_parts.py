@@ -31,7 +31,7 @@ from training.run_setup import RunSetup
 from training.summary_file import SummaryFile
 from workers.actors import Actors
 from workers.worker_pool import WorkerPool
-from wrappers.environment_types import MakeEnvironment, MakeWatchedEnvironment
+from wrappers.environment import MakeEnvironment, MakeWatchedEnvironment
 
 Announce = Callable[[str], None]  # prints a sentence on the console
 

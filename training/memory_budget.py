@@ -14,8 +14,7 @@ from replay.compression import UnrollCodec
 from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD
 from replay.unroll_layout import UnrollLayout
-from wrappers.environment_types import MakeEnvironment
-from wrappers.observation import as_observation
+from wrappers.environment import MakeEnvironment, as_observation
 
 SAMPLED_STEPS = 300
 COMPRESSED_TO = 0.02  # of the raw size, in games that compress well

@@ -26,7 +26,7 @@ from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
 from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
-from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.environment import MakeWatchedEnvironment
 
 WAIT_SECONDS = 0.1
 

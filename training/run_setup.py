@@ -28,8 +28,7 @@ from training.memory_budget import plan_memory
 from training.resume import Resume
 from workers.open_unrolls import rounds_behind
 from workers.realtime.requirements import check_realtime, open_unrolls
-from wrappers.environment_spec import EnvironmentSpec
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import EnvironmentSpec, MakeEnvironment
 
 OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")
 

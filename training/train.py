@@ -38,7 +38,7 @@ from training.make_parts import (
 from training.make_replays import make_mix
 from training.run_setup import make_folder_of_learner, set_up_run
 from training.summary_file import NoSummary, SummaryFile
-from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.environment import MakeWatchedEnvironment
 
 
 def train(

@@ -21,7 +21,7 @@ from workers.realtime.worker import RealtimeWorker
 from workers.worker import Worker
 from workers.worker_clock import WorkerTimes
 from workers.worker_pool import WorkerPool
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import MakeEnvironment
 
 
 class Actors:

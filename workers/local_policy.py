@@ -10,7 +10,7 @@ import torch
 from agents.acting import Actor, ActorState, Decision
 from replay.unroll_layout import UnrollLayout
 from workers.observations import Observations, as_batch, observation_shape, put_observation
-from wrappers.observation import Observation
+from wrappers.environment import Observation
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from replay.unroll_layout import UnrollLayout
-from wrappers.observation import Observation
+from wrappers.environment import Observation
 
 Observations = NDArray[np.uint8]  # [..., H, W, S*C]
 

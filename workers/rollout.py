@@ -19,8 +19,7 @@ from workers.local_policy import ActingPolicy
 from workers.observations import as_stacks, put_observation
 from workers.open_unrolls import OpenUnrolls
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
-from wrappers.environment_spec import environment_spec
-from wrappers.observation import Observation, as_observation
+from wrappers.environment import Observation, as_observation, environment_spec
 
 
 @dataclass

@@ -24,8 +24,8 @@ from workers.processes.heartbeat import Heartbeat
 from workers.random_streams import stream_of
 from workers.rollout import Rollout, SeededEnvironment
 from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
-from wrappers.environment_types import MakeEnvironment
-from wrappers.spread_starts import SpreadStarts
+from wrappers.any_environment.adapter import SpreadStarts
+from wrappers.environment import MakeEnvironment
 
 
 @dataclass(frozen=True)

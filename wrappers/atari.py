@@ -9,20 +9,13 @@ from gymnasium.envs.registration import EnvSpec
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
-from wrappers.clip_reward import ClipReward
+from wrappers.atari_episodes import ClipReward, EpisodicLife, FireOnLifeLoss, FireOnReset, ScoreKeeper
+from wrappers.atari_frames import FilmFrames, FrameSkip, NoopStart, Resize, StickyActions
 from wrappers.delayed_actions import DelayedActions
 from wrappers.emulator import AtariWrapper, Emulator, Frame
-from wrappers.episodic_life import EpisodicLife
-from wrappers.film_frames import FilmFrames, Watch
-from wrappers.fire_on_life_loss import FireOnLifeLoss
-from wrappers.fire_on_reset import FireOnReset
-from wrappers.frame_skip import FrameSkip
+from wrappers.environment import Watch
 from wrappers.frame_stack import FrameStack
-from wrappers.noop_start import NoopStart
 from wrappers.realtime_game import RealtimeGame
-from wrappers.resize import Resize
-from wrappers.score_keeper import ScoreKeeper
-from wrappers.sticky_actions import StickyActions
 
 ID_ENDING = "NoFrameskip-v4"
 WITHOUT_NOOP = {"backgammon", "video_checkers"}  # board games in which every action is a move

@@ -2,17 +2,13 @@
 
 import dataclasses
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import gymnasium
 
 from option_flags import EnvironmentOptions
-from wrappers.emulator import NOOP, AtariWrapper, Frame
-
-# The plain values of a snapshot. It is taken between two agent steps, so what is known of a single step is left out.
-_SAVED = ("frame", "chosen_at", "idle_choice", "frame_count", "idle_count", "decisions", "lives")
+from wrappers.emulator import NOOP, AtariWrapper, Frame, Start, Step
 
 
 class Played(NamedTuple):
@@ -45,6 +41,9 @@ class DelayedActions(AtariWrapper):
     `--episodic_life`, ended before its action took effect; its action still counts in the game if the game goes on.
     """
 
+    # A snapshot is taken between two agent steps, so what is known of a single step is left out.
+    SAVED = ("frame", "chosen_at", "idle_choice", "frame_count", "idle_count", "decisions", "lives")
+
     def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
         super().__init__(env)
         self._delay = options.action_delay
@@ -73,14 +72,14 @@ class DelayedActions(AtariWrapper):
         self._lives = self._lives_before = 0
         self._lost_life: Effect | None = None  # the current effect when a life was lost in this step
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         observation, info = self.env.reset(seed=seed, options=options)
         self._begin()
         self._effects.clear()
         self._lives = self._lives_before = self._count_lives()
         return observation, info
 
-    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> Step:
         if self._frame % self._period == 0:
             self._waiting.append((self._decisions, action, self._frame + self._delay))
             self._decisions += 1
@@ -122,35 +121,23 @@ class DelayedActions(AtariWrapper):
         """What the newest frame plays. It is set before the emulator plays the frame."""
         return self._played
 
-    def snapshot(self) -> dict[str, Any]:
+    def own_state(self) -> dict[str, Any]:
         return {
-            **{name: getattr(self, f"_{name}") for name in _SAVED},
+            **super().own_state(),
             "chosen": [] if self._chosen is None else [self._chosen],
             "idle_since": [] if self._idle_since is None else [self._idle_since],
             "waiting": [list(entry) for entry in self._waiting],
             "current": [] if self._current is None else [dataclasses.astuple(self._current)],
             "effects": [dataclasses.astuple(effect) for effect in self._effects],
-            "inner": self.env.get_wrapper_attr("snapshot")(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        for name in _SAVED:
-            setattr(self, f"_{name}", state[name])
-        self._chosen = next(map(self._known_action, state["chosen"]), None)
-        self._idle_since = next(map(int, state["idle_since"]), None)
-        self._idle_choice = self._known_action(state["idle_choice"])
-        self._waiting = deque(
-            (None if decision is None else int(decision), self._known_action(action), int(frame))
-            for decision, action, frame in state["waiting"]
-        )
-        self._current = next(map(_effect, state["current"]), None)
-        self._effects = [_effect(effect) for effect in state["effects"]]
-        self.env.get_wrapper_attr("restore")(state["inner"])
-
-    def _known_action(self, action: int) -> int:
-        if int(action) not in range(self._action_count):
-            raise ValueError(f"the game has no action {action}")
-        return int(action)
+    def set_own_state(self, state: dict[str, Any]) -> None:
+        super().set_own_state(state)
+        self._chosen = next(iter(state["chosen"]), None)
+        self._idle_since = next(iter(state["idle_since"]), None)
+        self._waiting = deque(tuple(entry) for entry in state["waiting"])
+        self._current = next((Effect(*effect) for effect in state["current"]), None)
+        self._effects = [Effect(*effect) for effect in state["effects"]]
 
     def _take_effect(self) -> None:
         """Let the decision take effect whose frame has come."""
@@ -196,8 +183,3 @@ class DelayedActions(AtariWrapper):
                 self._current.cut, self._current.frames = True, self._frame - self._chosen_at
             self._effects.append(self._current)
             self._current = None
-
-
-def _effect(saved: Sequence[Any]) -> Effect:
-    decision, reward, ended, cut, *frames = saved  # older checkpoints have no frames
-    return Effect(int(decision), float(reward), bool(ended), bool(cut), *map(int, frames))

@@ -1,6 +1,6 @@
-"""One Atari game; each step is one raw frame."""
+"""One Atari game, whose steps are raw frames, and the base of the wrappers around it."""
 
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import ale_py
 import gymnasium
@@ -10,9 +10,11 @@ from ale_py import roms
 from gymnasium.spaces import Box, Discrete
 
 Frame: TypeAlias = npt.NDArray[np.uint8]
-AtariWrapper: TypeAlias = gymnasium.Wrapper[Frame, int, Frame, int]
+Start: TypeAlias = tuple[Frame, dict[str, Any]]  # what `reset` returns
+Step: TypeAlias = tuple[Frame, float, bool, bool, dict[str, Any]]  # what `step` returns
 
 NOOP = 0  # index of the action "do nothing" in the minimal action set of every game, and in the full one
+FIRE = 1  # index of FIRE in the games that have it there: `Emulator.has_fire`
 
 # The observation of every step: the screen is only copied when a wrapper calls `screen`.
 NO_SCREEN: Frame = np.empty(0, np.uint8)
@@ -57,7 +59,7 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.screen_shape: tuple[int, ...] = (height, width) if grayscale else (height, width, 3)
         self._copy_screen = self.ale.getScreenGrayscale if grayscale else self.ale.getScreenRGB
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         """Start a new game. With a seed, it equals the first game of a new emulator with this seed."""
         if seed is not None:
             super().reset(seed=seed)
@@ -66,7 +68,7 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.ale.reset_game()
         return NO_SCREEN, {}
 
-    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> Step:
         reward = float(self.ale.act(self._actions[action]))
         if not self.ale.game_over():
             return NO_SCREEN, reward, False, False, {}
@@ -102,3 +104,28 @@ class Emulator(gymnasium.Env[Frame, int]):
         self.ale.act(NOOP)
         self.ale.restoreState(ale_py.ALEState(state["ale"]))
         self.np_random.bit_generator.state = state["np_random"]
+
+
+class AtariWrapper(gymnasium.Wrapper[Frame, int, Frame, int]):
+    """A step of the chain of wrappers. A snapshot is that of the whole chain, each wrapper around the inner one.
+
+    `SAVED` names the attributes that change while a game is played, without their underscore; their values are plain.
+    """
+
+    SAVED: ClassVar[tuple[str, ...]] = ()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The complete state of the game, in plain values and bytes."""
+        return {"own": self.own_state(), "inner": self.env.get_wrapper_attr("snapshot")()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue exactly where the snapshot was taken, in an environment with the same options and any seed."""
+        self.set_own_state(state["own"])
+        self.env.get_wrapper_attr("restore")(state["inner"])
+
+    def own_state(self) -> dict[str, Any]:
+        return {name: getattr(self, f"_{name}") for name in self.SAVED}
+
+    def set_own_state(self, state: dict[str, Any]) -> None:
+        for name in self.SAVED:
+            setattr(self, f"_{name}", state[name])

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from wrappers.emulator import AtariWrapper, Frame
+from wrappers.emulator import AtariWrapper, Frame, Start, Step
 
 
 class FrameStack(AtariWrapper):
@@ -18,34 +18,27 @@ class FrameStack(AtariWrapper):
     def __init__(self, env: gymnasium.Env[Frame, int], frames: int) -> None:
         super().__init__(env)
         shape = env.observation_space.shape
-        if shape is None:
-            raise TypeError("FrameStack needs an environment whose observations have one fixed shape.")
+        assert shape is not None
         channels = shape[2] if len(shape) == 3 else 1
         self._frames: Frame = np.zeros((frames, channels, *shape[:2]), np.uint8)
         self.observation_space = Box(0, 255, self._frames.shape, np.uint8)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         frame, info = self.env.reset(seed=seed, options=options)
         self._frames[:] = channels_first(frame)
         return self._frames.copy(), info
 
-    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> Step:
         frame, reward, terminated, truncated, info = self.env.step(action)
         self._frames[:-1] = self._frames[1:]
         self._frames[-1] = channels_first(frame)
         return self._frames.copy(), float(reward), terminated, truncated, info
 
-    def snapshot(self) -> dict[str, Any]:
-        """The complete state of the environment in plain values and bytes. Each wrapper's state contains the inner one.
+    def own_state(self) -> dict[str, Any]:
+        return {"frames": self._frames.tobytes()}  # the emulator cannot restore its screen
 
-        The frames are included because the emulator cannot restore its screen.
-        """
-        return {"frames": self._frames.tobytes(), "inner": self.env.get_wrapper_attr("snapshot")()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the snapshot was taken, in an environment with the same options and any seed."""
+    def set_own_state(self, state: dict[str, Any]) -> None:
         self._frames[:] = np.frombuffer(state["frames"], np.uint8).reshape(self._frames.shape)
-        self.env.get_wrapper_attr("restore")(state["inner"])
 
 
 def channels_first(frame: Frame) -> Frame:

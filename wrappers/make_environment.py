@@ -10,9 +10,9 @@ from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.check import check_any_environment
 from wrappers.any_environment.creation import create
-from wrappers.any_environment.film_frames import FilmFrames
+from wrappers.any_environment.pictures import FilmFrames
 from wrappers.atari import check_atari, make_atari
-from wrappers.film_frames import Watch
+from wrappers.environment import Watch
 
 
 def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:

@@ -9,10 +9,9 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from option_flags import EnvironmentOptions
-from wrappers.emulator import NO_SCREEN, NOOP, AtariWrapper, Frame
-from wrappers.fire_on_reset import FIRE
+from wrappers.emulator import FIRE, NO_SCREEN, NOOP, AtariWrapper, Frame, Start, Step
 from wrappers.frame_stack import channels_first
-from wrappers.resize import Scaler
+from wrappers.scaling import Scaler
 
 
 class RealtimeGame(AtariWrapper):
@@ -49,7 +48,7 @@ class RealtimeGame(AtariWrapper):
         self._lives = 0
         self._goes_on = False  # the episode ended with a life, and the game goes on
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         if self._goes_on and seed is None:
             self._goes_on = False
             return NO_SCREEN, {}
@@ -63,7 +62,7 @@ class RealtimeGame(AtariWrapper):
             self._pressed.extend([FIRE] * self._hold)
         return NO_SCREEN, info
 
-    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> Step:
         pressed = self._pressed.popleft() if self._pressed else None
         _, reward, terminated, truncated, info = self.env.step(action if pressed is None else pressed)
         if pressed is not None:

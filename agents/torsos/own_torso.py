@@ -16,8 +16,8 @@ from torch import nn
 from agents.memory_format import channels_last
 from agents.torsos.torso_input import Observed, torso_input
 from options.rules import UsageError
+from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of
 from wrappers.any_environment.registry import import_module
-from wrappers.any_environment.user_code import FAILURES, UserCodeError, last_line, traceback_of
 
 LARGEST_INPUT = 10.0  # normalised numbers are clipped to ± this
 TRIAL_SIZE = 3  # observations

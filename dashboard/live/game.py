@@ -40,8 +40,7 @@ from workers.messages import Kind, receive, send
 from workers.observations import as_batch, put_observation
 from workers.processes.child_process import unblock_sigterm
 from workers.rollout import each_action
-from wrappers.environment_types import MakeWatchedEnvironment
-from wrappers.observation import Observation, as_observation
+from wrappers.environment import MakeWatchedEnvironment, Observation, as_observation
 
 GRAY_OR_RGB = (1, 3)  # channels of a picture
 LOOK_SECONDS = 3.0  # between two looks for a newer checkpoint

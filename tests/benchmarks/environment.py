@@ -19,8 +19,8 @@ import numpy.typing as npt
 from ale_py import roms
 
 from option_flags import EnvironmentOptions
-from wrappers.ale_downscale import AleDownscale
 from wrappers.atari import atari_ids, make_atari
+from wrappers.scaling import AleDownscale
 
 SKIP, SIDE, STACK, NOOPS = 4, 84, 4, 30
 WIDTH = 8

@@ -24,7 +24,7 @@ from options.command_line import given_flags
 from reports.sinks.film_gif import as_gif
 from run_files.checkpoint import Checkpoint, check_playable, find_checkpoint
 from wrappers.atari import make_atari
-from wrappers.film_frames import Watch
+from wrappers.environment import Watch
 
 GAMES = 16  # the best of them is shown
 SECONDS = 15

@@ -12,7 +12,7 @@ from agents.spaces import make_unroll_layout
 from option_flags import Config
 from run_files.checkpoint import checkpoint_name, write_checkpoint
 from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
-from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.environment import MakeWatchedEnvironment
 
 NOW = time.time()
 

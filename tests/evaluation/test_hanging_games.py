@@ -28,9 +28,8 @@ from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
 from workers.processes import interrupts
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.film_frames import FilmFrames
-from wrappers.environment_types import MakeEnvironment
-from wrappers.film_frames import Watch
+from wrappers.any_environment.pictures import FilmFrames
+from wrappers.environment import MakeEnvironment, Watch
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from option_flags import EnvironmentOptions
 from tests.wrappers.hand_written import CATCH, Catch, options_of
 from workers.messages import receive
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.film_frames import FilmFrames
-from wrappers.film_frames import Watch
+from wrappers.any_environment.pictures import FilmFrames
+from wrappers.environment import Watch
 from wrappers.make_environment import make_environment
 
 NOTE = "the film of game 3 differs from the game that was scored: the environment does not repeat a game from its seed"

@@ -22,7 +22,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import MakeEnvironment
 
 pytestmark = pytest.mark.slow
 

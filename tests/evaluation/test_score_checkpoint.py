@@ -30,7 +30,7 @@ from tests.processes import signal_session
 from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
 from workers.failures import RunFailedError, WorkersFailedError
 from wrappers.atari import make_atari
-from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.environment import MakeWatchedEnvironment
 
 pytestmark = pytest.mark.slow
 

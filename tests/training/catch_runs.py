@@ -9,7 +9,7 @@ from run_files.checkpoint import find_checkpoint
 from run_files.metrics import read_metrics
 from tests.catch import make_catch
 from training.train import train
-from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.environment import MakeWatchedEnvironment
 
 QUEUE = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
 MIXED = (

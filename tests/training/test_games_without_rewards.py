@@ -10,8 +10,8 @@ from option_flags import Config, EnvironmentOptions
 from tests.catch import Catch, Picture, make_catch
 from tests.training.catch_runs import CATCH, resume_run
 from training.train import train
+from wrappers.atari_episodes import ScoreKeeper
 from wrappers.frame_stack import FrameStack
-from wrappers.score_keeper import ScoreKeeper
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,9 @@ from tests.training.catch_runs import CATCH, catch_run, reports, resume_run
 from tests.training.resumed_runs import stop_at_once
 from training import train as training
 from training.train import train
-from wrappers.environment_types import MakeWatchedEnvironment
+from wrappers.atari_episodes import ScoreKeeper
+from wrappers.environment import MakeWatchedEnvironment
 from wrappers.frame_stack import FrameStack
-from wrappers.score_keeper import ScoreKeeper
 
 pytestmark = pytest.mark.slow
 

@@ -26,8 +26,8 @@ from tests.training.resumed_runs import SMALL, assert_same_run
 from training.train import train
 from workers.failures import WorkersFailedError
 from wrappers.atari import make_atari
+from wrappers.atari_episodes import ScoreKeeper
 from wrappers.frame_stack import FrameStack
-from wrappers.score_keeper import ScoreKeeper
 
 pytestmark = pytest.mark.slow
 

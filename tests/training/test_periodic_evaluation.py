@@ -31,10 +31,10 @@ from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
 from workers.processes.child_process import start_process
-from wrappers.environment_types import MakeWatchedEnvironment
-from wrappers.film_frames import FilmFrames, Watch
+from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari_frames import FilmFrames
+from wrappers.environment import MakeWatchedEnvironment, Watch
 from wrappers.frame_stack import FrameStack
-from wrappers.score_keeper import ScoreKeeper
 
 pytestmark = pytest.mark.slow
 

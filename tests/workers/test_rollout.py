@@ -18,7 +18,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
 from workers.local_policy import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
-from wrappers.score_keeper import FinishedGame
+from wrappers.environment import FinishedGame
 
 OPTIONS = EnvironmentOptions(frames_stacked=3)
 STEPS = 7

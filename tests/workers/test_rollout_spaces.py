@@ -17,8 +17,7 @@ from replay.unroll_layout import ActionKind, UnrollLayout
 from tests.scripted_spaces import SIZES, MakeScripted, ScriptedSpaces
 from workers.local_policy import PolicyInputs
 from workers.rollout import Rollout, SeededEnvironment
-from wrappers.environment_spec import environment_spec
-from wrappers.observation import Observation
+from wrappers.environment import Observation, environment_spec
 
 ENVIRONMENTS, STEPS = 2, 5
 

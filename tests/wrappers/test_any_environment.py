@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from replay.stored_vectors import VectorPart
 from tests.wrappers.hand_written import CATCH, Catch, Scripted, adapted, options_of
 from wrappers.any_environment.faults import EnvironmentFaultError
-from wrappers.environment_spec import EnvironmentSpec, environment_spec
+from wrappers.environment import EnvironmentSpec, FinishedGame, environment_spec
 from wrappers.make_environment import make_environment
-from wrappers.score_keeper import FinishedGame
 
 NUMBER = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 ENDS = st.sampled_from([(True, False), (False, True), (True, True)])

@@ -17,7 +17,7 @@ from run_files.checkpoint_content import check_checkpoint
 from tests.run_files.some_checkpoint import some_content
 from tests.wrappers.hand_written import Scripted, adapted
 from wrappers.any_environment.faults import EnvironmentFaultError
-from wrappers.observation import Observation
+from wrappers.environment import Observation
 
 # Gymnasium accepts these, and its types do not.
 BITS = spaces.Box(0, 1, (3,), np.bool_)  # type: ignore[arg-type]

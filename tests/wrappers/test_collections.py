@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.wrappers.hand_written import options_of
-from wrappers.environment_spec import environment_spec
+from wrappers.environment import environment_spec
 from wrappers.make_environment import check_environment, make_environment
 
 REQUIRED = "COLLECTION_TESTS_REQUIRED"

@@ -6,12 +6,10 @@ import gymnasium
 import pytest
 
 from tests.wrappers.scripted_game import Moment, ScriptedGame
+from wrappers.atari_episodes import EpisodicLife, FireOnReset, ScoreKeeper
+from wrappers.atari_frames import NoopStart, StickyActions
 from wrappers.emulator import Frame
-from wrappers.episodic_life import EpisodicLife
-from wrappers.fire_on_reset import FireOnReset
-from wrappers.noop_start import NoopStart
-from wrappers.score_keeper import FinishedGame, ScoreKeeper
-from wrappers.sticky_actions import StickyActions
+from wrappers.environment import FinishedGame
 
 ENDED = Moment(lives=0, terminated=True)
 CUT_OFF = Moment(truncated=True)

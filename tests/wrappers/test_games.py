@@ -8,8 +8,7 @@ import pytest
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from wrappers.atari import ID_ENDING, atari_ids, check_atari, make_atari
-from wrappers.emulator import NOOP, Emulator
-from wrappers.fire_on_reset import FIRE
+from wrappers.emulator import FIRE, NOOP, Emulator
 
 
 def test_all_games_of_ale_have_an_id() -> None:

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from option_flags import EnvironmentOptions
 from tests.wrappers.scripted_game import Moment, ScriptedGame
-from wrappers.ale_downscale import AleDownscale
 from wrappers.atari import make_atari
-from wrappers.clip_reward import ClipReward
+from wrappers.atari_episodes import ClipReward
+from wrappers.atari_frames import FrameSkip, Resize
 from wrappers.emulator import Emulator, Frame
-from wrappers.frame_skip import FrameSkip
 from wrappers.frame_stack import FrameStack
-from wrappers.resize import Resize
+from wrappers.scaling import AleDownscale
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from option_flags import EnvironmentOptions
 from tests.wrappers.scripted_game import Moment, ScriptedGame
 from wrappers.atari import make_atari
+from wrappers.atari_episodes import ScoreKeeper
 from wrappers.emulator import Frame
 from wrappers.realtime_game import RealtimeGame
-from wrappers.score_keeper import ScoreKeeper
 
 NOOP, FIRE, RIGHT = 0, 1, 2
 

@@ -8,9 +8,8 @@ import pytest
 
 from options.rules import UsageError
 from tests.wrappers.hand_written import NEVER, Scripted, options_of
-from wrappers.any_environment.adapter import AnyEnvironment
+from wrappers.any_environment.adapter import AnyEnvironment, SpreadStarts
 from wrappers.make_environment import check_environment, make_environment
-from wrappers.spread_starts import SpreadStarts
 
 LIMIT = 10
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.atari import make_atari
-from wrappers.fire_on_life_loss import FireOnLifeLoss
+from wrappers.atari_episodes import FireOnLifeLoss
 
 BREAKOUT = EnvironmentOptions(
     env="BreakoutNoFrameskip-v4", episodic_life=False, fire_on_life_loss=True, frame_scale_resolution="210,160"

@@ -2,7 +2,7 @@
 
 import pickle
 
-from wrappers.any_environment.user_code import UserCodeError
+from wrappers.any_environment.faults import UserCodeError
 
 
 def test_an_error_travels_to_another_process() -> None:

@@ -10,7 +10,7 @@ from workers.inference.rows import InferenceRows
 from workers.local_policy import PolicyInputs
 from workers.messages import Kind, receive, send
 from workers.observations import put_observation
-from wrappers.observation import Observation
+from wrappers.environment import Observation
 
 
 class RemotePolicy:

@@ -31,8 +31,7 @@ from machine.limits import limit_reached
 from workers.messages import send_error
 from workers.processes.early_errors import EarlyErrors, why_not_started
 from workers.processes.interrupts import INTERRUPT, accept_interrupts, place_in
-from wrappers.any_environment.faults import EnvironmentFaultError
-from wrappers.any_environment.user_code import UserCodeError
+from wrappers.any_environment.faults import EnvironmentFaultError, UserCodeError
 
 PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # A child accepts interrupts when it is ready for them. Its group is in the terminal's background, where SIGTTOU would

@@ -16,7 +16,7 @@ from realtime.latency import LatencyModel, parse_latency
 from realtime.staggering import needed_processes
 from replay.unroll_layout import UnrollLayout
 from workers.observations import as_batch, observation_shape
-from wrappers.environment_types import MakeEnvironment
+from wrappers.environment import MakeEnvironment
 
 MEASURED_FRAMES, MEASURED_PARTS = 60, 5  # frames in each part; the fastest part counts
 MEASURED_INFERENCES = 30

@@ -11,15 +11,12 @@ from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.any_environment.actions import actions_for
-from wrappers.any_environment.faults import EnvironmentFaultError, NoAnswerError, ValueFaultError
+from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, NoAnswerError, ValueFaultError
 from wrappers.any_environment.pictures import PictureReader
 from wrappers.any_environment.space_parts import parts_of
-from wrappers.any_environment.user_code import FAILURES
 from wrappers.any_environment.vectors import VectorReader
-from wrappers.clip_reward import reward_clipping
-from wrappers.environment_spec import EnvironmentSpec
-from wrappers.observation import NO_FRAMES, Observation
-from wrappers.score_keeper import FinishedGame
+from wrappers.atari_episodes import reward_clipping
+from wrappers.environment import NO_FRAMES, EnvironmentSpec, FinishedGame, Observation, environment_spec
 
 ENDED = (*FAILURES, NoAnswerError)  # how a call of the environment's code can end without a result
 
@@ -189,6 +186,30 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             else f"a reset ({self._total_steps} steps after the environment was made)"
         )
         return EnvironmentFaultError(f"{self._id} has a fault in {place}: {what}.")
+
+
+class SpreadStarts(gymnasium.Wrapper[Observation, Any, Observation, Any]):
+    """Cut the first episode after a random number of steps, up to `time_limit`; the later ones stay whole.
+
+    Where every episode lasts as long as the time limit, environments that start together stay together: all unrolls of
+    a batch are from the same part of an episode, and what the policy does in the other parts is forgotten meanwhile.
+
+    The cut is a truncation. It is no finished game, so the environment inside, which counts games, does not see it.
+    """
+
+    def __init__(self, env: gymnasium.Env[Observation, Any], time_limit: int, generator: np.random.Generator) -> None:
+        super().__init__(env)
+        self.spec_for_agent = environment_spec(env)
+        self._steps_left = int(generator.integers(1, time_limit, endpoint=True))
+        self._is_first = True
+
+    def step(self, action: Any) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if self._is_first:
+            self._steps_left -= 1
+            truncated = truncated or self._steps_left == 0
+            self._is_first = not (terminated or truncated)
+        return observation, reward, terminated, truncated, info
 
 
 def _sticky_stream(seed: int) -> np.random.Generator:

@@ -6,9 +6,9 @@ from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import PICTURES, closing_quietly, create, is_mujoco
-from wrappers.any_environment.film_frames import colour_picture
+from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of
+from wrappers.any_environment.pictures import colour_picture
 from wrappers.any_environment.registry import find_environment
-from wrappers.any_environment.user_code import FAILURES, UserCodeError, last_line, traceback_of
 
 
 @cache  # the runs of a sweep often have the same environment

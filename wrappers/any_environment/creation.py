@@ -14,8 +14,8 @@ import gymnasium
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
+from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of
 from wrappers.any_environment.registry import find_environment, import_module, package_for
-from wrappers.any_environment.user_code import FAILURES, UserCodeError, last_line, traceback_of
 
 PICTURES = "rgb_array"  # the render mode of films
 

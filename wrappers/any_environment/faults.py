@@ -1,6 +1,8 @@
-"""Errors of an environment while it is played."""
+"""Errors in code of the user: an environment, a wrapper, a network. Each is one sentence, with the traceback once."""
 
 import traceback
+
+from options.rules import UsageError
 
 
 class EnvironmentFaultError(Exception):
@@ -26,3 +28,33 @@ class ValueFaultError(Exception):
 
 class NoAnswerError(BaseException):
     """Raised in the middle of code that takes too long. No exception that environments would expect and handle."""
+
+
+class UserCodeError(UsageError):
+    """A UsageError because code of the user's raised an exception. `details` is its traceback."""
+
+    def __init__(self, sentence: str, details: str) -> None:
+        super().__init__(sentence)
+        self.details = details
+
+    def __reduce__(self) -> tuple[type["UserCodeError"], tuple[str, str]]:
+        """For Ray, which sends it to another machine: an exception is made again of all of its arguments."""
+        return type(self), (str(self), self.details)
+
+
+FAILURES = (Exception, SystemExit)  # how code of the user's can fail: a script may end itself with sys.exit()
+
+
+def last_line(error: BaseException) -> str:
+    """The exception as the last line of its traceback, without a full stop."""
+    return traceback.format_exception_only(error)[-1].strip().rstrip(".")
+
+
+def traceback_of(error: BaseException) -> str:
+    """The whole traceback of an exception."""
+    return "".join(traceback.format_exception(error))
+
+
+def is_missing(error: ModuleNotFoundError, module: str) -> bool:
+    """Whether the module itself, or a package that it is in, does not exist."""
+    return error.name is not None and f"{module}.".startswith(f"{error.name}.")

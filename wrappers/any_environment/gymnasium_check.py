@@ -24,7 +24,7 @@ from option_flags import EnvironmentOptions
 from options.environment_families import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.creation import closing_quietly, create
-from wrappers.any_environment.user_code import last_line
+from wrappers.any_environment.faults import last_line
 
 CHECK_SECONDS = 60.0
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")

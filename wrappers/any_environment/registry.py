@@ -11,7 +11,7 @@ import ale_py
 import gymnasium
 
 from options.rules import UsageError
-from wrappers.any_environment.user_code import FAILURES, UserCodeError, is_missing, last_line, traceback_of
+from wrappers.any_environment.faults import FAILURES, UserCodeError, is_missing, last_line, traceback_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

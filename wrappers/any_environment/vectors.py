@@ -13,7 +13,7 @@ from replay.unroll_layout import MOST_NUMBERS
 from wrappers.any_environment.faults import ValueFaultError
 from wrappers.any_environment.space_checks import array_reader
 from wrappers.any_environment.space_parts import Part, Path, one_hot_size
-from wrappers.observation import NO_VECTOR
+from wrappers.environment import NO_VECTOR
 
 Vector = NDArray[np.float32]
 Write = Callable[[Any, Vector], None]  # writes a value into its place in the vector

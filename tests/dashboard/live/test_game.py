@@ -31,9 +31,9 @@ from tests.watched import keeping_pictures
 from tests.wrappers.hand_written import CATCH, CHANNELS, Catch
 from workers.processes.child_process import end_process, start_process
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.film_frames import FilmFrames
+from wrappers.any_environment.pictures import FilmFrames
 from wrappers.atari import make_atari
-from wrappers.film_frames import Watch
+from wrappers.environment import Watch
 from wrappers.make_environment import make_environment
 
 PONG = {"env": "PongNoFrameskip-v4"}

@@ -8,9 +8,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from option_flags import EnvironmentOptions
+from wrappers.atari_episodes import ScoreKeeper
 from wrappers.emulator import Frame
 from wrappers.realtime_game import RealtimeGame
-from wrappers.score_keeper import ScoreKeeper
 
 OPTIONS = EnvironmentOptions(frame_scale_resolution="4,4", frames_stacked=3, noop_threshold=0)
 

@@ -1,13 +1,53 @@
-"""What the agent sees of an environment and what it may do there: the sizes that unrolls and networks are made for."""
+"""What the rest of the program sees of an environment: how it is made, what an agent sees and does, finished games."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import gymnasium
+import numpy as np
 from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
 
+from option_flags import EnvironmentOptions
 from replay.stored_vectors import VectorPart
 from replay.unroll_layout import ActionKind
+
+Watch: TypeAlias = Callable[[NDArray[np.uint8], float], None]  # colour picture [height, width, 3], score so far
+
+# Takes the options and a seed. Must be a module-level function, so that it can be pickled for worker processes.
+MakeEnvironment = Callable[[EnvironmentOptions, int], gymnasium.Env[Any, Any]]
+
+
+class MakeWatchedEnvironment(Protocol):
+    """A `MakeEnvironment` with a third argument: a function that is called with every raw frame."""
+
+    def __call__(
+        self, options: EnvironmentOptions, seed: int, watch: Watch | None = None
+    ) -> gymnasium.Env[Any, Any]: ...
+
+
+class Observation(NamedTuple):
+    """One observation of an environment that is no plain stack of pictures. Each is a new pair of arrays."""
+
+    frames: NDArray[np.uint8]  # [S, C, H, W], the newest frame last; [0, 0, 0, 0] without a picture
+    vector: NDArray[np.float32]  # [D]; [0] without numbers
+
+
+NO_FRAMES: NDArray[np.uint8] = np.zeros((0, 0, 0, 0), np.uint8)
+NO_VECTOR: NDArray[np.float32] = np.zeros(0, np.float32)
+
+
+def as_observation(seen: Observation | NDArray[np.uint8]) -> Observation:
+    """Both parts of an observation; Atari games return their stack of frames `[S, C, H, W]` alone."""
+    return seen if isinstance(seen, Observation) else Observation(seen, NO_VECTOR)
+
+
+class FinishedGame(NamedTuple):
+    """The unclipped return of a game that ended or was cut off, and its length in agent steps."""
+
+    return_: float
+    length: int
 
 
 @dataclass(frozen=True)

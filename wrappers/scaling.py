@@ -1,22 +1,46 @@
-"""Scales ALE's 210×160 screens to 84×84 more than twice as fast as OpenCV.
+"""Scales screens and pictures to the size of the observations."""
 
-OpenCV processes the columns of all 210 rows pixel by pixel. Here the rows are added first, as whole vectors (five rows
-become two), and then the columns, as a product of small matrices (40 columns become 21).
-"""
-
+import cv2
 import numpy as np
 import numpy.typing as npt
 
 from wrappers.emulator import Frame
 
-SCREEN = (210, 160)
-SMALL = (84, 84)
+SCREEN, SMALL = (210, 160), (84, 84)  # of ALE, and the usual observation
+
+
+class Scaler:
+    """Scales screens of one shape, [height, width] or [height, width, 3], to `resolution`.
+
+    Each new pixel is the mean of the area that it covers.
+    """
+
+    def __init__(self, shape: tuple[int, ...], resolution: tuple[int, int]) -> None:
+        # The worker processes run in parallel; threads of OpenCV would take cores from them.
+        cv2.setNumThreads(1)
+        self._width_height = (resolution[1], resolution[0])
+        self._area_mean = AleDownscale() if (shape, resolution) == (SCREEN, SMALL) else None
+        self._scaled = np.empty((*resolution, *shape[2:]), np.uint8)
+
+    def __call__(self, screen: Frame) -> Frame:
+        """The scaled screen. The next call overwrites it."""
+        if self._area_mean is None:
+            cv2.resize(screen, self._width_height, self._scaled, interpolation=cv2.INTER_AREA)
+        else:
+            self._area_mean.shrink(screen, self._scaled)
+        return self._scaled
+
 
 GROUPS, QUARTERS = 42, 4  # common factors of the heights 210 and 84, and of the widths 160 and 84
 
 
 class AleDownscale:
-    """Each new pixel is the mean of the 2.5 × 40/21 pixels that it covers. Halves are rounded up."""
+    """Scales ALE's 210×160 screens to 84×84 more than twice as fast as OpenCV.
+
+    Each new pixel is the mean of the 2.5 × 40/21 pixels that it covers; halves are rounded up. OpenCV processes the
+    columns of all 210 rows pixel by pixel. Here the rows are added first, as whole vectors (five rows become two), and
+    then the columns, as a product of small matrices (40 columns become 21).
+    """
 
     def __init__(self) -> None:
         self._rows = np.empty((GROUPS, 5, SCREEN[1]), np.uint16)
