@@ -1,14 +1,14 @@
-"""Acting: a copy of the network chooses actions; `ActorState` holds its memory of each environment."""
+"""Acting: a copy of the network chooses actions. It takes new weights as one vector."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
-from agents.flat_weights import load_flat_weights
-from agents.memory_format import channels_last
 from agents.network import ActorCritic, NetworkInput
+from agents.torsos.pictures import channels_last
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Actor:
             self._network.torso.bfloat16()
 
     def load(self, flat: torch.Tensor) -> None:
-        """Take new weights, a vector as in `flat_weights.py`."""
+        """Take new weights, a vector as `flat_weights` makes."""
         load_flat_weights(self._network, flat)
 
     @torch.inference_mode()
@@ -93,3 +93,40 @@ class Actor:
         features = self._network.project(output.features[0])
         actions = self.distribution.sample(logits.cpu(), uniforms)
         return Decision(actions, logits, output.values[0], features, output.lstm_state)
+
+
+def weight_count(network: nn.Module) -> int:
+    """The length of the vector."""
+    return sum(weight.numel() for weight in _weights(network))
+
+
+def _weights(network: nn.Module) -> list[torch.Tensor]:
+    """Parameters and buffers, in a fixed order."""
+    return [*network.parameters(), *network.buffers()]
+
+
+@torch.no_grad()
+def flat_weights(network: nn.Module) -> torch.Tensor:
+    """A new vector `[weight_count]`, float32 on the network's device."""
+    return torch.cat([weight.reshape(-1) for weight in _weights(network)]).float()
+
+
+@torch.no_grad()
+def write_flat_weights(network: nn.Module, flat: torch.Tensor) -> None:
+    """Write all weights to `flat [weight_count]`, which may be on another device."""
+    for weight, part in _pairs(network, flat):
+        part.copy_(weight)
+
+
+@torch.no_grad()
+def load_flat_weights(network: nn.Module, flat: torch.Tensor) -> None:
+    """Copy `flat [weight_count]` to the weights; dtypes and memory formats of the network stay as they are."""
+    for weight, part in _pairs(network, flat):
+        weight.copy_(part)
+
+
+def _pairs(network: nn.Module, flat: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each weight with its part of `flat`, a view of the same shape."""
+    weights = _weights(network)
+    for weight, part in zip(weights, torch.split(flat, [weight.numel() for weight in weights]), strict=True):
+        yield weight, part.view(weight.shape)

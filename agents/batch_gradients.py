@@ -6,11 +6,10 @@ from typing import NamedTuple
 import torch
 
 from agents.batch_loss import BatchLoss
-from agents.cuda_graphs import Record, RecordedBatches
 from agents.estimates import Estimates, estimates_of
+from agents.gradients import Averaged, Gradients, Record, RecordedBatches, trained_parameters
+from agents.impact import TargetNetwork
 from agents.network import ActorCritic
-from agents.other_learners import Averaged, Gradients, trained_parameters
-from agents.target_network import TargetNetwork
 from agents.training_batch import TrainingBatch, joined, split_batch, without_pictures
 from replay.batch_mix import Batch
 

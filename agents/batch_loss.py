@@ -10,9 +10,8 @@ from agents.diagnostics import diagnose
 from agents.distributions.interface import PolicyDistribution
 from agents.estimates import Estimates
 from agents.impact import clipped_policy_loss
-from agents.laser_mask import trusted_states
 from agents.training_batch import TrainingBatch
-from agents.vtrace import VTrace, vtrace
+from agents.vtrace import VTrace, trusted_states, vtrace
 from option_flags import LossOptions
 
 

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
+from agents.gradients import Averaged
 from agents.network import ActorCritic
-from agents.other_learners import Averaged
 from agents.training_batch import TrainingBatch
 
 

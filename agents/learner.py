@@ -6,18 +6,16 @@ from typing import Any
 
 import torch
 
+from agents.acting import flat_weights
 from agents.batch_gradients import BatchGradients
 from agents.batch_loss import BatchLoss
-from agents.cuda_graphs import Record
-from agents.flat_weights import flat_weights
-from agents.memory_format import channels_last
+from agents.gradients import Peers, Record
+from agents.heads import GaussianHead, PopArtValueHead
+from agents.impact import TargetNetwork
 from agents.network import ActorCritic
 from agents.optimizer import ScheduledOptimizer
-from agents.other_learners import Peers
-from agents.policy_heads import GaussianHead
-from agents.target_network import TargetNetwork
+from agents.torsos.pictures import channels_last
 from agents.training_batch import TrainingBatch, make_training_batch
-from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, OptimizerOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout

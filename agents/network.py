@@ -6,14 +6,19 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from agents.distributions.interface import PolicyDistribution
-from agents.distributions.of_layout import distribution_of
-from agents.policy_heads import make_policy_head
-from agents.torsos.make_torso import chosen_network, first_vector_layers, make_torso, parts_for_heads
+from agents.distributions.interface import PolicyDistribution, distribution_of
+from agents.heads import make_policy_head, make_value_head
+from agents.torsos.make_torso import (
+    Observed,
+    chosen_network,
+    first_vector_layers,
+    make_torso,
+    parts_for_heads,
+    rows,
+    torso_input,
+)
 from agents.torsos.own_torso import LARGEST_INPUT, is_own
 from agents.torsos.pictures import initialise_torso, orthogonal_
-from agents.torsos.torso_input import Observed, rows, torso_input
-from agents.value_head import make_value_head
 from option_flags import NetworkOptions
 from replay.unroll_layout import UnrollLayout
 

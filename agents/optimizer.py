@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from agents.other_learners import trained_parameters
+from agents.gradients import trained_parameters
 from option_flags import OptimizerOptions
 
 

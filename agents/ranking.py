@@ -1,13 +1,14 @@
-"""Distances of unrolls from the current policy, by which replays rank their candidates."""
+"""Distances of unrolls from the current policy, by which replays rank their candidates; smaller is nearer."""
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import normalize
 
-from agents.distances import cosine_distance, ln_norm
 from agents.distributions.interface import PolicyDistribution
 from agents.network import ActorCritic
 from agents.training_batch import observed_pictures
@@ -117,3 +118,42 @@ def evenly_spaced(count: int, steps: int) -> list[int]:
 def to_numpy(distances: torch.Tensor) -> NDArray[np.float64]:
     numbers: NDArray[np.float64] = distances.cpu().double().numpy()  # to the CPU first: MPS has no float64
     return numbers
+
+
+LIMITS = torch.finfo(torch.float32)
+
+
+@torch.no_grad()
+def ln_norm(a: torch.Tensor, b: torch.Tensor, p: float) -> torch.Tensor:
+    """‖a − b‖_p, without gradient: `[..., F]`, `[..., F]` → `[...]`; the dimensions before F broadcast."""
+    _check(a, b)
+    if not 0 < p < math.inf:
+        raise ValueError(f"p must be above 0 and finite, not {p}")
+    differences = (a - b).abs()
+    # Powers of x / max(x) can neither overflow nor all underflow. The maximum may be 0 or infinite.
+    largest = differences.amax(-1, keepdim=True).clamp(LIMITS.tiny, LIMITS.max)
+    return largest.squeeze(-1) * (differences / largest).pow(p).sum(-1).pow(1 / p)
+
+
+@torch.no_grad()
+def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """1 − a·b / (‖a‖ ‖b‖), without gradient: `[..., F]`, `[..., F]` → `[...]`; the dimensions before F broadcast.
+
+    A zero vector has distance 1 to every vector, also to itself.
+    """
+    _check(a, b)
+    # For unit vectors, 1 − u·v = ½‖u − v‖². The right side is exact for small distances, and never below 0.
+    halves = (_direction(a) - _direction(b)).square().sum(-1) / 2
+    both_nonzero = a.any(-1) & b.any(-1)
+    return torch.where(both_nonzero, halves, 1.0)
+
+
+def _direction(vectors: torch.Tensor) -> torch.Tensor:
+    """Unit vectors: `[..., F]` → `[..., F]`; NaN for a zero vector."""
+    # Scaled first, so that the squares neither overflow nor underflow.
+    return normalize(vectors / vectors.abs().amax(-1, keepdim=True), dim=-1)
+
+
+def _check(a: torch.Tensor, b: torch.Tensor) -> None:
+    if not a.dim() or not b.dim() or a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"both must be [..., F] with the same F, not {tuple(a.shape)} and {tuple(b.shape)}")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from agents.flat_weights import weight_count
+from agents.acting import weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster.played_code import difference, played_code
@@ -23,8 +23,8 @@ from machine.process_memory import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, form
 from machine.system_settings import keep_freed_memory
 from option_flags import Config
 from options.rules import UsageError
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
+from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from workers.actors import make_pool
 from workers.flow_control import PlayOnRequest

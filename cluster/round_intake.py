@@ -9,8 +9,8 @@ import numpy as np
 from cluster.node_statistics import NodeStatistics
 from cluster.round_format import MalformedRoundError, Round, unpack_round
 from cluster.round_slots import RoundSlots
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
+from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from workers.flow_control import PlayOnDemand
 

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from agents.network import PIXEL_SCALE, ActorCritic
-from agents.torsos.own_torso import LARGEST_INPUT
-from agents.torsos.torso_input import TorsoInput
+from agents.torsos.own_torso import LARGEST_INPUT, TorsoInput
 
 
 class ExportedPolicy(nn.Module):

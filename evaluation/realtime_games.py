@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from agents.distributions.of_layout import distribution_of
+from agents.distributions.interface import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
 from option_flags import RealtimeOptions
 from workers.messages import Kind, receive, send

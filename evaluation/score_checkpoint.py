@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from agents.flat_weights import flat_weights, weight_count
+from agents.acting import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import check_spaces, make_unroll_layout
 from agents.torsos.own_torso import note_on_source

@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
+from agents.gradients import Averaged, Peers
 from agents.network import ActorCritic
-from agents.other_learners import Averaged, Peers
 from learners.rank import STORE, LearnerRank
 from learners.shared_gradients import SharedGradients
 from options.rules import UsageError

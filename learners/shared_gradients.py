@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from agents.gradients import Gradients, clear_gradients, trained_parameters
 from agents.network import ActorCritic, NetworkInput, NetworkOutput
-from agents.other_learners import Gradients, clear_gradients, trained_parameters
 
 # The dense layer after the convolutions, most of the default network, has a bucket of its own: its gradient is on its
 # way to the other learners while those of the convolutions are computed.

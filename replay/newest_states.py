@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.array_bytes import array_from_bytes, array_to_bytes
-from replay.row_layout import Rows
+from replay.row_layout import Rows, array_from_bytes, array_to_bytes
 from replay.unroll_layout import UnrollLayout
 
 ROUNDS_REMEMBERED = 10  # in one round, each environment adds one unroll on average

@@ -6,12 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from replay.eviction_rules import EvictionRule
 from replay.interface import Drawn
 from replay.row_layout import Rows
-from replay.selection_rules import SelectionRule
-from replay.storage import Storage
-from replay.unroll_records import UnrollRecords
+from replay.rules import EvictionRule, SelectionRule
+from replay.storage import Storage, UnrollRecords
 
 
 class Observer(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Rows = NDArray[np.uint8]
 Declared = tuple[str, tuple[int, ...], str]  # name, shape, dtype
@@ -96,3 +96,11 @@ class RowLayout:
             flat = rows[:, field.offset : field.offset + field.nbytes].view(_TORCH_DTYPES[field.dtype])
             views[field.name] = flat.reshape(rows.shape[0], *field.shape)
         return views
+
+
+def array_to_bytes(array: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(array.view(np.uint8))
+
+
+def array_from_bytes(content: torch.Tensor, dtype: DTypeLike) -> NDArray[Any]:
+    return content.numpy().copy().view(dtype)

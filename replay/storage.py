@@ -1,14 +1,16 @@
-"""Where replays keep their unrolls: rows at indices, raw or compressed. Replays choose the indices."""
+"""Where replays keep their unrolls: rows at indices, raw or compressed, and what is recorded about each of them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
+import lz4.block  # type: ignore[import-untyped]
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.compression import UnrollCodec
-from replay.row_layout import Rows
+from replay.row_layout import Rows, array_from_bytes, array_to_bytes
+from replay.unroll_layout import UnrollLayout
 
 # Bytes of memory for one blob besides its content: the header of a bytes object (33), rounding and header of malloc
 # (16), an entry of the list (8, and up to an eighth more that the list reserves).
@@ -74,6 +76,43 @@ class RawStorage:
         self._held = len(rows)
 
 
+class UnrollCodec:
+    """Replaces each frame by its XOR with the frame before it, then compresses the whole row with lz4.
+
+    lz4 finds repetitions within 64 KiB, which is nine frames of 84×84. The XOR helps with larger frames, which lie
+    outside of that window: their unrolls become up to four times smaller.
+    """
+
+    def __init__(self, layout: UnrollLayout, level: int) -> None:
+        frames = layout.field("frames")
+        self._nbytes = layout.nbytes
+        self._start, self._end = frames.offset, frames.offset + frames.nbytes
+        self._frame_nbytes = frames.nbytes // frames.shape[0]
+        self._scratch: Rows = np.empty(layout.nbytes, np.uint8)
+        self._mode = "high_compression" if level in HIGH_COMPRESSION_LEVELS else "default"
+        self._level = level
+
+    def encode(self, row: Rows) -> bytes:
+        """`row [nbytes]` → bytes. Not thread-safe."""
+        start, end, step = self._start, self._end, self._frame_nbytes
+        self._scratch[:] = row
+        np.bitwise_xor(row[start + step : end], row[start : end - step], out=self._scratch[start + step : end])
+        blob: bytes = lz4.block.compress(self._scratch, mode=self._mode, compression=self._level, store_size=False)
+        return blob
+
+    def decode(self, blob: bytes, out: Rows) -> None:
+        """Bytes → `out [nbytes]`; the inverse of `encode`. Raises ValueError if they are too few."""
+        content = lz4.block.decompress(blob, uncompressed_size=self._nbytes)
+        if len(content) != self._nbytes:
+            raise ValueError(f"{len(content)} bytes instead of {self._nbytes}")
+        out[:] = np.frombuffer(content, np.uint8)
+        if not self._frame_nbytes:  # observations without a picture
+            return
+        frames = out[self._start : self._end].reshape(-1, self._frame_nbytes)
+        for before, frame in pairwise(frames):  # accumulate(axis=0) takes 16 times as long
+            np.bitwise_xor(frame, before, out=frame)
+
+
 class CompressedStorage:
     """Each row is compressed on its own."""
 
@@ -113,3 +152,43 @@ class CompressedStorage:
                 f"{len(blobs)} saved rows of a capacity of {state['capacity']} do not fit {self._capacity} rows"
             )
         self._blobs = [bytes(blob) for blob in blobs]
+
+
+HIGH_COMPRESSION_LEVELS = range(1, 13)  # of lz4; 0 is its fast mode
+
+
+class UnrollRecords:
+    """Arrays `[capacity]` with one entry per unroll; only the first `len(records)` entries are in use."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.added = 0  # unrolls added so far, including those that have been replaced
+        self.order = np.zeros(capacity, dtype=np.int64)  # how many unrolls were added before this one
+        self.times_drawn = np.zeros(capacity, dtype=np.int64)
+        self.distances = np.zeros(capacity)  # when last ranked; 0 for an unroll that was never ranked
+
+    def __len__(self) -> int:
+        return min(self.added, self.capacity)
+
+    def record_new(self, index: int) -> None:
+        """A new unroll is now at `index`."""
+        self.order[index] = self.added
+        self.times_drawn[index] = 0
+        self.distances[index] = 0.0
+        self.added += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "added": self.added,
+            "order": array_to_bytes(self.order[: len(self)]),
+            "times_drawn": array_to_bytes(self.times_drawn[: len(self)]),
+            "remembered": array_to_bytes(self.distances[: len(self)]),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.added = state["added"]
+        self.order[: len(self)] = array_from_bytes(state["order"], np.int64)
+        self.times_drawn[: len(self)] = array_from_bytes(state["times_drawn"], np.int64)
+        # Older runs saved the distances of elite replays only. No other replay reads them.
+        if "remembered" in state:
+            self.distances[: len(self)] = array_from_bytes(state["remembered"], np.float64)

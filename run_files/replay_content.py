@@ -10,8 +10,8 @@ from lz4.block import LZ4BlockError  # type: ignore[import-untyped]
 from option_flags import ReplayOptions
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
+from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from run_files.unroll_content import check_rows, unrolls
 from run_files.value_rules import (

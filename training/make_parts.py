@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from agents.cuda_graphs import Record, record_on_gpu
+from agents.gradients import Record, record_on_gpu
 from agents.learner import Learner
 from agents.network import ActorCritic
 from cluster.cluster_actors import make_actors

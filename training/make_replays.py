@@ -15,18 +15,14 @@ from option_flags import Config, ReplayOptions
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.batch_mix import BatchMix, Mix
-from replay.candidate_strategies import STRATEGIES, lowest
-from replay.circular_queue import CircularQueue
-from replay.compression import UnrollCodec
-from replay.eviction_rules import EvictionRule, MostDrifted, Oldest
 from replay.interface import Replay
 from replay.mix_ahead import MixAhead
 from replay.newest_states import NewestStates
-from replay.queue import QueueReplay
+from replay.queue import CircularQueue, QueueReplay
 from replay.replay_buffer import Observer, ReplayBuffer
 from replay.row_layout import Rows
-from replay.selection_rules import Ranked, SelectionRule, Uniform
-from replay.storage import CompressedStorage, RawStorage, Storage
+from replay.rules import STRATEGIES, EvictionRule, MostDrifted, Oldest, Ranked, SelectionRule, Uniform, lowest
+from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from training.resume import Resume
 from workers.random_streams import stream_of

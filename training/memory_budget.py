@@ -10,9 +10,8 @@ from machine.process_memory import PART_OF_FREE, check_processes, format_bytes
 from option_flags import Config
 from options.batch_uses import ONCE
 from options.rules import UsageError
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
-from replay.storage import BLOB_OVERHEAD
+from replay.storage import BLOB_OVERHEAD, UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from wrappers.environment import MakeEnvironment, as_observation
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from agents.flat_weights import flat_weights, weight_count
+from agents.acting import flat_weights, weight_count
 from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameResult, evaluation_options, slots_for

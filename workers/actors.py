@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from agents.flat_weights import weight_count
+from agents.acting import weight_count
 from agents.network import ActorCritic
 from machine.machine_setup import Machine
 from machine.stop_signals import StopSignals

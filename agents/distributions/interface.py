@@ -7,6 +7,10 @@ from typing import Protocol
 
 import torch
 
+from agents.distributions.categorical import Categorical, IndependentCategoricals
+from agents.distributions.diagonal_gaussian import DiagonalGaussian
+from replay.unroll_layout import UnrollLayout
+
 
 class PolicyDistribution(Protocol):
     """A family of distributions over actions. P numbers, the outputs of the policy head, describe one of them.
@@ -55,3 +59,14 @@ class PolicyDistribution(Protocol):
 
     def spread(self, parameters: torch.Tensor) -> torch.Tensor:
         """How much the policy differs between states: `[..., P]` → scalar; near 0, it ignores the observations."""
+
+
+def distribution_of(layout: UnrollLayout) -> PolicyDistribution:
+    """The kind of policy that acts in the environment of `layout`."""
+    if layout.action_kind == "discrete":
+        return Categorical(layout.action_count)
+    if layout.action_kind == "product":
+        return IndependentCategoricals(layout.action_sizes)
+    if layout.action_kind == "gaussian":
+        return DiagonalGaussian(len(layout.action_sizes))
+    raise ValueError(f"there is no distribution for actions of the kind {layout.action_kind}")

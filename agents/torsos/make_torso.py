@@ -1,15 +1,42 @@
-"""The torso of `--network`. A torso is a module from `TorsoInput` to features `[N, F]`."""
+"""The torso of `--network`: a module from `TorsoInput` to features `[N, F]`."""
 
+from typing import Any, NamedTuple
+
+import numpy as np
 import torch
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict
 from torch import nn
 
-from agents.torsos.own_torso import is_own, make_own_torso
+from agents.torsos.own_torso import LARGEST_INPUT, TRIAL_SIZE, TorsoInput, is_own, make_own_torso
 from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, TINY, picture_layers
-from agents.torsos.torso_input import Observed
 from options.rules import UsageError
 
 VECTOR_NETWORKS = ("mlp", "separate_mlp")
 MLP_UNITS = 128
+
+
+class Observed(NamedTuple):
+    """The sizes of an observation's parts."""
+
+    picture: tuple[int, int, int]  # [S*C, H, W]; all 0 without a picture
+    vector: int  # D; 0 without numbers
+
+    @property
+    def has_picture(self) -> bool:
+        return self.picture[0] > 0
+
+
+def torso_input(picture: torch.Tensor, vector: torch.Tensor | None) -> TorsoInput:
+    """The parts that there are; a picture without channels is none."""
+    if vector is None:
+        return picture
+    return (picture, vector) if picture.shape[1] else vector
+
+
+def rows(inputs: TorsoInput, which: slice) -> TorsoInput:
+    """Some of the N observations."""
+    return inputs[which] if isinstance(inputs, torch.Tensor) else (inputs[0][which], inputs[1][which])
 
 
 def make_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
@@ -17,13 +44,28 @@ def make_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
     if name == "auto":
         name = chosen_network(observed)
     if is_own(name):
-        return make_own_torso(name, observed)
+        return make_own_torso(name, observation_space(observed), trial_input(observed))
     if name not in (*VECTOR_NETWORKS, *PICTURE_NETWORKS):
         raise ValueError(f"there is no network named {name}")
     torso, feature_count = _torso_of(name, observed)
     if observed.vector:
         first_vector_layers(torso)  # which the learner needs: now, not when its statistics first move
     return torso, feature_count
+
+
+def observation_space(observed: Observed) -> Space[Any]:
+    """The space that describes what the torso gets: a picture, a vector, or both."""
+    picture = Box(0, 255, observed.picture, np.uint8)
+    vector = Box(-LARGEST_INPUT, LARGEST_INPUT, (observed.vector,), np.float32)
+    if observed.has_picture and observed.vector:
+        return Dict(picture=picture, vector=vector)
+    return picture if observed.has_picture else vector
+
+
+def trial_input(observed: Observed) -> TorsoInput:
+    """Some observations, in the memory format that they have in training."""
+    picture = torch.zeros(TRIAL_SIZE, *observed.picture).contiguous(memory_format=torch.channels_last)
+    return torso_input(picture, torch.zeros(TRIAL_SIZE, observed.vector) if observed.vector else None)
 
 
 def _torso_of(name: str, observed: Observed) -> tuple[nn.Module, int]:

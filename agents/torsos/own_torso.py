@@ -7,18 +7,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import Space
-from gymnasium.spaces import Box, Dict
 from torch import nn
 
-from agents.memory_format import channels_last
-from agents.torsos.torso_input import Observed, torso_input
+from agents.torsos.pictures import channels_last
 from options.rules import UsageError
 from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of
 from wrappers.any_environment.registry import import_module
 
+# A scaled picture minus the background `[N, S*C, H, W]`, a normalised vector `[N, D]`, or both.
+TorsoInput = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 LARGEST_INPUT = 10.0  # normalised numbers are clipped to ± this
 TRIAL_SIZE = 3  # observations
 
@@ -28,38 +27,27 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def observation_space(observed: Observed) -> Space[Any]:
-    """The space that describes what the torso gets: a picture, a vector, or both."""
-    picture = Box(0, 255, observed.picture, np.uint8)
-    vector = Box(-LARGEST_INPUT, LARGEST_INPUT, (observed.vector,), np.float32)
-    if observed.has_picture and observed.vector:
-        return Dict(picture=picture, vector=vector)
-    return picture if observed.has_picture else vector
-
-
-def make_own_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
+def make_own_torso(name: str, space: Space[Any], trial: TorsoInput) -> tuple[nn.Module, int]:
     """Call the function; returns the torso and F, which a trial with some observations shows."""
     flag = f"--network={name}"
     make = _function(name)
     try:
-        torso = make(observation_space(observed))
+        torso = make(space)
     except FAILURES as error:
         raise UserCodeError(f"{flag} failed with {last_line(error)}.", traceback_of(error)) from None
     if not isinstance(torso, nn.Module):
         raise UsageError(f"{flag} must return a torch.nn.Module, not {type(torso).__name__}.")
-    return torso, _feature_count(flag, torso, observed)
+    return torso, _feature_count(flag, torso, trial)
 
 
-def _feature_count(flag: str, torso: nn.Module, observed: Observed) -> int:
-    picture = torch.zeros(TRIAL_SIZE, *observed.picture).contiguous(memory_format=torch.channels_last)
-    vector = torch.zeros(TRIAL_SIZE, observed.vector) if observed.vector else None
+def _feature_count(flag: str, torso: nn.Module, trial: TorsoInput) -> int:
     was_training = torso.training
     try:
         with torch.no_grad():
-            torso.eval()(torso_input(picture, vector))  # a lazy module makes its weights now
+            torso.eval()(trial)  # a lazy module makes its weights now
             # Pictures and weights of convolutions have the memory format that they have in training.
             channels_last(torso)
-            features = torso(torso_input(picture, vector))
+            features = torso(trial)
     except FAILURES as error:
         raise UserCodeError(
             f"{flag}: its module failed for {TRIAL_SIZE} observations with {last_line(error)}.", traceback_of(error)

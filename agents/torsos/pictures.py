@@ -1,6 +1,7 @@
-"""The convolutions of the networks for pictures, and their initial weights."""
+"""The convolutions of the networks for pictures, their initial weights and their order in memory."""
 
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -121,3 +122,18 @@ def orthogonal_(layer: nn.Conv2d | nn.Linear, gain: float) -> None:
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+@torch.no_grad()
+def channels_last(module: Module) -> Module:
+    """Store the weights of two-dimensional convolutions as their inputs are stored; returns the module.
+
+    `Module.to(memory_format=...)` fails where a module has three-dimensional convolutions too.
+    """
+    for tensor in chain(module.parameters(), module.buffers()):
+        if tensor.dim() == 4:
+            tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
+    return module

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import Actor, ActorState
-from agents.flat_weights import flat_weights
+from agents.acting import Actor, ActorState, flat_weights
 from agents.network import make_network
 from agents.spaces import check_spaces, make_unroll_layout
 from dashboard.live.action_bars import bar_names, chosen_bars

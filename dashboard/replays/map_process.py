@@ -16,8 +16,8 @@ from learners.shares import part_of
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
 from options.rules import UsageError
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
+from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import InvalidCheckpointError, checkpoint_name, read_checkpoint
 from run_files.replay_content import check_replay_file, check_replays

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState
-from agents.cuda_graphs import Record
+from agents.gradients import Record
 from agents.learner import Learner
 from agents.network import ActorCritic, make_network
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions

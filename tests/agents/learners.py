@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.cuda_graphs import Record
+from agents.gradients import Record
 from agents.learner import Learner
 from agents.network import NetworkInput, make_network
 from agents.training_batch import make_training_batch

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from agents.acting import Actor, ActorState
+from agents.acting import Actor, ActorState, flat_weights
 from agents.distributions.categorical import Categorical
-from agents.flat_weights import flat_weights
 from agents.learner import Learner
 from agents.network import ActorCritic
 from agents.training_batch import make_training_batch

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from agents.heads import PopArtValueHead
 from agents.learner import Learner
 from agents.network import make_network
 from agents.training_batch import make_training_batch, split_batch
-from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
@@ -191,7 +191,7 @@ def test_a_batch_may_be_too_large_to_be_copied(monkeypatch: pytest.MonkeyPatch, 
 def test_what_the_failed_attempt_had_allocated_is_free_before_the_next(
     failing: str, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.target_network.usable_cores", lambda: cores)
+    monkeypatch.setattr("agents.impact.usable_cores", lambda: cores)
     learner = make_learner(IMPACT if failing == "target" else None, layout=LSTM_LAYOUT)
     alive: list[weakref.ref[torch.Tensor]] = []
     at_once = []

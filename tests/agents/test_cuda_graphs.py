@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from agents.cuda_graphs import FIRST_BATCHES, RecordedBatches, Recording
+from agents.gradients import FIRST_BATCHES, RecordedBatches, Recording
 from option_flags import LossOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout

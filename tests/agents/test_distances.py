@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distances import cosine_distance, ln_norm
+from agents.ranking import cosine_distance, ln_norm
 
 HALF = 65504.0  # the largest number of float16, in which features are stored
 PAIRS = [((3, 2), (3, 2)), ((4, 1), (3,)), ((), (2, 3)), ((1, 2), (3, 1)), ((), ())]  # dimensions before F

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from agents.flat_weights import flat_weights, load_flat_weights, weight_count, write_flat_weights
+from agents.acting import flat_weights, load_flat_weights, weight_count, write_flat_weights
 from tests.agents.networks import random_input, small_network
 
 

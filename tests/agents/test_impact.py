@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributions.categorical import Categorical
+from agents.distributions.categorical import Categorical, IndependentCategoricals
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
-from agents.distributions.independent_categoricals import IndependentCategoricals
 from agents.distributions.interface import PolicyDistribution
 from agents.impact import Surrogate, clipped_policy_loss, surrogate
 from agents.learner import Learner

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agents.head import Head
+from agents.heads import Head, JoystickHead, movements_of
 from agents.network import ActorCritic, make_network
-from agents.policy_heads import JoystickHead, movements_of
 from option_flags import NetworkOptions
 from tests.agents.learners import LAYOUT
 

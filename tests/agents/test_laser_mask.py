@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from agents.distributions.categorical import Categorical
-from agents.laser_mask import trusted_states
+from agents.vtrace import trusted_states
 from tests.agents.slow_versions import kl, probabilities
 
 

@@ -7,9 +7,8 @@ import math
 import pytest
 import torch
 
-from agents.acting import Actor, ActorState
+from agents.acting import Actor, ActorState, flat_weights, load_flat_weights, weight_count
 from agents.distributions.categorical import Categorical
-from agents.flat_weights import flat_weights, load_flat_weights, weight_count
 from agents.learner import Learner
 from agents.network import ActorCritic, NetworkInput, make_network
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions

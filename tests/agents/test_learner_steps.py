@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.flat_weights import flat_weights
+from agents.acting import flat_weights
 from option_flags import OptimizerOptions
 from tests.agents.learners import (
     ALL_TERMS,

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from agents.distributions.diagonal_gaussian import LARGEST_LOG_DEVIATION, SMALLEST_LOG_DEVIATION
+from agents.heads import FIRST_LOG_DEVIATION, GaussianHead
 from agents.network import make_network
-from agents.policy_heads import FIRST_LOG_DEVIATION, GaussianHead
-from agents.torsos.make_torso import PictureAndVector, chosen_network, make_torso
+from agents.torsos.make_torso import Observed, PictureAndVector, chosen_network, make_torso
 from agents.torsos.pictures import PICTURE_NETWORKS
-from agents.torsos.torso_input import Observed
 from option_flags import NetworkOptions
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout

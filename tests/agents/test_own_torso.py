@@ -13,12 +13,11 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict
 
-from agents.memory_format import channels_last
 from agents.network import ActorCritic, make_network
 from agents.optimizer import ScheduledOptimizer
-from agents.torsos.make_torso import make_torso
-from agents.torsos.own_torso import network_source, note_on_source, observation_space
-from agents.torsos.torso_input import Observed
+from agents.torsos.make_torso import Observed, make_torso, observation_space
+from agents.torsos.own_torso import network_source, note_on_source
+from agents.torsos.pictures import channels_last
 from evaluation import export
 from evaluation.exported_policy import exported
 from option_flags import NetworkOptions, OptimizerOptions

@@ -10,8 +10,8 @@ from agents.learner import Learner
 from option_flags import LossOptions
 from options.batch_uses import BatchUses
 from replay.batch_mix import Batch, BatchMix
-from replay.circular_queue import CircularQueue
 from replay.interface import Replay
+from replay.queue import CircularQueue
 from tests.agents.learners import LAYOUT, make_batch, make_learner, weights_of
 from tests.agents.small_gpu import SmallGpu
 from tests.agents.test_impact import IMPACT

@@ -25,7 +25,7 @@ def test_the_target_computes_at_the_same_time_and_changes_no_bit(
     precision: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = [make_batch([True] * 4, seed=seed) for seed in range(7)]
-    monkeypatch.setattr("agents.target_network.usable_cores", lambda: 2 * torch.get_num_threads())
+    monkeypatch.setattr("agents.impact.usable_cores", lambda: 2 * torch.get_num_threads())
     with closing(impact_learner(precision)) as together:
         both = threading.Barrier(2)
 
@@ -37,7 +37,7 @@ def test_the_target_computes_at_the_same_time_and_changes_no_bit(
             network.register_forward_pre_hook(meet)
         for batch in batches:
             together.update(batch)
-    monkeypatch.setattr("agents.target_network.usable_cores", lambda: 1)
+    monkeypatch.setattr("agents.impact.usable_cores", lambda: 1)
     one_after_the_other = impact_learner(precision)
     for batch in batches:
         one_after_the_other.update(batch)
@@ -49,7 +49,7 @@ def test_the_target_computes_at_the_same_time_and_changes_no_bit(
 def test_an_error_of_either_network_ends_the_update_and_leaves_nothing_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.target_network.usable_cores", lambda: 2 * torch.get_num_threads())
+    monkeypatch.setattr("agents.impact.usable_cores", lambda: 2 * torch.get_num_threads())
     running: list[bool] = []
 
     def fail(*_: object) -> None:

@@ -8,9 +8,8 @@ from torch import nn
 
 from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
-from agents.torsos.make_torso import make_torso
+from agents.torsos.make_torso import Observed, make_torso
 from agents.torsos.pictures import ResidualSection
-from agents.torsos.torso_input import Observed
 from options.rules import UsageError
 from tests.agents.networks import ACTIONS, FEATURES
 

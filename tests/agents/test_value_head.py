@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 import torch
 
+from agents.heads import PopArtValueHead
 from agents.learner import Learner
 from agents.network import make_network
-from agents.value_head import PopArtValueHead
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from tests.agents.learners import ALL_TERMS, LAYOUT, make_batch, make_learner, reported
 

@@ -27,11 +27,10 @@ from agents.spaces import make_unroll_layout
 from machine.device import choose_precision
 from option_flags import Config
 from options.replay_options import ReplaySpec
-from replay.eviction_rules import Oldest
 from replay.newest_states import NewestStates
 from replay.replay_buffer import ReplayBuffer
 from replay.row_layout import Rows
-from replay.selection_rules import Uniform
+from replay.rules import Oldest, Uniform
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.metrics import read_metrics

@@ -22,7 +22,7 @@ from cluster.round_intake import RoundIntake
 from cluster.round_slots import RoundSlots
 from option_flags import Config
 from replay.batch_mix import BatchMix
-from replay.compression import UnrollCodec
+from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.recording import record_untrained
 from training.make_replays import make_replays

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from agents.flat_weights import weight_count
+from agents.acting import weight_count
 from agents.learner import Learner
 from machine.machine_setup import choose_slots_per_worker
 from replay.batch_mix import BatchMix

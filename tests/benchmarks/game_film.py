@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from agents.acting import Actor
-from agents.flat_weights import flat_weights
+from agents.acting import Actor, flat_weights
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from evaluation.film import FRAMES_PER_SECOND, Picture

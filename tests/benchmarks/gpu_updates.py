@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from agents.cuda_graphs import Record, record_on_gpu
+from agents.gradients import Record, record_on_gpu
 from agents.learner import Learner
 from machine.device import learner_threads
 from option_flags import OPTIONS, Config

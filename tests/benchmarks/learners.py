@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
+from agents.gradients import Peers
 from agents.learner import Learner
-from agents.other_learners import Peers
 from learners.group import LearnerGroup
 from option_flags import Config
 from replay.batch_mix import Batch

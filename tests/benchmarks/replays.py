@@ -37,9 +37,8 @@ from machine.capacity import usable_memory
 from machine.device import choose_precision
 from option_flags import Config
 from replay.batch_mix import Batch
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
-from replay.storage import BLOB_OVERHEAD, Storage
+from replay.storage import BLOB_OVERHEAD, Storage, UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import find_checkpoint
 from tests.benchmarks.recording import make_rollout, record

@@ -12,12 +12,11 @@ import gymnasium
 import numpy as np
 import torch
 
-from agents.acting import Actor, ActorState
-from agents.flat_weights import weight_count
+from agents.acting import Actor, ActorState, weight_count
 from agents.learner import Learner
-from agents.memory_format import channels_last
 from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network
 from agents.spaces import make_unroll_layout
+from agents.torsos.pictures import channels_last
 from machine.device import choose_device, choose_precision, prepare_torch
 from option_flags import Config
 from replay.batch_mix import Batch

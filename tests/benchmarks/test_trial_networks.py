@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.torsos.make_torso import make_torso
-from agents.torsos.torso_input import Observed
+from agents.torsos.make_torso import Observed, make_torso
 from sweeps.plan import plan_sweep, read_sweep
 from tests.benchmarks import trial_networks
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from cluster.round_format import pack_round
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
+from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 
 LAYOUT = UnrollLayout(unroll_length=5, frame_stack=1, frame_shape=(1, 6, 6), action_count=3)

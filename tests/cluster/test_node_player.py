@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from agents.flat_weights import flat_weights, weight_count
+from agents.acting import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster import node_player
@@ -17,8 +17,8 @@ from cluster.node_player import NodePlayer, PlayerSpec, why_not_playable
 from cluster.played_code import played_code
 from cluster.round_format import unpack_round
 from option_flags import Config
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
+from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from tests.processes import spawned

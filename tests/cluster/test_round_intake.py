@@ -15,8 +15,8 @@ from cluster.node_statistics import NodeStatistics
 from cluster.round_format import longest_round, pack_round
 from cluster.round_intake import WORKERS_PER_SEAT, RoundIntake
 from cluster.round_slots import RoundSlots
-from replay.compression import UnrollCodec
 from replay.row_layout import Rows
+from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.cluster.rounds import LAYOUT, described, packed, unrolls
 from workers.messages import Kind

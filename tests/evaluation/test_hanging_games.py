@@ -13,7 +13,7 @@ import psutil
 import pytest
 import torch
 
-from agents.flat_weights import flat_weights, weight_count
+from agents.acting import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from evaluation.film_processes import FilmProcesses

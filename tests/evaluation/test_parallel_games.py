@@ -10,8 +10,7 @@ import psutil
 import pytest
 import torch
 
-from agents.acting import Actor, ActorState
-from agents.flat_weights import flat_weights, weight_count
+from agents.acting import Actor, ActorState, flat_weights, weight_count
 from agents.network import ActorCritic, make_network
 from agents.spaces import make_unroll_layout
 from evaluation.parallel_games import SLOTS, GameResult, ParallelGames, evaluation_options, game_streams, slots_for

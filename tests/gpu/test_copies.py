@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-from agents.acting import Actor
-from agents.flat_weights import flat_weights, load_flat_weights, weight_count
+from agents.acting import Actor, flat_weights, load_flat_weights, weight_count
 from tests.agents.every_layout import PICTURES, network_of
 from tests.workers.inference.test_inference import collect, running_server
 from tests.workers.test_rollout import make_environment

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from agents.cuda_graphs import Recording, record_on_gpu
-from agents.flat_weights import flat_weights
+from agents.acting import flat_weights
+from agents.gradients import Recording, record_on_gpu
 from agents.learner import Learner
 from agents.network import make_network
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from agents.cuda_graphs import FIRST_BATCHES, Record
-from agents.flat_weights import flat_weights
+from agents.acting import flat_weights
+from agents.gradients import FIRST_BATCHES, Peers, Record
+from agents.heads import PopArtValueHead
 from agents.learner import Learner
 from agents.network import make_network
-from agents.other_learners import Peers
-from agents.value_head import PopArtValueHead
 from learners import shared_gradients
 from learners.group import LearnerGroup
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions

@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 from agents.ranking import Ranking
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
-from replay.compression import UnrollCodec
 from replay.interface import Replay
 from replay.newest_states import States
 from replay.replay_buffer import ReplayBuffer
 from replay.row_layout import Rows
-from replay.storage import CompressedStorage, RawStorage, Storage
+from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
 from tests.replay.numbered_rows import LAYOUT, NBYTES, numbers
 from training.make_replays import make_queue, replay_rules
 

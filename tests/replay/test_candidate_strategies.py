@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replay.candidate_strategies import STRATEGIES, Strategy
+from replay.rules import STRATEGIES, Strategy
 
 HUGE = 2**63 - 1
 

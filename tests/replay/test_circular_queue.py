@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from options.batch_uses import BatchUses
-from replay.circular_queue import CircularQueue
+from replay.queue import CircularQueue
 from tests.replay.numbered_rows import NBYTES, draw, drawn, row, through_a_file
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from options.replay_options import ReplaySpec
-from replay.array_bytes import array_to_bytes
 from replay.interface import Replay
+from replay.row_layout import array_to_bytes
 from replay.storage import Storage
 from tests.replay.any_replay import EVERY_KIND, STORAGES, MakeStorage, ToDistances, make_replay, raw, scattered
 from tests.replay.numbered_rows import LAYOUT, counts, draw, drawn, numbers, row, through_a_file, through_a_tensor_file

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.frame_stacks import rebuild_stacks
+from agents.training_batch import rebuild_stacks
 from replay.newest_states import NewestStates
 from replay.unroll_layout import UnrollLayout
 from tests.replay.numbered_rows import through_a_file

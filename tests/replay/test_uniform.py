@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.eviction_rules import Oldest
 from replay.replay_buffer import ReplayBuffer
-from replay.selection_rules import Uniform
+from replay.rules import Oldest, Uniform
 from replay.storage import RawStorage
 from tests.replay.numbered_rows import NBYTES, drawn, row
 

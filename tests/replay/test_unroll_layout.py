@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from replay.frame_stacks import gather_frames, merge_frames, rebuild_stacks, stack_indices
+from agents.training_batch import gather_frames, merge_frames, rebuild_stacks, stack_indices
 from replay.row_layout import ALIGNMENT, Rows
 from replay.unroll_layout import UnrollLayout
 from wrappers.frame_stack import FrameStack

@@ -8,8 +8,7 @@ from agents.spaces import make_unroll_layout
 from machine.process_memory import check_processes
 from option_flags import Config
 from options.rules import UsageError
-from replay.compression import UnrollCodec
-from replay.storage import BLOB_OVERHEAD
+from replay.storage import BLOB_OVERHEAD, UnrollCodec
 from tests.catch import make_catch
 from training import memory_budget as memory
 from training.make_replays import make_storage

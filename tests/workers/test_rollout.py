@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from agents.acting import Actor, Decision
 from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
+from agents.training_batch import rebuild_stacks
 from option_flags import EnvironmentOptions
-from replay.frame_stacks import rebuild_stacks
 from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
 from workers.local_policy import LocalPolicy

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from agents.acting import Decision
 from agents.spaces import unroll_layout
+from agents.training_batch import rebuild_stacks
 from option_flags import Config
-from replay.frame_stacks import rebuild_stacks
 from replay.row_layout import Rows
 from replay.unroll_layout import ActionKind, UnrollLayout
 from tests.scripted_spaces import SIZES, MakeScripted, ScriptedSpaces

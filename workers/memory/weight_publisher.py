@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.flat_weights import flat_weights, write_flat_weights
+from agents.acting import flat_weights, write_flat_weights
 from agents.network import ActorCritic
 from workers.memory.shared_weights import SharedWeights
 

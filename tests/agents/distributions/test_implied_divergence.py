@@ -8,9 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributions.categorical import Categorical
+from agents.distributions.categorical import MOST_ENUMERATED, Categorical, IndependentCategoricals
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
-from agents.distributions.independent_categoricals import MOST_ENUMERATED, IndependentCategoricals
 from agents.distributions.interface import PolicyDistribution
 from agents.distributions.quadrature import POINTS, fixed_points, mean_divergence
 from tests.agents.slow_versions import Array, kl, probabilities

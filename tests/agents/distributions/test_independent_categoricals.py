@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributions.categorical import Categorical
-from agents.distributions.independent_categoricals import IndependentCategoricals
+from agents.distributions.categorical import Categorical, IndependentCategoricals
 from tests.agents.slow_versions import probabilities
 
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))

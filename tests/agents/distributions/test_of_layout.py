@@ -3,11 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agents.distributions.categorical import Categorical
+from agents.distributions.categorical import Categorical, IndependentCategoricals
 from agents.distributions.diagonal_gaussian import DiagonalGaussian
-from agents.distributions.independent_categoricals import IndependentCategoricals
-from agents.distributions.interface import PolicyDistribution
-from agents.distributions.of_layout import distribution_of
+from agents.distributions.interface import PolicyDistribution, distribution_of
 from replay.unroll_layout import UnrollLayout
 
 DISCRETE = UnrollLayout(unroll_length=3, frame_stack=2, frame_shape=(1, 4, 4), action_count=5)

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.acting import Actor
-from agents.flat_weights import flat_weights, weight_count
+from agents.acting import Actor, flat_weights, weight_count
 from agents.network import ActorCritic, make_network
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine

@@ -2,8 +2,8 @@
 
 import torch
 
+from agents.acting import flat_weights, load_flat_weights, weight_count
 from agents.distributions.categorical import Categorical
-from agents.flat_weights import flat_weights, load_flat_weights, weight_count
 from agents.network import ActorCritic
 from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights
 from workers.memory.weight_publisher import WeightPublisher, make_publisher

@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from agents.flat_weights import flat_weights, weight_count
+from agents.acting import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from option_flags import Config

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Decision
-from replay.frame_stacks import rebuild_stacks
+from agents.training_batch import rebuild_stacks
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.workers.realtime.fake_inference import FakeSession

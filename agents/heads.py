@@ -1,4 +1,4 @@
-"""The last layer of the policy: from features to the parameters of its distribution."""
+"""The last layers: from features to the parameters of the policy's distribution, and to the value."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,18 @@ from agents.distributions.diagonal_gaussian import (
     DiagonalGaussian,
 )
 from agents.distributions.interface import PolicyDistribution
-from agents.head import Head
+
+
+class Head(nn.Linear):
+    """`part` are the features that it reads: `[..., F]` → `[..., outputs]`."""
+
+    def __init__(self, part: slice, outputs: int) -> None:
+        super().__init__(part.stop - part.start, outputs)
+        self._part = part
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return super().forward(features[..., self._part])
+
 
 # Of the deviations of real-valued actions, where 1 is half the range of a bounded one. With a smaller one, few of the
 # first actions are beyond the bounds. Andrychowicz et al. (2021, arXiv 2006.05990) found 0.5 to be the best start.
@@ -81,3 +92,52 @@ def make_policy_head(distribution: PolicyDistribution, part: slice, joystick: Se
     if joystick:
         return JoystickHead(part, joystick)
     return Head(part, distribution.parameter_count)
+
+
+SMALLEST_UNIT, LARGEST_UNIT = 1e-4, 1e6
+
+
+class ValueHead(Head):
+    """Features → values: `[..., F]` → `[..., 1]`."""
+
+    def __init__(self, part: slice) -> None:
+        super().__init__(part, 1)
+        self.unit: torch.Tensor | None
+        self.register_buffer("unit", None)
+
+    def in_units(self, values: torch.Tensor) -> torch.Tensor:
+        """Values, or differences of values, as the losses see them."""
+        return values if self.unit is None else values / self.unit
+
+
+class PopArtValueHead(ValueHead):
+    """Values in units of the deviation of their targets, around the mean of these.
+
+    Both are moving averages. When they change, weights and bias change so that all values stay the same.
+    """
+
+    def __init__(self, part: slice) -> None:
+        super().__init__(part)
+        self.unit: torch.Tensor  # a deviation of 1 until the first update
+        self.centre: torch.Tensor
+        self.register_buffer("unit", torch.ones(1))
+        self.register_buffer("centre", torch.zeros(1))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return torch.addcmul(self.centre, super().forward(features), self.unit)
+
+    @torch.no_grad()
+    def follow(self, targets: torch.Tensor, weight: float) -> None:
+        """Mean and variance become those of a mixture, in which these targets have the share `weight` in (0, 1]."""
+        step = targets.mean() - self.centre
+        variance = (1 - weight) * (self.unit.square() + weight * step.square()) + weight * targets.var(correction=0)
+        unit, centre = variance.sqrt().clamp(SMALLEST_UNIT, LARGEST_UNIT), self.centre + weight * step
+        self.weight.mul_(self.unit / unit)
+        self.bias.mul_(self.unit).add_(self.centre - centre).div_(unit)
+        self.unit.copy_(unit)
+        self.centre.copy_(centre)
+
+
+def make_value_head(part: slice, popart: bool) -> ValueHead:
+    """`part` are the features that are for the value."""
+    return PopArtValueHead(part) if popart else ValueHead(part)
