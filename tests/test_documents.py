@@ -45,7 +45,7 @@ DOCUMENTS = sorted(
     if path.name != "CHANGELOG.md"  # it names what is gone
 )
 MOST_WORDS = 1000  # of the README, code blocks left out
-OTHER_FLAGS = {"help", "flagfile", "extra-index-url", "logdir", "figures"}
+OTHER_FLAGS = {"help", "flagfile", "extra-index-url", "logdir", "figures", "setting", "games", "seeds"}
 
 
 def text_of(document: str) -> str:
