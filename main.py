@@ -1,23 +1,20 @@
 """The command line: `python main.py --op_mode=train --env=PongNoFrameskip-v4`; `--help` lists all flags."""
 
+from machine.stop_signals import exit_on_signals
+
+if __name__ == "__main__":  # not in worker processes, which import this file too
+    exit_on_signals()
+
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from learners.rank import SILENCE_FACTOR, check_launcher, learner_rank
-from machine.limits import check_memory_limits, explain_limits
-from machine.program import exit_on_signals, run_program
-
-if __name__ == "__main__":  # not in worker processes, which import this file too
-    exit_on_signals()
-    explain_limits()
-
+from machine.program import explained, run_program
 from option_flags import OPTIONS, TOPICS, Config
-from options.command_line import FlagFile, HelpRequested, given_flags
+from options.command_line import FlagFile, given_flags
 from options.flag_sets import merged
-from options.help_text import show_help
-from options.rules import UsageError
 from workers.failures import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
 
@@ -39,51 +36,48 @@ Switches are written --name or --noname. A dash in a name counts as an underscor
 def main(arguments: Sequence[str]) -> int:
     """Flags → configuration → training, or a test of a saved policy; returns the exit code."""
     try:
-        given = given_flags(arguments, OPTIONS)
-        mode = given.get("op_mode")
-        rank = None if mode == "test" else learner_rank()
-        check_launcher(given, rank)
-        # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
-        config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
-        check_memory_limits()
-        # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
-        # processes, which import this file too, need less memory.
-        from evaluation.score_checkpoint import score_checkpoint
-        from learners.learner_process import connect, end_with_launcher
-        from learners.shares import settle_learners
-        from run_files.checkpoint import find_checkpoint
-        from run_files.inherited_options import inherited_options
-        from training.train import train
-        from wrappers.any_environment.gymnasium_check import complaints
-        from wrappers.make_environment import check_environment, make_environment
-
-        parent = None
-        if config is None:
-            parent = find_checkpoint(str(given["load_model_url"]))
-            config = Config.from_flags(merged(inherited_options(parent, given), given))
-        check_environment(config.environment, films=config.test.render)
-        if mode == "test":
-            assert parent is not None  # a test without --load_model_url is refused by Config
-            score_checkpoint(config, make_environment, parent)
-            return 0
-        config = settle_learners(config, rank)
-        if rank is None and config.learners.learners > 1:
-            return launch_learners(config, given)
-        end_with_launcher()
-        with closing(connect(rank, config)) as learners, learners.guarded():
-            train(config, make_environment, parent, complaints(config.environment), learners)
-    except HelpRequested:
-        show_help(USAGE, (*TOPICS.values(), FlagFile))
-    except UsageError as error:
-        print(end=error.details, file=sys.stderr)
-        print(f"main.py: {error}", file=sys.stderr)
-        return 2
+        return explained(lambda: run(arguments), USAGE, (*TOPICS.values(), FlagFile), "main.py")
     except EnvironmentFaultError as error:
         print(f"{error.report}main.py: the environment has a fault, see above.", file=sys.stderr)
         return 1
     except RunFailedError as error:
         print(f"main.py: {error}", file=sys.stderr)
         return error.exit_code
+
+
+def run(arguments: Sequence[str]) -> int:
+    given = given_flags(arguments, OPTIONS)
+    mode = given.get("op_mode")
+    rank = None if mode == "test" else learner_rank()
+    check_launcher(given, rank)
+    # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
+    config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
+    # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
+    # processes, which import this file too, need less memory.
+    from evaluation.score_checkpoint import score_checkpoint
+    from learners.learner_process import connect, end_with_launcher
+    from learners.shares import settle_learners
+    from run_files.checkpoint import find_checkpoint
+    from run_files.inherited_options import inherited_options
+    from training.train import train
+    from wrappers.any_environment.gymnasium_check import complaints
+    from wrappers.make_environment import check_environment, make_environment
+
+    parent = None
+    if config is None:
+        parent = find_checkpoint(str(given["load_model_url"]))
+        config = Config.from_flags(merged(inherited_options(parent, given), given))
+    check_environment(config.environment, films=config.test.render)
+    if mode == "test":
+        assert parent is not None  # a test without --load_model_url is refused by Config
+        score_checkpoint(config, make_environment, parent)
+        return 0
+    config = settle_learners(config, rank)
+    if rank is None and config.learners.learners > 1:
+        return launch_learners(config, given)
+    end_with_launcher()
+    with closing(connect(rank, config)) as learners, learners.guarded():
+        train(config, make_environment, parent, complaints(config.environment), learners)
     return 0
 
 

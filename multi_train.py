@@ -6,6 +6,11 @@ run. Flags of main.py on the command line take precedence over the sweep. The sa
 interrupted.
 """
 
+from machine.stop_signals import exit_on_signals
+
+if __name__ == "__main__":
+    exit_on_signals()
+
 import importlib.util
 import itertools
 import shlex
@@ -15,18 +20,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from machine.limits import explain_limits
-from machine.program import CHECKOUT, command_of, exit_on_signals, run_program
-
-if __name__ == "__main__":
-    exit_on_signals()
-    explain_limits()
-
 from cluster.check import check_cluster
+from machine.program import CHECKOUT, command_of, explained, run_program
 from machine.stop_signals import StopSignals
 from option_flags import OPTIONS, TOPICS, ClusterOptions
-from options.command_line import FlagFile, HelpRequested, given_flags
-from options.help_text import show_help
+from options.command_line import FlagFile, given_flags
 from options.rules import UsageError, declared
 from options.sweep_options import SweepOptions
 from reports.terminal.console import make_console
@@ -83,25 +81,22 @@ def main(arguments: Sequence[str], program: Path = PROGRAM, poll_seconds: float 
 
     `program` is started for each run. Tests give another one, and a shorter poll interval.
     """
-    try:
-        given = given_flags(arguments, {**declared(SweepOptions), **OPTIONS})
-        own = SweepOptions(**{name: given.pop(name) for name in declared(SweepOptions) if name in given})
-        definition = SWEEP if own.sweep is None else read_sweep(own.sweep)
-        plan = plan_search(definition, given) if is_search(definition) else plan_sweep(definition, given)
-        folder = Path(own.sweep_dir or f"results/sweep_{plan.name}").resolve()
-        print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
-        places = make_places(own, plan, program, print_line)
-        damaged = DamagedFiles(print_line)
-        lock, state, source = open_folder(folder, plan, damaged)
-    except HelpRequested:
-        # Each run is one on its own machine: the options of a run on a cluster have no meaning here.
-        topics = [topic for topic in TOPICS.values() if topic is not ClusterOptions]
-        show_help(USAGE, (SweepOptions, *topics, FlagFile))
-        return 0
-    except UsageError as error:
-        print(end=error.details, file=sys.stderr)
-        print(f"multi_train.py: {error}", file=sys.stderr)
-        return 2
+    # Each run is one on its own machine: the options of a run on a cluster have no meaning here.
+    topics = [topic for topic in TOPICS.values() if topic is not ClusterOptions]
+    topics = [SweepOptions, *topics, FlagFile]
+    return explained(lambda: sweep(arguments, program, poll_seconds), USAGE, topics, "multi_train.py")
+
+
+def sweep(arguments: Sequence[str], program: Path, poll_seconds: float) -> int:
+    given = given_flags(arguments, {**declared(SweepOptions), **OPTIONS})
+    own = SweepOptions(**{name: given.pop(name) for name in declared(SweepOptions) if name in given})
+    definition = SWEEP if own.sweep is None else read_sweep(own.sweep)
+    plan = plan_search(definition, given) if is_search(definition) else plan_sweep(definition, given)
+    folder = Path(own.sweep_dir or f"results/sweep_{plan.name}").resolve()
+    print_line = make_console("plain", 0.0, sys.stdout).message  # no error if the output is closed
+    places = make_places(own, plan, program, print_line)
+    damaged = DamagedFiles(print_line)
+    lock, state, source = open_folder(folder, plan, damaged)
     with lock, StopSignals() as stop:
         print_line(f"{source.total} runs, {places.words} at once, in {folder}")
         table = SweepTable(source, folder, state, damaged, best_first if isinstance(plan, SearchPlan) else list)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Self, get_type_hints
 
 from options.batch_uses import ONCE, BatchUses
-from options.command_line import flag_words
+from options.command_line import flag_words, unknown_flag
 from options.environment_options import EnvironmentOptions, RealtimeOptions
 from options.flag_sets import dependent_defaults, merged
 from options.learning_options import LossOptions, NetworkOptions, OptimizerOptions
@@ -33,7 +33,6 @@ from options.rules import (
     option,
     whole,
 )
-from options.unknown_names import unknown_flag
 
 __all__ = [  # with the topics of other files
     "OPTIONS",
@@ -75,6 +74,7 @@ class RunOptions(Options):
         whole(1, 10**15),
         "Agent steps of all environments together. Over them the learning rate falls to --lr_end_value, unless "
         "--lr_scheduler_steps says otherwise: to end earlier with the same curve, use --stop_at_return or CTRL+C.",
+        aliases=("total_timesteps", "total_steps"),
     )
     stop_at_return: float | None = option(
         None,
@@ -133,7 +133,7 @@ class ReplayOptions(Options):
     topic = "Batches and replays"
 
     batch_size: int = option(8, whole(1), "Unrolls in one batch.")
-    r_f_steps: int = option(20, whole(1), "Agent steps in one unroll.")
+    r_f_steps: int = option(20, whole(1), "Agent steps in one unroll.", aliases=("unroll_length", "num_steps"))
     replay_parameters: str = option(
         '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
         Rule(str, "be a JSON list, as one string"),
@@ -221,7 +221,7 @@ class ReportOptions(Options):
     console_period: float = option(10.0, above(0), "Seconds between two lines of plain output.")
     curves: bool = option(True, ON_OFF, "Draw curves.png, in a separate process of the lowest priority.")
     tensorboard: bool = option(False, ON_OFF, "Write event files for TensorBoard, including the videos of the run.")
-    wandb: bool = option(False, ON_OFF, "Send the reports to Weights & Biases.")
+    wandb: bool = option(False, ON_OFF, "Send the reports to Weights & Biases.", aliases=("track",))
     wandb_project: str = option(
         "rl-platform", matching(r"\w[\w./-]*", "be a name such as rl-platform"), "With --wandb: project of the reports."
     )

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.check import check_cluster
-from machine.run_command import INTERRUPTED
-from options.command_line import HelpRequested, split_words
-from options.help_text import show_help
+from machine.program import explained
+from options.command_line import split_words
 from options.rules import CLUSTER, Options, Rule, UsageError, declared, option
 
 USAGE = """\
@@ -41,19 +40,14 @@ class CommandOptions(Options):
 
 def main(arguments: Sequence[str]) -> int:
     """Give the command, wait until the run has read it, and print a few lines; returns the exit code."""
-    try:
-        command, options = _read_words(arguments)
-        found = check_cluster(options.address, "--address")
-        _connect(found)
-        _obey(command, options)
-    except HelpRequested:
-        show_help(USAGE, (CommandOptions,))
-    except UsageError as error:
-        print(f"cluster.command: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
+    return explained(lambda: _command(arguments), USAGE, (CommandOptions,), "cluster.command")
+
+
+def _command(arguments: Sequence[str]) -> None:
+    command, options = _read_words(arguments)
+    found = check_cluster(options.address, "--address")
+    _connect(found)
+    _obey(command, options)
 
 
 def _obey(command: str, options: CommandOptions) -> None:

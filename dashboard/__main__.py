@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dashboard.access import is_loopback
-from machine.run_command import run_command
+from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, declared, matching, option, shown, whole
 

@@ -15,6 +15,7 @@ from dashboard.run_data import RunData
 from option_flags import OPTIONS, TOPICS
 from options.command_line import UNSET
 from options.flag_sets import dependent_defaults
+from options.rules import described
 from run_files.growing_file import last_lines
 from run_files.job_runs import JOB_LOG, is_job
 from run_files.run_folder import CHECKPOINTS, MESSAGES, SUMMARY, VIDEOS, read_summary
@@ -55,7 +56,7 @@ def _group(title: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -
                 ui.label(_in_words(value)).classes("of mono")
                 if name in defaults:
                     default = UNSET if defaults[name] is None else _in_words(defaults[name])
-                    key.tooltip(f"{OPTIONS[name].metadata['help']} Default: {default}.")
+                    key.tooltip(f"{described(OPTIONS[name])} Default: {default}.")
 
 
 def _in_words(value: object) -> str:

@@ -1,11 +1,5 @@
 """Exports a trained policy: `python -m evaluation.export results/<run>` writes it as ONNX and as TorchScript."""
 
-from machine.limits import end_if_memory_is_limited, explain_limits
-
-if __name__ == "__main__":
-    explain_limits()  # before the imports that need much memory
-    end_if_memory_is_limited()
-
 import importlib.util
 import json
 import logging
@@ -24,7 +18,7 @@ from agents.network import ActorCritic, NetworkInput, make_network
 from agents.spaces import check_spaces, make_unroll_layout, saved_layout
 from agents.torsos.own_torso import is_own
 from evaluation.exported_policy import ExportedPolicy, exported
-from machine.run_command import run_command
+from machine.program import run_command
 from option_flags import Config
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, option

@@ -1,1 +1,1 @@
-"""The machine: device, cores, memory, GPU utilization, signals, system settings."""
+"""The machine: device, cores, memory, GPU utilization, signals; how a program starts and ends."""

@@ -1,15 +1,17 @@
-"""The cores and the memory that this process may use."""
+"""The cores, the memory and the open files that this process may use."""
 
 import os
-from collections.abc import Iterator, Mapping
+import resource
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-OWN_GROUPS = Path("/proc/self/cgroup")
+OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")  # where Linux keeps the limits of containers and of jobs, as those of Slurm
 SHARING = "RL_LEARNERS_HERE"  # environment variable of a learner and its children: how many learners share this machine
+OTHER_FILES, FILES_OF_PROCESS = 256, 4  # open files: of a process itself, and for each child process
 
 
 def usable_cores() -> int:
@@ -30,52 +32,38 @@ def usable_memory() -> int:
 
 def _quotas() -> Iterator[float]:
     """In cores."""
-    for folder in _own_groups("cpu"):
-        with suppress(OSError, ValueError, ZeroDivisionError):  # also where there is no limit
-            words = _read(folder / "cpu.max").split()
-            yield int(words[0]) / int(words[1])
-        with suppress(OSError, ValueError, ZeroDivisionError):
-            quota = int(_read(folder / "cpu.cfs_quota_us"))
-            if quota > 0:
-                yield quota / int(_read(folder / "cpu.cfs_period_us"))
+    for folder in _own_groups():
+        with suppress(OSError, ValueError):  # also where there is no limit
+            quota, period = (folder / "cpu.max").read_text().split()
+            yield int(quota) / int(period)
 
 
 def _free_in_groups() -> Iterator[int]:
-    for folder in _own_groups("memory"):
-        # The system frees cached files when memory is needed.
-        with suppress(OSError, ValueError):  # also where there is no limit
-            limit, used = int(_read(folder / "memory.max")), int(_read(folder / "memory.current"))
-            cached = _figures(folder)
-            yield limit - used + cached.get("active_file", 0) + cached.get("inactive_file", 0)
+    for folder in _own_groups():
         with suppress(OSError, ValueError):
-            limit, used = int(_read(folder / "memory.limit_in_bytes")), int(_read(folder / "memory.usage_in_bytes"))
-            cached = _figures(folder)
-            yield limit - used + cached.get("total_active_file", 0) + cached.get("total_inactive_file", 0)
+            free = int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
+            figures = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            # The system frees cached files when memory is needed.
+            yield free + int(figures.get("active_file", 0)) + int(figures.get("inactive_file", 0))
 
 
-def _figures(folder: Path) -> Mapping[str, int]:
-    with suppress(OSError, ValueError):
-        return {name: int(figure) for name, figure in map(str.split, _read(folder / "memory.stat").splitlines())}
-    return {}
+def _own_groups() -> Iterator[Path]:
+    """The control groups of this process (version 2), each inside the next one: all their limits hold for it.
 
-
-def _own_groups(controller: str) -> Iterator[Path]:
-    """The control groups of this process, each inside the next one: a limit of any of them holds for the process.
-
-    In version 2 of control groups, there is one tree of folders; in version 1, each controller has its own. A container
-    may see its own group as the root, while its path is that on the host: the root always counts.
+    A container may see its own group as the root, while its path is that on the host: the root always counts.
     """
-    with suppress(OSError, ValueError):
-        for line in _read(OWN_GROUPS).splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers and controller not in controllers.split(","):
-                continue
-            root = GROUPS / controller if controllers else GROUPS
-            own = root / path.strip("/")
-            if ".." not in own.parts:
-                yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(root) and folder != root)
-            yield root
+    with suppress(OSError):
+        lines = OWN_GROUP.read_text().splitlines()
+        own = GROUPS / next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
+        if ".." not in own.parts:
+            yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(GROUPS) and folder != GROUPS)
+        yield GROUPS
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def allow_processes(count: int) -> None:
+    """Let this process open the files of so many children, as far as the hard limit allows; children inherit this."""
+    number = OTHER_FILES + FILES_OF_PROCESS * count
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if most == resource.RLIM_INFINITY else min(number, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

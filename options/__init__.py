@@ -1,1 +1,1 @@
-"""Rules for option values, options by topic, the parser of command lines and the help text."""
+"""Rules for option values, options by topic, and the command line: absl flags made from them."""

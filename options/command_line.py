@@ -1,23 +1,23 @@
-"""The parser of command lines: it turns words and a flag file into the values of declared options."""
+"""The command line: absl flags, made from the declared options, and what is said about a mistake in them.
 
-import os
+The flags of a command are made when it reads its words. Nothing is defined by an import, and nothing is global.
+"""
+
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass
-from decimal import Decimal
 from typing import Any
 
-from options.rules import PATH, Options, Rule, UsageError, declared, is_switch, option, shown
-from options.unknown_names import unknown_flag
+from absl import flags
 
-FLAG = re.compile("--?(?P<name>[A-Za-z][^=]*)(=(?P<value>.*))?", re.DOTALL)
-HELP_NAMES = {"help", "h", "helpfull", "helpshort"}
+from options.foreign_flags import REPLACED_FLAGS
+from options.rules import PATH, SWITCH_VALUES, Options, Rule, UsageError, declared, described, is_switch, option, shown
+
 UNSET = "unset"  # the value that takes an inherited value of an option back, if it may have none
-SWITCH_VALUES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 class HelpRequested(Exception):  # noqa: N818  # not an error
-    """The command line contains --help."""
+    """The command line contains --help; the text is the topic of --help=optimizer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,120 +32,160 @@ class FlagFile(Options):
     )
 
 
+class _OptionParser(flags.ArgumentParser[Any]):
+    """Converts and checks a value by the option's rule. absl passes a UsageError on as it is."""
+
+    def __init__(self, *, name: str, rule: Rule) -> None:  # by keyword: absl keeps parsers that are made by position
+        self._name, self._rule = name, rule
+        self.syntactic_help = rule.accepted
+
+    def parse(self, argument: Any) -> Any:
+        if self._rule.optional and argument == UNSET:
+            return None
+        value = self._rule.read(argument) if isinstance(argument, str) else argument  # a default has its type already
+        return self._rule.checked(f"--{self._name}", value)
+
+
+class _OptionFlag(flags.Flag[Any]):
+    """A flag that may be given once."""
+
+    def parse(self, argument: Any) -> None:
+        if self.present:
+            # Without quotes, a shell splits the JSON into several words.
+            hint = ", its JSON in single quotes" if self.name == "replay_parameters" else ""
+            raise UsageError(f"--{self.name} is given twice; give it once{hint}.")
+        super().parse(argument)
+
+
+class _HelpFlag(flags.BooleanFlag):
+    def parse(self, argument: Any) -> None:
+        raise HelpRequested(str(argument))
+
+
+class _Flags(flags.FlagValues):
+    """The flags of one command. A flag file is read apart, so that the command line takes precedence over it."""
+
+    def read_flags_from_files(self, argv: Sequence[str], force_gnu: bool = True) -> list[str]:
+        return list(argv)
+
+
 def given_flags(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """The options given on a command line and in its flag file, by name: converted, but not yet checked.
+    """The options given on a command line and in its flag file, by name: converted and checked.
 
     Values on the command line take precedence over those in the flag file.
     """
-    known = {**options, **declared(FlagFile)}
-    given, others = split_words(words, known)
-    if others:
-        raise _word_without_flag(others[0], given)
+    given = _flags_alone(words, {**options, **declared(FlagFile)})
     path = given.pop("flagfile", None)
-    from_file = {} if path is None else _read_flagfile(path, known)
-    return {**from_file, **given}
+    if path is None:
+        return given
+    try:
+        return {**_flags_alone(_words_of_file(path), options), **given}
+    except UsageError as error:
+        raise UsageError(f"--flagfile={path}: {error}") from None
 
 
 def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tuple[dict[str, Any], list[str]]:
-    """The given values by option name, converted but not yet checked; and the words that belong to no option."""
-    flags = [FLAG.fullmatch(word) for word in words]
-    if any(flag and flag["name"] in HELP_NAMES for flag in flags):
-        raise HelpRequested
-    given: dict[str, Any] = {}
-    others: list[str] = []
-    bare_switch = ""  # the switch in the previous word, if it was given without a value
-    remaining = iter(zip(words, flags, strict=True))
-    for word, flag in remaining:
-        if flag is None:
-            if bare_switch and word.lower() in SWITCH_VALUES:
-                raise UsageError(f"--{bare_switch} {word} must be one word; write --{bare_switch}={word}.")
-            others.append(word)
-            bare_switch = ""
-            continue
-        written, value = flag["name"].replace("-", "_"), flag["value"]
-        name = _find_option(written, options)
-        if name is None:
-            raise unknown_flag(written, options)
-        if name in given:
-            # Without quotes, a shell splits the JSON into several words.
-            hint = ", its JSON in single quotes" if name == "replay_parameters" else ""
-            raise UsageError(f"--{name} is given twice; give it once{hint}.")
-        bare_switch = name if is_switch(options[name]) and value is None else ""
-        if written != name and value is not None:
-            raise UsageError(f"--{written} takes no value; write --{written} alone.")
-        if bare_switch:
-            value = "true" if written == name else "false"
-        elif value is None:
-            value, next_flag = next(remaining, (None, None))
-            if next_flag and _find_option(next_flag["name"].replace("-", "_"), options):
-                value = None  # the next word is a flag of its own
-        if value is None:
-            raise UsageError(f"--{name} needs a value: --{name}=...")
-        rule = options[name].metadata["rule"]
-        given[name] = None if rule.optional and value == UNSET else _converted(value, rule)
-    return given, others
-
-
-def _find_option(written: str, options: Mapping[str, Field[Any]]) -> str | None:
-    """The option that --name or --noname sets, if there is one."""
-    if written in options:
-        return written
-    switch = written.removeprefix("no")
-    return switch if switch != written and switch in options and is_switch(options[switch]) else None
-
-
-def _converted(text: str, rule: Rule) -> Any:
-    """The text as a number, a bool or a path. If it is none, the text itself, which the option's rule then refuses."""
-    kind = rule.kind
-    if kind is bool:
-        return SWITCH_VALUES.get(text.lower(), text)
+    """The given values by option name, converted and checked; and the words that belong to no option."""
+    values = make_flags([("", options)])
     try:
-        if rule.is_path:  # shells expand a ~ only at the beginning of a word
-            return os.path.expanduser(text)  # noqa: PTH111  # a Path would change texts without ~, too
-        number = text if kind is str else float(text)
-        # With Decimal, 1e6 is a whole number too, and a large number keeps all its digits.
-        return int(Decimal(text)) if kind is int and Decimal(text) % 1 == 0 else number
-    except (ValueError, ArithmeticError):
-        return text
+        others = values(["", *map(_as_absl_writes_it, words)])[1:]
+    except flags.UnrecognizedFlagError as error:
+        raise unknown_flag(error.flagname, options) from None
+    except (flags.Error, ValueError) as error:
+        raise UsageError(f"{error}.") from None
+    return {name: values[name].value for name in options if values[name].present}, others
 
 
-def _read_flagfile(path: str, options: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """The checked values of a flag file, which must not name another flag file."""
+def make_flags(topics: Iterable[tuple[str, Mapping[str, Field[Any]]]]) -> flags.FlagValues:
+    """absl flags for the options of each topic; in the help, a topic is what a module is for absl."""
+    values = _Flags()  # type: ignore[no-untyped-call]  # absl's constructor has no types
+    values.set_gnu_getopt(True)
+    for topic, options in topics:
+        for name, item in options.items():
+            switch, parser = is_switch(item), _OptionParser(name=name, rule=item.metadata["rule"])
+            serializer = None if switch else flags.ArgumentSerializer[Any]()
+            flag = _OptionFlag(parser, serializer, name, item.default, described(item), boolean=switch)
+            flags.DEFINE_flag(flag, values, topic or "Options")
+            for alias in item.metadata["aliases"]:
+                flags.DEFINE_alias(alias, name, values, "Names on other platforms")
+    for name, short in (("help", "h"), ("helpfull", None), ("helpshort", None)):
+        help_text = "Show this; --help=optimizer, for example, shows one topic."
+        flags.DEFINE_flag(_HelpFlag(name, False, help_text, short_name=short), values, "Help")
+    return values
+
+
+def show_help(usage: str, topics: Iterable[type[Options]], wanted: str = "") -> None:
+    """Print the usage and the flags by topic; of topics with the wanted word in their names only, if there are any."""
+    all_topics = {topic.topic: declared(topic) for topic in topics}
+    values = make_flags(all_topics.items())
+    chosen = [topic for topic in all_topics if wanted and wanted.lower() in topic.lower()]
+    print("\n".join(map(values.module_help, chosen)) if chosen else f"{usage}\n{values.get_help('', False)}")
+
+
+def unknown_flag(name: str, options: Mapping[str, Field[Any]]) -> UsageError:
+    """The error for a flag that is not among `options`, with what replaces it here, or with absl's suggestion."""
+    if name in REPLACED_FLAGS:
+        return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
+    meant = [own for own, item in options.items() if name in item.metadata["aliases"]]
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            lines = [line.strip() for line in file]
-    except OSError as error:
-        raise UsageError(f"--flagfile={path} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        raise UsageError(f"--flagfile={path} must be a text file in UTF-8.") from None
-    words: list[str] = []
-    for line in lines:
-        if line and not line.startswith("#"):
-            words += [line] if "=" in line.split()[0] else line.split(maxsplit=1)
-    try:
-        given, others = split_words(words, options)
-        if others:
-            raise _word_without_flag(others[0], given)
-    except UsageError as error:
-        raise UsageError(f"--flagfile={path}: {error}") from None
-    if "flagfile" in given:
-        raise UsageError(f"--flagfile={path}: a flagfile must not name another one; give --flagfile once.")
-    for name, value in given.items():
-        options[name].metadata["rule"].checked(f"--flagfile={path}: --{name}", value)
+        if not meant:
+            make_flags([("", options)])(["", f"--{name}"])
+    except flags.UnrecognizedFlagError as error:
+        meant = re.findall(r"\w+", str(error).partition("Did you mean: ")[2])
+    hint = f"; did you mean {' or '.join(f'--{each}' for each in meant[:3])}?" if meant else "."
+    return UsageError(f"--{name} is not a known flag{hint}")
+
+
+def _as_absl_writes_it(word: str) -> str:
+    """--no-use-lstm as --nouse_lstm. --undefok is refused: absl would act on it."""
+    flag = re.fullmatch("(--?)([A-Za-z][^=]*)(.*)", word, re.DOTALL)
+    if flag is None:
+        return word
+    name = re.sub("^no_", "no", flag[2].replace("-", "_"))
+    if name == "undefok":
+        raise unknown_flag(name, {})
+    return f"{flag[1]}{name}{flag[3]}"
+
+
+def _flags_alone(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    given, others = split_words(words, options)
+    if others:
+        raise _stray_word(others[0], given, options)
     return given
 
 
-def _word_without_flag(word: str, given: Mapping[str, Any]) -> UsageError:
+def _stray_word(word: str, given: Mapping[str, Any], options: Mapping[str, Field[Any]]) -> UsageError:
+    right = "every word must be --name=value, --name value or --name"
     replays = str(given.get("replay_parameters", ""))
     if replays.startswith("[") and not replays.endswith("]"):  # a shell has split it at the spaces
-        return UsageError(f"{shown(word)} belongs to no flag; the JSON of --replay_parameters needs single quotes.")
-    return UsageError(f"{shown(word)} belongs to no flag; every word must be --name=value, --name value or --name.")
+        right = "the JSON of --replay_parameters needs single quotes"
+    elif word.lower() in SWITCH_VALUES:
+        right = f"a switch is written --name, --noname or --name={word}"
+    elif choosing := [name for name, item in options.items() if word in item.metadata["rule"].choices]:
+        right = f"did you mean --{choosing[0]}={word}?"
+    return UsageError(f"{shown(word)} belongs to no flag; {right}" + ("" if right.endswith("?") else "."))
 
 
-def flag_words(flags: Mapping[str, Any]) -> list[str]:
-    """The flags as words of a command line."""
+def _words_of_file(path: str) -> list[str]:
+    """The words of a flag file and of the flag files that it names, as absl reads them."""
+    try:
+        reader = flags.FlagValues()  # type: ignore[no-untyped-call]
+        lines = reader.read_flags_from_files([f"--flagfile={path}"])
+    except flags.CantOpenFlagFileError as error:
+        raise UsageError(f"it cannot be read: {error.__context__}.") from None
+    except ValueError:
+        raise UsageError("it must be a text file in UTF-8.") from None
+    words: list[str] = []
+    for line in lines:
+        if not line.startswith("#"):  # absl takes a comment that is indented for a flag
+            words += [line] if "=" in line.split()[0] else line.split(maxsplit=1)
+    return words
+
+
+def flag_words(values: Mapping[str, Any]) -> list[str]:
+    """Values by option name as words of a command line."""
     words = []
-    for name, value in flags.items():
+    for name, value in values.items():
         if isinstance(value, bool):
             words.append(f"--{name}" if value else f"--no{name}")
         else:

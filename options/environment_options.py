@@ -36,6 +36,7 @@ class EnvironmentOptions(Options):
         matching(r"\w[\w/:.-]*", "be an id such as PongNoFrameskip-v4 or CartPole-v1"),
         "Environment: an Atari game under an id of this form, any id that Gymnasium can make, such as CartPole-v1, or "
         "module:id, which imports the module first. Other ids have defaults of their own: docs/environments.md.",
+        aliases=("env_id",),
     )
     env_kwargs: str = option(
         "{}", JSON_OBJECT, "JSON object of arguments for the environment; not for games with a NoFrameskip id."

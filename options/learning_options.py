@@ -69,7 +69,10 @@ class LossOptions(Options):
     policy_gradient_loss_weight: float = option(1.0, at_least(0), "Weight of the policy gradient loss.")
     value_loss_weight: float = option(0.25, at_least(0), "Weight of the value loss, which is half the squared error.")
     entropy_loss_weight: float = option(
-        0.003, at_least(0), "Weight of the entropy bonus, on the fresh unrolls of a batch, or on all if none is fresh."
+        0.003,
+        at_least(0),
+        "Weight of the entropy bonus, on the fresh unrolls of a batch, or on all if none is fresh.",
+        aliases=("entropy", "entropy_coef", "ent_coef"),
     )
     entropy_loss_end_weight: float | None = option(
         None,
@@ -137,7 +140,7 @@ class OptimizerOptions(Options):
     topic = "Optimizer"
 
     optimizer: str = option("rmsprop", one_of("rmsprop", "adam"), "Optimizer of the network weights.")
-    lr: float = option(1e-3, above(0, 100), "Learning rate at the start of the schedule.")
+    lr: float = option(1e-3, above(0, 100), "Learning rate at the start of the schedule.", aliases=("learning_rate",))
     lr_warmup_updates: int = option(
         300, whole(0), "First updates, at most a tenth of all, over which the learning rate rises to its schedule."
     )
@@ -147,7 +150,9 @@ class OptimizerOptions(Options):
     adam_beta1: float = option(0.9, FRACTION_BELOW_ONE, "Adam: decay of the mean.")
     adam_beta2: float = option(0.999, FRACTION_BELOW_ONE, "Adam: decay of the mean square.")
     adam_eps: float = option(1e-5, above(0), "Adam: constant added to the divisor.")
-    gradient_clip_by_norm_threshold: float = option(0.5, at_least(0), "Maximum norm of the gradient. 0: no clipping.")
+    gradient_clip_by_norm_threshold: float = option(
+        0.5, at_least(0), "Maximum norm of the gradient. 0: no clipping.", aliases=("max_grad_norm",)
+    )
     lr_scheduler_steps: int = option(0, whole(0), "Updates until lr_end_value is reached. 0: all planned updates.")
     lr_end_value: float = option(0.0, between(0, 100), "Learning rate at the end of the schedule.")
     lr_power: float = option(1.0, above(0), "Exponent of the learning rate decay. 1: linear.")

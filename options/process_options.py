@@ -9,8 +9,12 @@ from options.rules import CLUSTER, ON_OFF, Options, above, at_least, one_of, opt
 class WorkerOptions(Options):
     topic = "Workers"
 
-    worker_count: int = option(0, whole(0), "Worker processes. 0: one per CPU core that this process may use.")
-    envs_per_worker: int = option(32, whole(1), "Environments per worker, all stepped together.")
+    worker_count: int = option(
+        0, whole(0), "Worker processes. 0: one per CPU core that this process may use.", aliases=("num_workers",)
+    )
+    envs_per_worker: int = option(
+        32, whole(1), "Environments per worker, all stepped together.", aliases=("num_envs_per_worker",)
+    )
     inference: str = option(
         "worker",
         one_of("worker", "learner"),

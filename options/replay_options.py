@@ -8,8 +8,7 @@ from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from options.rules import UsageError, above, between, one_of, option, shown, whole
-from options.unknown_names import did_you_mean
+from options.rules import UsageError, above, between, did_you_mean, one_of, option, shown, whole
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ def _replay(subject: str, entry: object) -> ReplaySpec:
     allowed = REPLAY_KEYS[kind]
     for key in entry:
         if key not in allowed:
-            unknown = f"{subject} has the unknown key {shown(key)}" + did_you_mean(key, allowed, quote='"')
+            unknown = f"{subject} has the unknown key {shown(key)}" + did_you_mean(key, allowed)
             raise UsageError(f"{unknown} The keys of {kind} are {', '.join(allowed)}.")
     for key in allowed:
         if key not in entry and declared[key].default is MISSING:

@@ -1,11 +1,16 @@
 """How an option is declared: its rule for values, and the base class of all option dataclasses."""
 
+import difflib
 import json
 import math
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
+from decimal import Decimal
 from typing import Any, ClassVar
+
+SWITCH_VALUES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 class UsageError(Exception):
@@ -37,6 +42,19 @@ class Rule:
             raise UsageError(f"{subject} must {self.wanted}, not {shown(value)}.")
         return converted
 
+    def read(self, text: str) -> Any:
+        """The text as a number, a bool or a path. If it is none, the text itself, which `checked` then refuses."""
+        if self.kind is bool:
+            return SWITCH_VALUES.get(text.lower(), text)
+        if self.is_path:  # shells expand a ~ only at the beginning of a word
+            return os.path.expanduser(text)  # noqa: PTH111  # a Path would change texts without ~, too
+        try:
+            number = text if self.kind is str else float(text)
+            # With Decimal, 1e6 is a whole number too, and a large number keeps all its digits.
+            return int(Decimal(text)) if self.kind is int and Decimal(text) % 1 == 0 else number
+        except (ValueError, ArithmeticError):
+            return text
+
     def _converted(self, value: object) -> Any:
         """The value as `kind`, or None if it has another type. An int counts as a float, a bool does not."""
         if isinstance(value, bool) != (self.kind is bool):
@@ -58,6 +76,12 @@ def shown(value: object) -> str:
     """The value as JSON for an error message, cut after 60 characters."""
     text = json.dumps(value, default=repr, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of a sentence: a question with the closest name, or a full stop if no name is close."""
+    matches = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {shown(matches[0])}?" if matches else "."
 
 
 def counted(number: int, noun: str) -> str:
@@ -100,7 +124,12 @@ CLUSTER = Rule(
     lambda text: re.fullmatch(r"auto|[\w.\[\]:-]+:[0-9]{1,5}", text) is not None,
     optional=True,
 )
-PATH = Rule(str, "be a path", bool, optional=True, is_path=True)
+PATH = Rule(
+    *(str, "be a path that does not begin with a dash"),
+    accepts=lambda v: re.fullmatch(r"(?s)[^-].*", v) is not None,
+    optional=True,
+    is_path=True,
+)
 FRACTION_BELOW_ONE = Rule(float, "be a number of at least 0 and below 1", lambda v: 0 <= v < 1)
 RESOLUTION = Rule(
     str,
@@ -146,9 +175,16 @@ def is_json_object(text: str) -> bool:
 JSON_OBJECT = Rule(str, """be a JSON object, such as '{"gravity": 9.8}', in single quotes""", is_json_object)
 
 
-def option(default: Any, rule: Rule, sentence: str) -> Any:
-    """A dataclass field that declares an option; `sentence` is its help."""
-    return field(default=default, metadata={"rule": rule, "help": sentence})
+def option(default: Any, rule: Rule, sentence: str, aliases: tuple[str, ...] = ()) -> Any:
+    """A dataclass field that declares an option; `sentence` is its help, `aliases` are names on other platforms."""
+    return field(default=default, metadata={"rule": rule, "help": sentence, "aliases": aliases})
+
+
+def described(item: Field[Any]) -> str:
+    """What an option is, for --help, docs/options.md and the dashboard."""
+    sentence: str = item.metadata["help"]
+    aliases = ", ".join(f"--{alias}" for alias in item.metadata["aliases"])
+    return f"{sentence} Also: {aliases}." if aliases else sentence
 
 
 @dataclass(frozen=True)

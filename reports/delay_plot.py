@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from machine.run_command import run_command
+from machine.program import run_command
 from option_flags import EnvironmentOptions
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, counted, declared, option

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from machine.run_command import run_command
+from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, UsageError, declared, one_of, option, whole
 from reports.compare_runs import group_runs

@@ -1,28 +1,27 @@
 """The page docs/options.md, made from the declared options: `python -m reports.options_page > docs/options.md`."""
 
-from collections.abc import Iterable
+import json
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from option_flags import TOPICS
-from options.command_line import FlagFile
-from options.help_text import default_in_words
+from options.command_line import UNSET, FlagFile
 from options.replay_options import REPLAY_KEYS, ReplaySpec
-from options.rules import Options
+from options.rules import Options, described
 from options.sweep_options import SweepOptions
+from reports.tables import markdown_table
 
 INTRODUCTION = """\
 # Options
 
-All flags of `main.py` by topic. `--help` lists them too. `multi_train.py` accepts most of them, and [its own](#sweep).
+All flags of `main.py` by topic. `--help` lists them too, and `--help=optimizer` those of one topic.
+`multi_train.py` accepts most of them, and [its own](#sweep).
 The defaults are those of Atari games with a NoFrameskip id; some [are different](environments.md#defaults) elsewhere.
 A flag is written `--lr=0.001` or `--lr 0.001`; a switch (true or false) is written `--use_lstm` or `--nouse_lstm`.
 A resumed run takes its options from the checkpoint. `--cluster=unset` takes none, where the default is `unset`.
 A wrong flag or value ends the command with one sentence and exit code 2, before anything starts.
 
 This page is generated from `option_flags.py`: `python -m reports.options_page > docs/options.md`."""
-
-SWEEP_INTRODUCTION = "Of `multi_train.py` only:"
 
 REPLAY_KEYS_INTRODUCTION = """\
 ## Keys of --replay_parameters
@@ -39,33 +38,26 @@ REPLAY_KEYS_INTRODUCTION = """\
 def options_page() -> str:
     """The whole page as Markdown."""
     sections = [INTRODUCTION]
-    topics: list[type[Options]] = [*TOPICS.values(), FlagFile]
+    topics: list[type[Options]] = [*TOPICS.values(), FlagFile, SweepOptions]
     for topic in topics:
-        sections += [f"## {topic.topic}", _option_table(topic)]
-    sections += [f"## {SweepOptions.topic}", SWEEP_INTRODUCTION, _option_table(SweepOptions)]
-    headings = ["key", "of", "default", "values", "meaning"]
-    sections += [REPLAY_KEYS_INTRODUCTION, _table(headings, map(_replay_key_row, fields(ReplaySpec)))]
+        of_sweeps = ["Of `multi_train.py` only:"] if topic is SweepOptions else []
+        rows = [[f"`--{item.name}`", *_default_values_meaning(item)] for item in fields(topic)]
+        sections += [f"## {topic.topic}", *of_sweeps, _table(["option", "default", "values", "meaning"], rows)]
+    types = {key: [kind for kind, keys in REPLAY_KEYS.items() if key in keys] for key in REPLAY_KEYS["elite"]}
+    of = {key: "all" if len(kinds) == len(REPLAY_KEYS) else ", ".join(kinds) for key, kinds in types.items()}
+    rows = [[f"`{item.name}`", of[item.name], *_default_values_meaning(item)] for item in fields(ReplaySpec)]
+    sections += [REPLAY_KEYS_INTRODUCTION, _table(["key", "of", "default", "values", "meaning"], rows)]
     return "\n\n".join(sections) + "\n"
 
 
-def _option_table(topic: type[Options]) -> str:
-    return _table(["option", "default", "values", "meaning"], map(_row, fields(topic)))
+def _default_values_meaning(item: Field[Any]) -> list[str]:
+    text = item.default if isinstance(item.default, str) else json.dumps(item.default, default=str)
+    default = "required" if item.default is MISSING else f"`{UNSET if item.default is None else text}`"
+    return [default, item.metadata["rule"].accepted, described(item)]
 
 
-def _row(item: Field[Any]) -> list[str]:
-    return [f"`--{item.name}`", f"`{default_in_words(item)}`", item.metadata["rule"].accepted, item.metadata["help"]]
-
-
-def _replay_key_row(item: Field[Any]) -> list[str]:
-    types = [kind for kind, keys in REPLAY_KEYS.items() if item.name in keys]
-    of = "all" if len(types) == len(REPLAY_KEYS) else ", ".join(types)
-    default = "required" if item.default is MISSING else f"`{default_in_words(item)}`"
-    return [f"`{item.name}`", of, default, item.metadata["rule"].accepted, item.metadata["help"]]
-
-
-def _table(headings: list[str], rows: Iterable[list[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def _table(headings: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(markdown_table(rows, headings))
 
 
 if __name__ == "__main__":

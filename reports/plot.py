@@ -1,11 +1,5 @@
 """Draws the curves of several runs: `python -m reports.plot results/A results/B`."""
 
-from machine.limits import end_if_memory_is_limited, explain_limits
-
-if __name__ == "__main__":
-    explain_limits()  # before the imports that need much memory
-    end_if_memory_is_limited()
-
 import difflib
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -17,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from machine.run_command import run_command
+from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, counted, declared, one_of, option, whole
 from reports.colours import COLOURS, dashes

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from machine.run_command import run_command
+from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, UsageError, above, between, declared, option, whole
 from realtime.latency import LogNormal

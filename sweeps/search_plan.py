@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any, TypeGuard
 
 from option_flags import OPTIONS, Config
+from options.command_line import unknown_flag
 from options.rules import Rule, UsageError, between, one_of, shown, whole
-from options.unknown_names import unknown_flag
 from sweeps.plan import NAME, RESERVED_FLAGS, as_flags, check_given, checked_run, refuse_flags, refuse_invalid
 
 SEARCH_KEYS = {

@@ -1,7 +1,5 @@
 """Errors that end a run or a test, each with a sentence for the user."""
 
-from machine.limits import limits_behind
-
 
 class RunFailedError(Exception):
     """Ends the program."""
@@ -16,5 +14,5 @@ class WorkersFailedError(RunFailedError):
 def could_not_start(name: str, error: OSError) -> WorkersFailedError:
     """The error for a process that the system refused to start."""
     return WorkersFailedError(
-        f"{name} could not be started ({limits_behind(error)}); a smaller --worker_count would be right."
+        f"{name} could not be started ({error.strerror}); a smaller --worker_count would be right."
     )

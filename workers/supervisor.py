@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from machine.limits import allow_processes
+from machine.capacity import allow_processes
 from workers.failures import could_not_start
 from workers.inference.server import InferenceServer, connect_worker
 from workers.messages import Kind, Message, WorkerError, receive, send

@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from machine.program import exit_on_signals, run_program
+from machine.program import run_program
+from machine.stop_signals import exit_on_signals
 
 if __name__ == "__main__":
     exit_on_signals()

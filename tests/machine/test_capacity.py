@@ -1,6 +1,7 @@
 """The cores and the memory that a process may use, with simulated control groups."""
 
 import os
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,10 +9,9 @@ import psutil
 import pytest
 
 from machine import capacity
-from machine.capacity import usable_cores, usable_memory
+from machine.capacity import allow_processes, usable_cores, usable_memory
 
 GIB = 2**30
-NO_LIMIT = "9223372036854771712"  # as version 1 writes it
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, **files: s
         path = tmp_path / "groups" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    monkeypatch.setattr(capacity, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(capacity, "OWN_GROUP", tmp_path / "own")
     monkeypatch.setattr(capacity, "GROUPS", tmp_path / "groups")
 
 
@@ -51,18 +51,6 @@ def test_cached_files_count_as_free_memory(
     assert usable_memory() == (8 - 4 + 1 + 2) * GIB
 
 
-def test_the_memory_limit_of_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {
-        "memory/memory.limit_in_bytes": NO_LIMIT,
-        "memory/memory.usage_in_bytes": "1",
-        "memory/slurm/job/memory.limit_in_bytes": str(8 * GIB),
-        "memory/slurm/job/memory.usage_in_bytes": str(4 * GIB),
-        "memory/slurm/job/memory.stat": f"inactive_file 7\ntotal_inactive_file {GIB}\n",
-    }
-    groups(tmp_path, monkeypatch, "7:cpu,cpuacct:/other\n5:memory:/slurm/job/step\n", **files)
-    assert usable_memory() == 5 * GIB and usable_cores() == 64
-
-
 @pytest.mark.parametrize(
     ("own", "files", "cores"),
     [
@@ -72,10 +60,6 @@ def test_the_memory_limit_of_version_1(tmp_path: Path, monkeypatch: pytest.Monke
         ("0::/job\n", {"cpu.max": "max 100000", "job/cpu.max": "800000 100000"}, 8),
         ("0::/job/step\n", {"job/cpu.max": "400000 100000", "job/step/cpu.max": "800000 100000"}, 4),
         ("0::/../elsewhere\n", {"cpu.max": "300000 100000"}, 3),
-        ("4:cpu,cpuacct:/a\n0::/\n", {"cpu/a/cpu.cfs_quota_us": "200000", "cpu/a/cpu.cfs_period_us": "100000"}, 2),
-        ("4:cpu,cpuacct:/a\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
-        ("4:cpuset:/a\n", {"cpu/a/cpu.cfs_quota_us": "200000", "cpu/a/cpu.cfs_period_us": "100000"}, 64),
-        ("nonsense", {"cpu.max": "200000 100000"}, 64),
     ],
 )
 def test_the_quota_of_a_container_or_job_limits_the_cores(
@@ -86,7 +70,7 @@ def test_the_quota_of_a_container_or_job_limits_the_cores(
 
 
 def test_without_control_groups_only_the_affinity_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "OWN_GROUPS", tmp_path / "missing")
+    monkeypatch.setattr(capacity, "OWN_GROUP", tmp_path / "missing")
     assert (usable_cores(), usable_memory()) == (64, 1000 * GIB)
 
 
@@ -99,3 +83,25 @@ def test_learners_of_one_machine_share_its_quota(tmp_path: Path, monkeypatch: py
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     assert usable_cores() == 3, "where there is no affinity, as in macOS"
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "asked", "expected"),
+    [
+        (1024, 4096, 2000, [2000]),
+        (1024, 4096, 9000, [4096]),
+        (256, resource.RLIM_INFINITY, 9000, [9000]),  # as on macOS
+        (1024, 4096, 1024, []),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 9000, []),
+    ],
+)
+def test_more_open_files_are_allowed_where_that_is_possible(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, asked: int, expected: list[int]
+) -> None:
+    allowed: list[tuple[int, int]] = []
+    monkeypatch.setattr("resource.getrlimit", lambda number: (soft, hard))
+    monkeypatch.setattr("resource.setrlimit", lambda number, limits: allowed.append(limits))
+    monkeypatch.setattr(capacity, "OTHER_FILES", 0)
+    monkeypatch.setattr(capacity, "FILES_OF_PROCESS", 1)
+    allow_processes(asked)
+    assert allowed == [(each, hard) for each in expected]

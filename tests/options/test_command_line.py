@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,8 @@ from main import main
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import HelpRequested, flag_words, given_flags
 from options.flag_sets import set_flags
+from options.foreign_flags import REPLACED_FLAGS
 from options.rules import UsageError
-from options.unknown_names import REPLACED_FLAGS
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse, sentence_of
 
@@ -49,6 +47,7 @@ def test_every_option_is_a_flag() -> None:
         (["--use_lstm"], True),
         (["--use-lstm"], True),
         (["--nouse_lstm"], False),
+        (["--no-use-lstm"], False),
         *(([f"--use_lstm={text}"], True) for text in ("true", "True", "1", "yes", "YES")),
         *(([f"--use_lstm={text}"], False) for text in ("false", "False", "0", "no")),
     ],
@@ -82,8 +81,8 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
         (["--lr=-1e-5"], "--lr must be a number above 0 and at most 100, not -1e-05."),
         (["--use_lstm=maybe"], '--use_lstm must be true or false, not "maybe".'),
         (["--c-const=2"], "--rho_const must be at least --c_const, but 1.0 is below 2.0."),
-        (["--use_lstm", "True"], "--use_lstm True must be one word; write --use_lstm=True."),
-        (["--lr=1", "--use-lstm", "no"], "--use_lstm no must be one word; write --use_lstm=no."),
+        (["--use_lstm", "True"], '"True" belongs to no flag; a switch is written --name, --noname or --name=True.'),
+        (["--lr=1", "--use-lstm", "no"], '"no" belongs to no flag; a switch is written --name, --noname or --name=no.'),
         (["--use_lstm", "--nouse_lstm"], "--use_lstm is given twice; give it once."),
         (["--lr=1", "--lr=1"], "--lr is given twice; give it once."),
         (
@@ -95,22 +94,33 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
             "--avg_buff_size must be a whole number between 1 and 1000000, not 100000000000000000000.",
         ),
         (["--lr=1e300"], "--lr must be a number above 0 and at most 100, not 1e+300."),
-        (["--nouse_lstm=1"], "--nouse_lstm takes no value; write --nouse_lstm alone."),
-        (["--seed=1", "--lr"], "--lr needs a value: --lr=..."),
-        (["--results_dir", "--use_lstm"], "--results_dir needs a value: --results_dir=..."),
-        (["--load_model_url", "--op-mode=test"], "--load_model_url needs a value: --load_model_url=..."),
-        (["--results_dir", "--nouse_lstm"], "--results_dir needs a value: --results_dir=..."),
+        (["--nouse_lstm=1"], "--nouse_lstm=1 does not take an argument."),
+        (["--seed=1", "--lr"], "Missing value for flag --lr."),
         (
-            ["--results_dir", "--no_flag"],
-            '--results_dir must be a path that does not begin with a dash, not "--no_flag".',
+            ["--results_dir", "--use_lstm"],
+            '--results_dir must be a path that does not begin with a dash, not "--use_lstm".',
+        ),
+        (
+            ["--load_model_url", "--op-mode=test"],
+            '--load_model_url must be a path that does not begin with a dash, not "--op_mode=test".',
         ),
         (["--batchsize=2"], "--batchsize is not a known flag; did you mean --batch_size?"),
         (["--batch=2"], "--batch is not a known flag; did you mean --batch_size?"),
         (["--flag-file=x"], "--flag_file is not a known flag; did you mean --flagfile?"),
         (["--zzzzzz=2", "stray"], "--zzzzzz is not a known flag."),
         (["stray", "--zzzzzz=2"], "--zzzzzz is not a known flag."),
-        (["--no-use-lstm"], "--no_use_lstm is not a known flag; did you mean --nouse_lstm?"),
-        (["--learning_rate=1"], "--learning_rate is not a known flag; did you mean --lr?"),
+        (["--leraning_rate=1"], "--leraning_rate is not a known flag; did you mean --learning_rate?"),
+        (["--learnign_rate=1"], "--learnign_rate is not a known flag; did you mean --learning_rate?"),
+        (
+            ["--enviroment_max_steps=1"],
+            "--enviroment_max_steps is not a known flag; did you mean --environment_max_steps?",
+        ),
+        (["--lr=1", "--learning_rate=1"], "--lr is given twice; give it once."),
+        (
+            ["--gpu"],
+            "--gpu has no meaning here: --device=cuda, or cuda:1 for the second GPU, chooses it; without it a GPU is "
+            "used if there is one.",
+        ),
         (
             ["--replay_parameters=[{type:", "queue,", "capacity:", "1}]"],
             '"queue," belongs to no flag; the JSON of --replay_parameters needs single quotes.',
@@ -120,8 +130,8 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
             '--frame_scale_resolution must be "height,width", such as 84,84, both at most 512, or native, not '
             '"84,513".',
         ),
-        (["--nolr"], "--nolr is not a known flag; did you mean --lr?"),
-        (["--render", "True"], "--render True must be one word; write --render=True."),
+        (["--nolr"], "--nolr is not a known flag."),
+        (["--render", "True"], '"True" belongs to no flag; a switch is written --name, --noname or --name=True.'),
         (["--flagfile=a", "--flagfile=b"], "--flagfile is given twice; give it once."),
         (
             ["--multiprocessing_backend=spawn"],
@@ -146,12 +156,11 @@ def test_sentences(words: list[str], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (["train"], "train"),
+        (["stray"], "stray"),
         (["--seed=1", "a b"], "a b"),
-        (["--"], "--"),
-        (["--", "--seed=1"], "--"),
-        (["-3"], "-3"),
-        (["--use_lstm", "train"], "train"),
+        (["-"], "-"),
+        (["--", "--seed=1"], "--seed=1"),
+        (["--use_lstm", "stray"], "stray"),
         (["--use_lstm", "a", "no"], "a"),
         (["--replay_parameters=[]", "x"], "x"),
         ([""], ""),
@@ -161,6 +170,26 @@ def test_words_that_belong_to_no_flag_are_refused(words: list[str], shown: str) 
     assert sentence_of(*words) == (
         f'"{shown}" belongs to no flag; every word must be --name=value, --name value or --name.'
     )
+
+
+def test_a_choice_without_its_flag_is_answered_with_the_flag() -> None:
+    assert sentence_of("train") == '"train" belongs to no flag; did you mean --op_mode=train?'
+    assert sentence_of("--seed=1", "adam") == '"adam" belongs to no flag; did you mean --optimizer=adam?'
+
+
+def test_names_of_other_platforms_work() -> None:
+    words = ["--learning_rate=1e-4", "--total-timesteps=1e6", "--num_workers", "3", "--track", "--unroll_length=5"]
+    expected = {
+        **DEFAULTS,
+        "lr": 1e-4,
+        "environment_max_steps": 10**6,
+        "worker_count": 3,
+        "wandb": True,
+        "r_f_steps": 5,
+    }
+    assert parse(words).flags() == expected
+    assert parse(["--notrack"], {"wandb": True}).report.wandb is False
+    assert sentence_of(base={"learning_rate": 1}) == "--learning_rate is not a known flag; did you mean --lr?"
 
 
 def test_precedence(tmp_path: Path) -> None:
@@ -188,9 +217,8 @@ def test_flagfile_lines(tmp_path: Path) -> None:
     file = tmp_path / "my.flags"
     parameters = OTHER_VALUES["replay_parameters"]
     file.write_text(
-        f"# a comment\n\n  --use-lstm\r\n--noepisodic_life\n--results_dir=a b # no comment\n--lr 1e-4\n"
-        f"--replay_parameters={parameters}\n",
-        encoding="utf-8-sig",
+        f"# a comment\n  # another\n\n  --use-lstm\r\n--noepisodic_life\n--results_dir=a b # no comment\n--lr 1e-4\n"
+        f"--replay_parameters={parameters}\n"
     )
     config = parse([f"--flagfile={file}"])
     assert config.flags() == {
@@ -224,9 +252,8 @@ def test_a_tilde_at_the_beginning_of_a_path_is_the_user_s_home(tmp_path: Path, m
         ("--lr=1\n--lr=2", "--lr is given twice; give it once."),
         ("--learning_rate_=1", "--learning_rate_ is not a known flag"),
         ("batch_size=3", '"batch_size=3" belongs to no flag'),
-        ("--use_lstm True", "--use_lstm True must be one word; write --use_lstm=True."),
+        ("--use_lstm True", '"True" belongs to no flag; a switch is written --name, --noname or --name=True.'),
         ("--lr=1e-4 # slow", '--lr must be a number above 0 and at most 100, not "1e-4 # slow".'),
-        ("--flagfile=other", "a flagfile must not name another one; give --flagfile once."),
     ],
 )
 def test_flagfile_errors_name_the_file(tmp_path: Path, content: str, sentence: str) -> None:
@@ -235,14 +262,21 @@ def test_flagfile_errors_name_the_file(tmp_path: Path, content: str, sentence: s
     assert sentence_of(f"--flagfile={file}").startswith(f"--flagfile={file}: {sentence}")
 
 
+def test_a_flagfile_may_name_another_one(tmp_path: Path) -> None:
+    (tmp_path / "preset.flags").write_text("--lr=1e-4\n")
+    (tmp_path / "my.flags").write_text(f"--flagfile={tmp_path}/preset.flags\n--seed=3\n")
+    config = parse([f"--flagfile={tmp_path}/my.flags"])
+    assert (config.optimizer.lr, config.run.seed) == (1e-4, 3)
+
+
 def test_flagfile_that_cannot_be_read(tmp_path: Path) -> None:
     missing, binary = tmp_path / "missing", tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe--lr=1")
-    assert sentence_of(f"--flagfile={missing}") == f"--flagfile={missing} cannot be read: No such file or directory."
-    assert sentence_of(f"--flagfile={binary}") == f"--flagfile={binary} must be a text file in UTF-8."
-    assert sentence_of(f"--flagfile={tmp_path}").startswith(f"--flagfile={tmp_path} cannot be read: ")
-    assert sentence_of("--flagfile=") == "--flagfile= cannot be read: No such file or directory."
-    assert sentence_of("--flagfile") == "--flagfile needs a value: --flagfile=..."
+    assert sentence_of(f"--flagfile={missing}").startswith(f"--flagfile={missing}: it cannot be read: ")
+    assert sentence_of(f"--flagfile={binary}") == f"--flagfile={binary}: it must be a text file in UTF-8."
+    assert sentence_of(f"--flagfile={tmp_path}").startswith(f"--flagfile={tmp_path}: it cannot be read: ")
+    assert sentence_of("--flagfile=").startswith("--flagfile must be a path")
+    assert sentence_of("--flagfile") == "Missing value for flag --flagfile."
 
 
 def test_a_flagfile_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,8 +292,8 @@ def test_a_flagfile_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
 # --- Help -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["--help", "-h", "-help", "--helpfull", "--help=true"])
-def test_help_comes_before_errors(word: str) -> None:
+@pytest.mark.parametrize("word", ["--help", "-h", "-help", "--helpfull", "--helpshort", "--help=true"])
+def test_help_comes_before_unknown_flags(word: str) -> None:
     with pytest.raises(HelpRequested):
         parse(["--no_such_flag", word])
 
@@ -269,43 +303,25 @@ def test_help_as_a_value_is_a_value() -> None:
     assert parse(["--results_dir", "help"]).run.results_dir == "help"
 
 
-@pytest.fixture
-def help_text(capsys: pytest.CaptureFixture[str]) -> str:
+def test_help_lists_every_flag_once_under_its_topic(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    return capsys.readouterr().out
-
-
-def test_help_lists_every_flag_once_under_its_topic(help_text: str) -> None:
-    lines = help_text.splitlines()
-    assert max(map(len, lines)) <= 100
-    assert lines[0].startswith("usage: python main.py")
-    titles = {topic.topic for topic in TOPICS.values()}
-    found = iter([line if line in titles else line.split()[0] for line in lines if re.match("  --|[A-Z]", line)][1:])
+    text = capsys.readouterr().out
+    assert text.startswith("usage: python main.py")
+    listed = {part.partition("\n")[0]: part for part in re.split(r"\n\n(?=[A-Z].*:\n)", text)}
     for topic in TOPICS.values():
-        assert next(found) == topic.topic
-        for item in dataclasses.fields(topic):
-            assert next(found).replace("[no]", "") == f"--{item.name}"
-    assert list(found) == ["Flag", "--flagfile"]
-
-
-def test_help_may_be_cut_short_by_its_reader() -> None:
-    script = "import options.help_text as h, option_flags as o; h.show_help('usage', o.TOPICS.values())"
-    with subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as program:
-        assert program.stdout is not None and program.stderr is not None
-        program.stdout.close()
-        assert program.stderr.read() == ""
-    assert program.returncode == 0
-
-
-def test_help_shows_sentences_defaults_and_choices(help_text: str) -> None:
-    text = " ".join(help_text.split())
-    assert "--batch_size Unrolls in one batch. (default: 8)" in text
-    assert "--[no]use_lstm Add" in text and "(default: unset)" in text and "(default: false)" in text
-    assert "module:function imports a network of your own. (default: auto)" in text
+        names = re.findall(r"^  --(?:\[no\])?(\w+): ", listed[f"{topic.topic}:"], re.MULTILINE)
+        assert names == sorted(item.name for item in dataclasses.fields(topic))
+    joined = " ".join(text.split())
+    assert "--batch_size: Unrolls in one batch. (default: '8') (a whole number of at least 1)" in joined
+    assert "--[no]use_lstm: Add" in joined and "(default: 'false')" in joined
     for item in OPTIONS.values():
-        assert item.metadata["help"] in text
+        assert item.metadata["help"] in joined
+
+
+def test_help_on_one_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help=optimizer"]) == 0
+    text = capsys.readouterr().out
+    assert "--adam_beta1" in text and "--batch_size" not in text
 
 
 def test_flags_of_the_earlier_platform_are_answered_with_what_replaces_them() -> None:

@@ -23,7 +23,7 @@ DEFAULTS = Config().flags()
 def test_import_is_light() -> None:
     """A wrong flag is answered at once, and worker processes stay small."""
     program = (
-        "import sys, option_flags, options.command_line, options.help_text;"
+        "import sys, option_flags, options.command_line;"
         "print(sorted({'torch', 'numpy', 'gymnasium', 'cv2'} & set(sys.modules)))"
     )
     root = Path(__file__).resolve().parents[2]

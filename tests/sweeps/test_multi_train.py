@@ -67,14 +67,14 @@ def test_a_wrong_sweep_is_refused_before_anything_starts(
         (["--jobs=many"], '--jobs must be a whole number of at least 1, not "many"'),
         (["--jobs=" + "9" * 5000], '--jobs must be a whole number of at least 1, not "99'),
         (["--jobs="], '--jobs must be a whole number of at least 1, not ""'),
-        (["--jobs"], "--jobs needs a value"),
-        (["--sweep="], '--sweep must be a path, not ""'),
+        (["--jobs"], "Missing value for flag --jobs"),
+        (["--sweep="], '--sweep must be a path that does not begin with a dash, not ""'),
         (["--jobs=1", "--jobs", "2"], "--jobs is given twice"),
         (["--sweep=nowhere.json"], "--sweep=nowhere.json cannot be read"),
         (["--sweep=README.md"], "must be a JSON file"),
         (["--batch_sise=3"], "did you mean --batch_size"),
         (["--sweepdir=here"], "--sweepdir is not a known flag; did you mean --sweep_dir?"),
-        (["--job=2"], "--job is not a known flag; did you mean --jobs?"),
+        (["--job=2"], "--job is not a known flag; did you mean --job_cpus or --job_gpus or --jobs?"),
     ],
 )
 def test_wrong_flags_are_refused(capsys: pytest.CaptureFixture[str], words: list[str], sentence: str) -> None:

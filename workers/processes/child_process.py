@@ -27,7 +27,6 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-from machine.limits import limit_reached
 from workers.messages import send_error
 from workers.processes.early_errors import EarlyErrors, why_not_started
 from workers.processes.interrupts import INTERRUPT, accept_interrupts, place_in
@@ -262,7 +261,7 @@ def _in_words(error: BaseException) -> str:
         return error.report
     if isinstance(error, UserCodeError):
         return f"{error.details}{error}\n"
-    return limit_reached(error) or traceback.format_exc()
+    return traceback.format_exc()
 
 
 def _exit_with_parent() -> None:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import torch
 
 from agents.acting import Decision
-from machine.limits import limits_behind
 from workers.inference.rows import InferenceRows
 from workers.messages import Kind, receive, send
 from workers.observations import put_stack
@@ -135,7 +134,7 @@ class InferencePool:
             if isinstance(outcome, _Running):
                 self._add(process, outcome)
             else:
-                self._start_again(process, f"it could not be started ({limits_behind(outcome)})")
+                self._start_again(process, f"it could not be started ({outcome.strerror})")
             return
         running = self._running[ready]
         if running is None:

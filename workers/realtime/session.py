@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from agents.acting import Decision
-from machine.limits import allow_processes
+from machine.capacity import allow_processes
 from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from realtime.latency import MOST as LONGEST_TIME
 from realtime.latency import LatencyModel

@@ -1,16 +1,19 @@
-"""Error messages for names that do not exist, with the closest name that does."""
+"""Flags of the earlier platform and of others that are no flags here: what there is instead.
 
-import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import Field
-from typing import Any
+A flag that another platform only calls differently is an alias of ours, and stands with our option.
+"""
 
-from options.rules import UsageError, is_switch
-
+ENVIRONMENTS = "--envs_per_worker is the number of environments of each worker, and --worker_count that of the workers"
 REPLACED_FLAGS = {
     "multiprocessing_backend": "workers are always spawned processes",
     "learner_thread_count": "there is one learner; --learner_threads sets its CPU threads",
     "undefok": "unknown flags are always refused",
+    # Flags of other platforms that mean something else than a flag of ours:
+    "gpu": "--device=cuda, or cuda:1 for the second GPU, chooses it; without it a GPU is used if there is one",
+    "cuda": "--device=cuda or --device=cpu chooses where the learner computes",
+    "n_envs": ENVIRONMENTS,
+    "num_envs": ENVIRONMENTS,
+    "algo": "--loss chooses between V-trace and IMPACT",
     # Flags of the earlier platform:
     "load_optimizer_save": "a resumed run continues with the saved optimizer; with --load_weights_only it is new",
     "clip_rewards": "--reward_clipping_method sets how rewards are clipped, and none leaves them as they are",
@@ -29,31 +32,3 @@ REPLACED_FLAGS = {
     "background_save": "a checkpoint is written between two updates; it takes a fraction of a second",
     "use_additional_scaling_FC_layer": "--feature_out_layer_size sets the size of the features that replays compare",
 }
-NAMES_ELSEWHERE = {  # the names of some options in other RL platforms
-    "entropy": "entropy_loss_weight",
-    "entropy_coef": "entropy_loss_weight",
-    "learning_rate": "lr",
-    "num_envs": "envs_per_worker",
-    "num_workers": "worker_count",
-    "total_steps": "environment_max_steps",
-    "total_timesteps": "environment_max_steps",
-    "unroll_length": "r_f_steps",
-}
-
-
-def unknown_flag(name: str, options: Mapping[str, Field[Any]]) -> UsageError:
-    """The error for a flag that is not among `options`."""
-    if name in REPLACED_FLAGS:
-        return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
-    switch = name.removeprefix("no_")
-    if switch != name and switch in options and is_switch(options[switch]):
-        return UsageError(f"--{name} is not a known flag; did you mean --no{switch}?")
-    if NAMES_ELSEWHERE.get(name) in options:
-        return UsageError(f"--{name} is not a known flag; did you mean --{NAMES_ELSEWHERE[name]}?")
-    return UsageError(f"--{name} is not a known flag{did_you_mean(name, options, dashes='--')}")
-
-
-def did_you_mean(name: str, names: Iterable[str], dashes: str = "", quote: str = "") -> str:
-    """The end of a sentence: a question with the closest name, or a full stop if no name is close."""
-    matches = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {quote}{dashes}{matches[0]}{quote}?" if matches else "."
