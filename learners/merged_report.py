@@ -1,13 +1,17 @@
 """One report of a run from the reports of its learners."""
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from learners.group import LearnerLostError
 from run_files.metrics import JsonValue, Report
 
 CHECKSUM = "weights_checksum"
+WAITS = "wait_for_learners_fraction"
 MUCH = 0.2  # of a learner's time
+NAMED_SECONDS = 300.0  # after which a slow learner may be named again
 
 # Learners play and learn at the same time, so what each one uses or has adds up.
 SUMS = (
@@ -26,15 +30,12 @@ MEANS = (
     "learner_wait_fraction",
     "update_ms",
     "publish_ms",
-    "wait_for_learners_fraction",
+    WAITS,
     "gpu_utilization",
 )
 SHARES = ("time_shares", "worker_time_shares", "replay_time_shares")  # of time, by name: means
-LARGEST = ("policy_lag_max", "batch_parts")
-OF_EACH = (
-    *("update_ms", "learner_wait_fraction", "wait_for_learners_fraction", "policy_lag_mean", "worker_restarts"),
-    "batch_parts",
-)
+LARGEST = ("policy_lag_max",)
+OF_EACH = ("update_ms", "learner_wait_fraction", WAITS, "policy_lag_mean", "worker_restarts")
 
 
 def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) -> Report:
@@ -71,11 +72,33 @@ def check_weights(reports: Sequence[Report]) -> None:
         raise LearnerLostError(f"the weights of learner {', '.join(others)} are not those of learner 0")
 
 
-def slowest_learner(waits: Sequence[float]) -> int | None:
-    """The learner for which all others wait at least a fifth of their time, while it hardly waits itself.
+class WaitingTimes:
+    """How much of its time this learner waits for the others, and for which learner all of them wait."""
 
-    `waits` are the fractions of their time in which the learners wait for one another.
-    """
-    slowest = min(range(len(waits)), key=waits.__getitem__)
-    others = [wait for learner, wait in enumerate(waits) if learner != slowest]
-    return slowest if others and min(others) > MUCH and waits[slowest] < MUCH / 4 else None
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = 0.0  # of waiting, since the latest fraction
+        self._clock = clock
+        self._since = clock()
+        self._named_at = -math.inf
+
+    def fraction(self) -> float:
+        """Since the last call."""
+        now = self._clock()
+        fraction = self.seconds / max(now - self._since, 1e-9)
+        self.seconds, self._since = 0.0, now
+        return fraction
+
+    def slowest_learner(self, fractions: Sequence[float]) -> int | None:
+        """The learner for which all others wait at least a fifth of their time, while it hardly waits itself.
+
+        `fractions` are those of all learners. None if there is no such learner, or if one was named a moment ago: where
+        learners are slow in turns, one message says as much as many.
+        """
+        slowest = min(range(len(fractions)), key=fractions.__getitem__)
+        others = [each for learner, each in enumerate(fractions) if learner != slowest]
+        if not others or min(others) <= MUCH or fractions[slowest] >= MUCH / 4:
+            return None
+        if self._clock() - self._named_at < NAMED_SECONDS:
+            return None
+        self._named_at = self._clock()
+        return slowest

@@ -21,7 +21,7 @@ def run_group(
 ) -> list[Any]:
     """`function(group, *arguments)` in each of `size` connected processes; returns what it returns in each of them.
 
-    `timeout` is that of the group. The last `dying` learners end without an answer.
+    `timeout` is that of the group. The last `dying` learners give no answer.
     """
     context = multiprocessing.get_context("spawn")
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from learners import shares
-from learners.agreement import GroupAgreement
+from learners.agreement import GroupAgreement, Verdict, decide
 from learners.group import LearnerGroup, LearnerLostError
-from learners.merged_report import CHECKSUM, merged_report, slowest_learner
+from learners.merged_report import CHECKSUM, NAMED_SECONDS, WAITS, WaitingTimes, merged_report
 from learners.messages import MAX_GAMES, Game, LearnerMessage, Unsent
 from learners.rank import LearnerRank, learner_rank
 from learners.shares import part_of, settle_learners
@@ -22,12 +22,13 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files.metrics import Report
 from tests.learners.groups import run_group
+from tests.learners.threads import run_threads
 from tests.training.catch_runs import MIXED
 from tests.training.counters.test_progress import LAYOUT, play_games
 from training.counters.progress import Progress
 from training.learner_exchange import connect
 
-SILENCE = 5.0  # seconds after which a silent learner is lost
+SILENCE = 0.5  # seconds after which a silent learner is lost
 NEWS = LearnerMessage(
     ends=True,
     used_up=True,
@@ -97,26 +98,60 @@ def test_weights_that_differ_are_an_error() -> None:
     [([0.5, 0.01], 1), ([0.01, 0.3, 0.4], 0), ([0.1, 0.1], None), ([0.5, 0.4], None), ([0.4, 0.01, 0.02], None)],
 )
 def test_the_learner_that_the_others_wait_for_is_found(waits: list[float], slowest: int | None) -> None:
-    assert slowest_learner(waits) == slowest
+    assert WaitingTimes().slowest_learner(waits) == slowest
 
 
-def test_other_learners_that_divide_their_batches_are_named_once() -> None:
-    rounds, said = [[1, 1, 1], [2, 1, 1], [2, 1, 4], [2, 1, 4]], list[str]()
-    parts = iter(rounds)
+def test_slow_learners_are_named_once_in_some_minutes() -> None:
+    """Two learners that wait for each other in turns have said so eleven times in eighteen seconds."""
+    seconds = [0.0]
+    waiting = WaitingTimes(lambda: seconds[0])
+    named = []
+    for turn in range(int(2.5 * NAMED_SECONDS)):
+        seconds[0] = float(turn)
+        named += [turn] if waiting.slowest_learner([[0.5, 0.0], [0.1, 0.1], [0.0, 0.5]][turn % 3]) is not None else []
+    assert named == [0, NAMED_SECONDS, 2 * NAMED_SECONDS]
+
+
+def test_a_slow_learner_is_announced_with_a_report() -> None:
+    waits, said = iter([[0.5, 0.0], [0.0, 0.0], [0.0, 0.5], [0.5, 0.0]]), list[str]()
     group: Any = SimpleNamespace(
         lost=False,
-        size=3,
-        rank=LearnerRank(0, 3, 0, 3),
+        size=2,
+        rank=LearnerRank(0, 2, 0, 2),
         guarded=nullcontext,
-        of_all=lambda own: [{**own, "batch_parts": each} for each in next(parts)],
+        of_all=lambda own: [{**own, WAITS: each} for each in next(waits)],
     )
     agreement = GroupAgreement(group)
     agreement.connect(LearnerMessage, print, lambda: 4, said.append)
-    for _ in rounds:
-        merged = agreement.merged({"batch_parts": 1}, [])
-    assert said == ["the GPU's memory of learner 2 is too small: its batches have 4 parts"]
-    assert merged["batch_parts"] == 4
-    assert [each["batch_parts"] for each in merged["learners"]] == [2, 1, 4]  # type: ignore[union-attr,index,call-overload]
+    merged = [agreement.merged({"agent_steps": 8}, [])[WAITS] for _ in range(4)]
+    assert merged == [0.25, 0.0, 0.25, 0.25]
+    assert said == ["learner 1 is slower than the others, which wait for it"]
+
+
+READY, WAITING = LearnerMessage(ready=True, updates=3), LearnerMessage()
+
+
+@pytest.mark.parametrize(
+    ("news", "verdict"),
+    [
+        ([READY, READY], Verdict.UPDATE),
+        ([READY, WAITING], Verdict.WAIT),
+        ([WAITING, WAITING._replace(busy=True)], Verdict.WAIT),
+        ([READY, READY._replace(ready=False, ends=True)], Verdict.STOP),
+        ([WAITING, WAITING._replace(updates=3, ends=True)], Verdict.STOP),
+        ([READY, READY._replace(ready=False, used_up=True)], Verdict.FINISH),
+        ([WAITING, READY._replace(ready=False, used_up=True)], Verdict.WAIT),
+        ([READY._replace(ends=True), READY._replace(ready=False, used_up=True)], Verdict.FINISH),
+    ],
+)
+def test_what_all_decide_from_the_same_messages(news: list[LearnerMessage], verdict: Verdict) -> None:
+    assert decide(news) is verdict and decide(news[::-1]) is verdict
+
+
+def test_learners_with_different_updates_are_lost() -> None:
+    assert decide([READY, WAITING]) is Verdict.WAIT, "a sign of life says nothing of updates"
+    with pytest.raises(LearnerLostError, match="the learners have made 3, 4 updates"):
+        decide([READY, READY._replace(updates=4)])
 
 
 def test_ranks_come_from_the_variables_of_torchrun() -> None:
@@ -241,7 +276,7 @@ def die() -> None:
 
 
 def hang() -> None:
-    time.sleep(4 * SILENCE)
+    time.sleep(600)
 
 
 def agrees(group: LearnerGroup) -> list[Any]:
@@ -261,9 +296,8 @@ def agrees(group: LearnerGroup) -> list[Any]:
     return [granted, *heard[:3]]
 
 
-@pytest.mark.slow
 def test_all_update_at_once_and_end_after_the_same_update() -> None:
-    first, second = run_group(agrees)
+    first, second = run_threads(agrees)
     assert first == [1, LearnerMessage(ready=True, steps=11, games=[]), True, 1]
     assert second == [1, LearnerMessage(ready=True, steps=10, report=True, save=1, games=[]), True, 1]
 
@@ -281,13 +315,12 @@ def has_no_batch_for_long(group: LearnerGroup) -> Any:
         assert agreement.goes_on(stops=False, used_up=False)
         assert not heard and agreement.save_due(lambda: 0) == 0, "nothing comes of a sign of life"
     assert time.monotonic() - begun > 3 * SILENCE
-    assert said == ["no batch has come for learner 1 in 2 seconds, so nobody updates"]
+    assert said == ["no batch has come for learner 1 in 0 seconds, so nobody updates"]
     return agreement.save_due(lambda: 0), [each.steps for each in heard]
 
 
-@pytest.mark.slow
 def test_a_learner_without_a_batch_is_not_lost() -> None:
-    (first_save, of_second), (second_save, of_first) = run_group(has_no_batch_for_long, timeout=SILENCE)
+    (first_save, of_second), (second_save, of_first) = run_threads(has_no_batch_for_long, timeout=SILENCE)
     assert first_save == second_save == 2
     assert [steps for steps in of_second if steps] == [20], "the second learner told its steps with its batch"
     assert of_first == [20 * number for number in range(1, len(of_first) + 1)] and len(of_first) > 3
@@ -314,9 +347,8 @@ def judges_the_goal(group: LearnerGroup) -> tuple[bool, list[float]]:
     return progress.goal_reached, list(progress.recent_returns)
 
 
-@pytest.mark.slow
 def test_the_first_learner_judges_the_goal_for_all() -> None:
-    assert run_group(judges_the_goal) == [(True, [0.0, 0.0]), (True, [9.0, 9.0])]
+    assert run_threads(judges_the_goal) == [(True, [0.0, 0.0]), (True, [9.0, 9.0])]
 
 
 def plays_short_games(group: LearnerGroup) -> list[tuple[int, list[float]]]:
@@ -337,11 +369,10 @@ def plays_short_games(group: LearnerGroup) -> list[tuple[int, list[float]]]:
     return [*known, (progress.episodes, sorted(progress.recent_returns))]
 
 
-@pytest.mark.slow
 def test_no_game_is_left_out_however_many_there_are() -> None:
     after_update = sorted([float(n) for n in range(3 * MAX_GAMES)] * 2)
     at_end = [-1.0] * (4 * MAX_GAMES) + after_update
-    for known in run_group(plays_short_games):
+    for known in run_threads(plays_short_games):
         assert known == [(len(after_update), after_update), (len(at_end), at_end)]
 
 
@@ -360,12 +391,11 @@ def ends_at_different_times(group: LearnerGroup, stops: bool) -> tuple[int, bool
     return progress.agent_steps, finished, agreement.reports_at_end(rank.is_first)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True])
 def test_all_learners_know_alike_how_the_run_ended(stops: bool) -> None:
     """Whether they report together depends on it, in a reproducible run."""
     steps, finished = (140, False) if stops else (160, True)
-    assert run_group(ends_at_different_times, stops) == [(steps, finished, finished)] * 2
+    assert run_threads(ends_at_different_times, stops) == [(steps, finished, finished)] * 2
 
 
 def waits_for_an_evaluation(group: LearnerGroup) -> list[str]:
@@ -375,20 +405,19 @@ def waits_for_an_evaluation(group: LearnerGroup) -> list[str]:
     begun = time.monotonic()
     while group.rank.is_first and time.monotonic() - begun < 3 * SILENCE:
         assert agreement.keep_alive()
-        time.sleep(0.1)
+        time.sleep(0.01)
     while not agreement.may_update(ready=True):
         pass
     return said
 
 
-@pytest.mark.slow
 def test_a_learner_that_waits_for_an_evaluation_is_not_lost() -> None:
-    assert run_group(waits_for_an_evaluation, timeout=SILENCE) == [[], []]
+    assert run_threads(waits_for_an_evaluation, timeout=SILENCE) == [[], []]
 
 
 @pytest.mark.slow
 def test_a_learner_that_hangs_is_noticed() -> None:
-    assert run_group(waits_for_the_other, hang, timeout=SILENCE)[0] == {"agent_steps": 1}
+    assert run_group(waits_for_the_other, hang, dying=1, timeout=SILENCE)[0] == {"agent_steps": 1}
 
 
 @pytest.mark.slow

@@ -35,8 +35,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts main.py; after the test, none of its processes may be left."""
     runs: list[subprocess.Popen[str]] = []
 
-    def start_run(*flags: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "main.py", *FLAGS, f"--results_dir={tmp_path}", *flags]
+    def start_run(*flags: str, program: str = "main.py") -> subprocess.Popen[str]:
+        command = [sys.executable, program, *FLAGS, f"--results_dir={tmp_path}", *flags]
         pipe = subprocess.PIPE
         runs.append(subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True))
         return runs[-1]
@@ -102,10 +102,10 @@ def test_a_killed_learner_brings_all_back_from_the_last_checkpoint(start: Start,
     assert find_checkpoint(str(second)).agent_steps > find_checkpoint(str(first)).agent_steps
 
 
-@pytest.mark.timeout(900)  # five times --worker_timeout, the minute that the launcher waits, and two starts
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.by_hand), 1])  # each takes minutes of waiting
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.by_hand), 1])
 def test_a_learner_that_hangs_is_killed_and_all_come_back(start: Start, tmp_path: Path, rank: int) -> None:
-    run = start("--environment_max_steps=1000000", "--worker_timeout=20")
+    steps, timeout = "--environment_max_steps=1000000", "--worker_timeout=20"
+    run = start(steps, timeout, program="tests/learners/hasty_main.py")
     wait_for_update(run)
     wait_for_checkpoint(tmp_path)
     hanging = learners_of(run)[rank]
