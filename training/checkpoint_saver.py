@@ -1,52 +1,34 @@
 """Writes checkpoints and replay files when they are due."""
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.learner import Learner
 from agents.spaces import described_spaces
 from agents.torsos.own_torso import network_source
-from machine.stop_signals import StopSignals
-from option_flags import Config
-from replay.batch_mix import Mix
-from replay.unroll_layout import UnrollLayout
 from run_files import checkpoint as files
 from run_files.replay_file import WriteCancelledError, write_tensor_file
-from run_files.run_folder import BEST, NUMBERED_REPLAYS
-from training.best_so_far import BestSoFar
-from training.counters.progress import Progress
+from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS
 from training.divergence import end_if_diverged
 from training.gpu_memory import end_if_half_updated
+from training.run import Run
 from workers.failures import RunFailedError, WorkersFailedError
-from workers.worker_pool import WorkerPool
 
 NOTHING, CHECKPOINT, WITH_REPLAYS = range(3)  # what is due
 SNAPSHOT_SECONDS = 15.0  # longest wait for workers to finish their unrolls; a scheduler may kill the run after 30
 QUIET_SECONDS = 2.0  # of this wait, after which the run says so
 
 
-@dataclass
 class CheckpointSaver:
     """Writes checkpoints, and a link to the best one, into a run's folder. A full disk does not end the run."""
 
-    folder: Path  # of the checkpoints
-    config: Config
-    layout: UnrollLayout
-    resume_count: int
-    planned_updates: int
-    learner: Learner
-    mix: Mix
-    progress: Progress
-    best: BestSoFar
-    pool: WorkerPool
-    stop: StopSignals
-    announce: Callable[[str], None]
-
-    def __post_init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.folder = run.folder / CHECKPOINTS
+        self.config, self.layout, self.stop, self.announce = run.config, run.layout, run.stop, run.announce
+        self.learner, self.mix, self.progress, self.pool = run.learner, run.mix, run.progress, run.actors.pool
+        self.resume_count, self.best = run.resume.count, run.resume.best
         # Updates of the newest complete checkpoint, -1 without one; a resumed run starts with its parent's checkpoint.
         self.saved_updates = self.learner.updates if self.resume_count else -1
         self.failure = ""  # why the latest save failed; empty if it did not
@@ -139,7 +121,7 @@ class CheckpointSaver:
             "network_source": self._network_source,
             "unroll": self.layout.fingerprint,
             "resumes": self.resume_count,
-            "planned_updates": self.planned_updates,
+            "planned_updates": self._run.resume.planned_updates,
             "learner": self.learner.state_dict(),
             "progress": {**progress.state_dict(self.learner.updates), **self.best.state_dict()},
             "in_flight": in_flight,

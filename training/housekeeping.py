@@ -1,63 +1,125 @@
-"""Reports, checkpoints and evaluations, whenever they are due and at the end of a run."""
+"""What the training loop does besides training: reports, checkpoints and evaluations, when due and at the end."""
 
 from collections.abc import Sequence
 
-from learners.agreement import Agreement
+from learners.agreement import GroupAgreement
+from learners.messages import LearnerMessage
+from learners.shares import equal_shares
+from reports.sinks.sink import Sink, SinkList
 from run_files.metrics import Episode
 from training.checkpoint_saver import CheckpointSaver
-from training.counters.progress import Progress
-from training.periodic_evaluation import Evaluation
+from training.periodic_evaluation import PeriodicEvaluation
 from training.reporter import Reporter
-from training.summary_file import SummaryFile
+from training.run import Run
+from training.summary import SummaryFile, last_lines
 
 
 class Housekeeping:
-    """Everything that the training loop does besides training."""
+    """Has everything that reports, saves and evaluates. With several learners, they do so together."""
 
-    def __init__(
-        self,
-        progress: Progress,
-        reporter: Reporter,
-        saver: CheckpointSaver,
-        evaluation: Evaluation,
-        summary: SummaryFile,
-        agreement: Agreement,
-    ) -> None:
-        self._progress = progress
-        self._reporter = reporter
-        self._saver = saver
-        self._evaluation = evaluation
+    def __init__(self, run: Run, sinks: Sink, summary: SummaryFile) -> None:
+        self._run = run
         self._summary = summary
-        self._agreement = agreement
+        self._reporter = Reporter(run, SinkList(sinks, summary))
+        self._saver = CheckpointSaver(run)
+        self._evaluation = PeriodicEvaluation(run, self._saver, summary) if run.part.test.eval_period else None
         self._has_updated = False  # since the latest tick
+        run.actors.answer_commands(run.folder.name, run.stop, self._reporter.line)
+        if isinstance(run.agreement, GroupAgreement):
+            run.agreement.connect(
+                self._own_news, self._receive, run.learner.weights_checksum, run.announce, self._wants_last_report
+            )
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
         self._reporter.after_unroll(episodes)
 
     def after_update(self) -> None:
         self._has_updated = True
-        with self._progress.stage("report"):
-            if self._agreement.report_due(self._reporter.is_due):
+        with self._run.progress.stage("report"):
+            if self._run.agreement.report_due(self._reporter.is_due):
                 self._saver.end_if_diverged()
                 self._reporter.report()
 
     def tick(self) -> None:
         """Called in every iteration of the training loop."""
-        with self._progress.stage("save"):
-            if self._saver.save_if(self._agreement.save_due(self._saver.due)):
+        with self._run.progress.stage("save"):
+            if self._saver.save_if(self._run.agreement.save_due(self._saver.due)):
                 self._summary.update()
-            self._evaluation.tick()
-            if self._has_updated:
-                self._has_updated = False
-                self._evaluation.start_if_due()
-        with self._progress.stage("report"):
+            if self._evaluation is not None:
+                self._evaluation.tick()
+                # After updates only: the agent steps between two of them depend on when unrolls arrive.
+                if self._has_updated:
+                    self._evaluation.start_if_due()
+            self._has_updated = False
+        with self._run.progress.stage("report"):
             self._reporter.tick()
 
-    def finish(self, *, with_replays: bool, report: bool) -> None:
-        """Write the last checkpoint and, if asked, the last report, also after an error in the training loop."""
+    def end_training(self) -> None:
+        """Save, report, and prepare the last lines of the run; also after an error in the training loop."""
+        run = self._run
+        if run.status == "running":
+            run.status = "failed"
         try:
-            self._saver.save(with_replays=with_replays)
+            self._save_and_report()
+        except BaseException:
+            run.status = "failed"
+            raise
         finally:
-            if report:
+            self._summary.training_ended()
+            run.last_lines += last_lines(run, self._saver, self._reporter.load)
+
+    def _save_and_report(self) -> None:
+        """The last checkpoint and, if there is something new, the last report."""
+        run, learners = self._run, self._run.learners
+        reports = run.agreement.reports_at_end(self._wants_last_report(run.status == "finished"))
+        if learners.another_lost and run.learner.device.type == "cuda":
+            return  # the GPU may wait for the gradients of the lost learner for ever, and every copy from it with it
+        try:
+            # Where the first learner is gone, the run resumes from its last checkpoint, to which the replays belong
+            # that the others have saved before.
+            self._saver.save(with_replays=run.config.saves_replays and (run.rank.is_first or not learners.lost))
+        finally:
+            if reports:
                 self._reporter.report()
             self._reporter.show()
+
+    def end_evaluation(self) -> None:
+        """Wait for the evaluations that are due. At last, a checkpoint that could not be written is an error."""
+        if self._evaluation is not None:
+            self._evaluation.finish()
+        self._saver.end_if_unsaved()
+
+    def close(self) -> None:
+        if self._evaluation is not None:
+            self._evaluation.close()
+
+    # --- Several learners ---------------------------------------------------------------------------------------------
+
+    def _own_news(self) -> LearnerMessage:
+        """What this learner tells the others. The first one decides when all report and save."""
+        progress = self._run.progress
+        news = progress.take_unsent()._replace(updates=self._run.learner.updates)
+        if not self._run.rank.is_first:
+            return news
+        return news._replace(goal_reached=progress.goal_reached, report=self._reporter.is_due, save=self._saver.due())
+
+    def _receive(self, news: Sequence[LearnerMessage]) -> None:
+        progress = self._run.progress
+        self._reporter.games_ended(progress.count_others(news))
+        # The latest games are not the same ones for all, so the goal is the first learner's to judge.
+        progress.goal_reached = progress.goal_reached or any(each.goal_reached for each in news)
+
+    def _wants_last_report(self, finished: bool) -> bool:
+        return self._run.progress.reports_at_end(finished, self._run.config.run.reproducible)
+
+
+def share_unrolls(run: Run) -> None:
+    """Divide the unrolls of this run among the learners, so that none runs out of batches much before the others.
+
+    A resumed learner may have more in its queue than another one, or less: replays of a learner that was lost are
+    empty. The number of unrolls is that of the first learner, whose steps are those of the run.
+    """
+    with run.learners.guarded():
+        told = run.learners.of_all((run.progress.unrolls_of_run, run.mix.unrolls_waiting()))
+    waiting = [each for _, each in told]
+    run.progress.own_share = equal_shares(told[0][0], waiting)[run.rank.index]

@@ -1,25 +1,12 @@
 """The training loop."""
 
-from agents.learner import Learner
-from learners.agreement import Agreement
-from machine.stop_signals import StopSignals
-from replay.batch_mix import Mix
-from training.counters.progress import Progress
 from training.housekeeping import Housekeeping
-from workers.actors import Actors
+from training.run import Run
 
 POLL_SECONDS = 0.1  # longest wait for unrolls before signals, workers and the display are checked again
 
 
-def training_loop(
-    actors: Actors,
-    mix: Mix,
-    learner: Learner,
-    progress: Progress,
-    housekeeping: Housekeeping,
-    stop: StopSignals,
-    agreement: Agreement,
-) -> bool:
+def training_loop(run: Run, housekeeping: Housekeeping) -> bool:
     """Take unrolls → add them to the replays → mix a batch → update the network → publish weights → save → report.
 
     `actors` are the workers, `mix` contains all replays. Each part of an iteration counts as a stage of the learner's
@@ -36,6 +23,8 @@ def training_loop(
     In lockstep (`--reproducible`) the loop takes only the unrolls that the next batch needs, so that batches do not
     depend on timing.
     """
+    actors, mix, learner = run.actors, run.mix, run.learner
+    progress, agreement, stop = run.progress, run.agreement, run.stop
 
     def used_up() -> bool:
         return not (progress.unrolls_left or mix.ready())

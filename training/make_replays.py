@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.learner import Learner
 from agents.network import ActorCritic
 from agents.ranking import NetworkRanking, RandomRanking, Ranking
-from option_flags import Config, ReplayOptions
+from option_flags import ReplayOptions
 from options.batch_uses import ONCE, BatchUses
 from options.replay_options import ReplaySpec
 from replay.batch_mix import BatchMix, Mix
@@ -24,17 +23,18 @@ from replay.row_layout import Rows
 from replay.rules import STRATEGIES, EvictionRule, MostDrifted, Oldest, Ranked, SelectionRule, Uniform, lowest
 from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
 from replay.unroll_layout import UnrollLayout
-from training.resume import Resume
+from training.run import Run
 from workers.random_streams import stream_of
 
 
-def make_mix(config: Config, layout: UnrollLayout, resume: Resume, learner: Learner) -> Mix:
-    """The mix of all replays; with `--caching` it works in the background."""
+def make_mix(run: Run) -> Mix:
+    """The mix of all replays of a learner; with `--caching` it works in the background."""
+    config, layout, learner = run.part, run.layout, run.learner
     ahead = config.replay.batches_ahead
     # A background thread ranks candidates by a copy of the network, because updates change the network meanwhile.
     network = deepcopy(learner.network) if ahead else learner.network
-    seed = stream_of("replays", config.seed, resume.count)
-    replays = make_replays(config.replay, layout, seed, network, resume.planned_updates, config.batch_uses)
+    seed = stream_of("replays", config.seed, run.resume.count)
+    replays = make_replays(config.replay, layout, seed, network, run.resume.planned_updates, config.batch_uses)
     mix = BatchMix(replays, layout, pin_memory=learner.device.type == "cuda")
     if not ahead:
         return mix

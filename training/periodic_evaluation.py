@@ -6,8 +6,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
 from agents.acting import flat_weights, weight_count
 from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame
@@ -16,35 +14,17 @@ from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
-from machine.stop_signals import StopSignals
-from option_flags import Config
-from replay.unroll_layout import UnrollLayout
 from reports.sinks.sink import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, kept
 from run_files.metrics import EVALUATIONS, JsonLinesSink
 from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
+from training.run import Run
+from training.summary import SummaryFile
 from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
-from wrappers.environment import MakeWatchedEnvironment
 
 WAIT_SECONDS = 0.1
-
-
-class Evaluation:
-    """The interface of evaluations; this one does nothing, for runs without --eval_period."""
-
-    def tick(self) -> None:
-        """Called in every iteration of the training loop."""
-
-    def start_if_due(self) -> None:
-        """Called after updates only: the agent steps between two of them depend on when unrolls arrive."""
-
-    def finish(self) -> None:
-        """Wait until all evaluations that are due have ended, or until a signal asks the run to stop."""
-
-    def close(self) -> None:
-        """Drop the evaluation under way, and free its resources."""
 
 
 @dataclass
@@ -61,7 +41,7 @@ class _GamesUnderWay:
     results: list[GameResult] = field(default_factory=list)
 
 
-class PeriodicEvaluation(Evaluation):
+class PeriodicEvaluation:
     """Starts an evaluation every `eval_period` agent steps, as soon as the one before it has ended.
 
     It evaluates a checkpoint written at that moment. A hard link keeps the file until its games have ended, so that
@@ -71,38 +51,17 @@ class PeriodicEvaluation(Evaluation):
     has cut short, with its present weights.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        make_environment: MakeWatchedEnvironment,
-        layout: UnrollLayout,
-        compute_dtype: torch.dtype,
-        inference_processes: int,  # with --interaction=realtime
-        saver: CheckpointSaver,
-        folder: Path,
-        stop: StopSignals,
-        announce: Callable[[str], None],
-        keep_alive: Callable[[], bool] = lambda: True,
-        show_alive: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Both functions are called while the run waits.
-
-        `keep_alive` tells other learners, and returns whether the run goes on. `show_alive` tells those who watch.
-        """
-        self._keep_alive = keep_alive
-        self._show_alive = show_alive
-        self._config = config
-        self._make_environment = make_environment
-        self._layout = layout
-        self._compute_dtype = compute_dtype
-        self._inference_processes = inference_processes
+    def __init__(self, run: Run, saver: CheckpointSaver, summary: SummaryFile) -> None:
+        self._run = run
         self._saver = saver
-        self._learner, self._progress, self._best = saver.learner, saver.progress, saver.best
-        self._stop = stop
-        self._sink = RetryingSink(JsonLinesSink(folder / EVALUATIONS), "evaluations", announce)
-        self._announce = announce
-        self._filming = FilmProcesses(folder / VIDEOS, announce, config.workers.worker_timeout)
-        self._periods = self._best.evaluated_steps // config.test.eval_period
+        self._summary = summary
+        self._config = run.config
+        self._learner, self._progress, self._best = run.learner, run.progress, run.resume.best
+        self._stop = run.stop
+        self._announce = run.announce
+        self._sink = RetryingSink(JsonLinesSink(run.folder / EVALUATIONS), "evaluations", run.announce)
+        self._filming = FilmProcesses(run.folder / VIDEOS, run.announce, run.config.workers.worker_timeout)
+        self._periods = self._best.evaluated_steps // run.config.test.eval_period
         self._games: _GamesUnderWay | None = None
 
     @property
@@ -111,19 +70,22 @@ class PeriodicEvaluation(Evaluation):
         return self._games is not None or self._filming.under_way
 
     def tick(self) -> None:
+        """Called in every iteration of the training loop."""
         self._collect(0.0)
         self._wait_for_film(0.0)
 
     def start_if_due(self) -> None:
+        """Called after an update."""
         if self._periods_over == self._periods or self._learner.updates == 0:
             return
         if self._config.run.reproducible:
-            self._wait(self._keep_alive)
+            self._wait(self._run.agreement.keep_alive)
         if not self.under_way:
             self._periods = self._periods_over
             self._begin()
 
     def finish(self) -> None:
+        """Wait until all evaluations that are due have ended, or until a signal asks the run to stop."""
         if not self._stop.requested and self.under_way:
             self._announce("waiting for the evaluation under way; CTRL+C skips it")
         self._wait()
@@ -132,6 +94,7 @@ class PeriodicEvaluation(Evaluation):
             self._wait()
 
     def close(self) -> None:
+        """Drop the evaluation under way, and free its resources."""
         if self._games is not None:
             self._announce(f"the evaluation at {self._games.agent_steps:,} agent steps is not finished and is dropped")
         self._end_games()
@@ -140,10 +103,10 @@ class PeriodicEvaluation(Evaluation):
 
     def _wait(self, goes_on: Callable[[], bool] = lambda: True) -> None:
         while self._games is not None and not self._stop.requested and goes_on():
-            self._show_alive()
+            self._summary.show_alive()
             self._collect(WAIT_SECONDS)
         while self._filming.under_way and not self._stop.requested and goes_on():
-            self._show_alive()
+            self._summary.show_alive()
             self._wait_for_film(WAIT_SECONDS)
 
     def _wait_for_film(self, timeout: float) -> None:
@@ -190,11 +153,11 @@ class PeriodicEvaluation(Evaluation):
         games, agent_steps = self._config.test.eval_episode_count, self._progress.agent_steps
         timing = self._progress.action_timing
         player = PlayerProcess(
-            make_environment=self._make_environment,
+            make_environment=self._run.setup.make_environment,
             environment=evaluation_options(self._config.environment),
             network=self._config.network,
-            layout=self._layout,
-            compute_dtype=self._compute_dtype,
+            layout=self._run.layout,
+            compute_dtype=self._run.machine.worker_precision,
             weights=weights,
             seed=self._seed(agent_steps),
             slots=slots_for(games),
@@ -202,7 +165,7 @@ class PeriodicEvaluation(Evaluation):
             logged=games if self._config.test.render else 0,
             low_priority=True,
             realtime=as_trained(self._config.realtime, None if timing is None else timing.action_ms),
-            inference_processes=self._inference_processes,
+            inference_processes=self._run.machine.inference_processes,
             timeout=self._config.workers.worker_timeout,
         )
         return resources.enter_context(closing(PlayerPool(player, 1, range(games))))
@@ -256,7 +219,7 @@ class PeriodicEvaluation(Evaluation):
 
     def _film(self, agent_steps: int, results: list[GameResult]) -> None:
         showing = LoggedGame(
-            make_environment=self._make_environment,
+            make_environment=self._run.setup.make_environment,
             environment=evaluation_options(self._config.environment),
             seed=self._seed(agent_steps),
             result=sorted(results, key=lambda result: result.return_)[len(results) // 2],

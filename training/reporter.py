@@ -4,17 +4,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agents.learner import Learner
-from learners.agreement import Agreement
-from replay.batch_mix import Mix
+from machine.cpu_energy import CpuEnergy
+from machine.gpu_gauge import GpuGauge
 from reports.sinks.sink import Sink
-from reports.terminal.console import Console
 from reports.terminal.run_display import ReplayFill, Status
 from run_files.metrics import LOSS_TERMS, Episode, JsonValue
 from training.counters.machine_load import Load, MachineLoad
-from training.counters.progress import Progress
-from workers.actors import Actors
-from workers.worker_pool import WorkerPool
+from training.run import Run
 
 LEARNER_FIGURES = (*LOSS_TERMS, "total_loss", "entropy", "gradient_norm", "learning_rate")
 COST = "core_seconds_per_1000_frames"
@@ -32,37 +28,18 @@ class _IntervalFigures(NamedTuple):
 
 
 class Reporter:
-    """Writes a report to the sinks every `period` agent steps, and shows the state of the run on the console."""
+    """Writes a report every `--report_period` agent steps, and shows the state of the run on the console."""
 
-    def __init__(
-        self,
-        progress: Progress,
-        learner: Learner,
-        pool: WorkerPool,
-        load: MachineLoad,
-        mix: Mix,
-        sink: Sink,
-        console: Console,
-        *,
-        period: int,
-        planned_updates: int,
-        warmup_unrolls: Sequence[int],  # unrolls that each replay holds before learning starts
-        actors: Actors | None = None,  # those of a run, which may have other machines beside the pool
-        agreement: Agreement | None = None,  # with the other learners
-    ) -> None:
-        self._agreement = agreement or Agreement()
-        self._progress = progress
-        self._learner = learner
-        self._steps_at_start = progress.agent_steps  # steps of the parent
-        self._pool = pool
-        self._load = load
-        self._mix = mix
+    def __init__(self, run: Run, sink: Sink) -> None:
+        self._run = run
+        self._agreement, self._progress, self._mix = run.agreement, run.progress, run.mix
+        self._steps_at_start = run.progress.agent_steps  # steps of the parent
+        self._actors, self._pool = run.actors, run.actors.pool
+        self.load = MachineLoad(
+            run.actors.times, self._pool, GpuGauge(run.machine.device), CpuEnergy(), run.progress.watt_hours
+        )
         self._sink = sink
-        self._console = console
-        self._period = period
-        self._planned_updates = planned_updates
-        self._warmup_unrolls = warmup_unrolls
-        self._actors = actors
+        self._console = run.console
         self._before: _IntervalFigures | None = None  # of the interval before the latest report
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
@@ -83,7 +60,7 @@ class Reporter:
     def tick(self) -> None:
         """Update the console if it is due. Called in every iteration of the training loop."""
         now = time.monotonic()
-        self._load.tick(now)
+        self.load.tick(now)
         if self._console.due(now):
             self.show()
 
@@ -98,7 +75,7 @@ class Reporter:
     @property
     def is_due(self) -> bool:
         """Whether it is time for a report."""
-        return self._progress.steps_since_report >= self._period
+        return self._progress.steps_since_report >= self._run.config.report.report_period
 
     def report(self) -> None:
         """Write one report of the interval since the latest one. With several learners, all call this together."""
@@ -107,18 +84,17 @@ class Reporter:
         report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
         report |= self._replay_figures()
         of_batch = list(self._progress.interval.figures())
-        report |= self._progress.close_interval(self._learner.updates)
-        report["batch_parts"] = self._learner.batch_parts
+        report |= self._progress.close_interval()
+        report["batch_parts"] = self._run.learner.batch_parts
         report["rounds_under_way"] = self._pool.rounds_under_way
         report["worker_restarts"] = self._pool.restarts
-        load = self._load.report()
+        load = self.load.report()
         report[COST] = self._core_seconds(load, speed)
         figures = load._asdict()
         report |= figures.pop("energy")
         report |= figures
-        if self._actors is not None:
-            nodes = self._actors.node_figures()
-            report |= {"nodes": nodes} if nodes else {}
+        if nodes := self._actors.node_figures():
+            report["nodes"] = nodes
         self._sink.write(self._agreement.merged(report, of_batch))
 
     def _replay_figures(self) -> dict[str, JsonValue]:
@@ -137,7 +113,7 @@ class Reporter:
         """Figures since the latest report."""
         interval, before = self._progress.interval, self._before
         learner = interval.figures() or (before.learner if before else {})
-        timing, load = self._progress.action_timing, self._load.load()
+        timing, load = self._progress.action_timing, self.load.load()
         figures: dict[str, float | None] = {}
         if timing is not None:
             figures = timing.figures()
@@ -160,8 +136,8 @@ class Reporter:
             max_steps=progress.max_steps,
             frames=progress.frames,
             frames_per_step=progress.frames_per_step,
-            updates=self._learner.updates,
-            planned_updates=self._planned_updates,
+            updates=progress.updates,
+            planned_updates=self._run.resume.planned_updates,
             seconds=progress.seconds,
             steps_per_second=progress.recent_speed(),
             episodes=progress.episodes,
@@ -177,7 +153,7 @@ class Reporter:
             policy_lag_mean=lag,
             replays=[
                 ReplayFill(replay.name, len(replay), replay.capacity, replay.share, fill)
-                for replay, fill in zip(self._mix.replays, self._warmup_unrolls, strict=True)
+                for replay, fill in zip(self._mix.replays, self._run.part.replay.warmup_unrolls, strict=True)
             ],
             is_warming_up=self._mix.is_warming_up,
             learner_wait_fraction=wait_fraction,
@@ -192,11 +168,11 @@ class Reporter:
             starting=progress.agent_steps == self._steps_at_start,
             action_timing=timing,
             clipped_share=figures.get("clipped_share"),
-            nodes=[] if self._actors is None else self._actors.node_figures(),
+            nodes=self._actors.node_figures(),
         )
 
     def _core_seconds(self, load: Load, frames_per_second: float) -> float | None:
         """Those of the learner and of the workers, for 1,000 game frames; None if other machines have played, too."""
-        if self._actors is not None and self._actors.node_figures():
+        if self._actors.node_figures():
             return None
         return 10 * (load.cpu_learner + load.cpu_workers) / frames_per_second if frames_per_second else None

@@ -28,7 +28,7 @@ from training.memory_budget import plan_memory
 from training.resume import Resume
 from workers.open_unrolls import rounds_behind
 from workers.realtime.requirements import check_realtime, open_unrolls
-from wrappers.environment import EnvironmentSpec, MakeEnvironment
+from wrappers.environment import EnvironmentSpec, MakeWatchedEnvironment
 
 OF_PICTURES = ("frames_stacked", "grayscaling_frames", "frame_scale_resolution", "largest_pixel")
 
@@ -42,15 +42,19 @@ class RunSetup:
     machine: Machine
     layout: UnrollLayout
     network: ActorCritic
-    memory: Sequence[str]  # lines for the header: what the replays will take
-    environment_notes: Sequence[str]  # lines for the header: what is unusual about the environment
+    notes: Sequence[str]  # for the user: the memory of the replays, and what is unusual about the environment
     weights: InitialWeights
     resume: Resume
     first_worker: int  # the number of this learner's first worker among those of all learners
+    make_environment: MakeWatchedEnvironment
+    learners: OneLearner  # the connection with the other learners
 
 
 def set_up_run(
-    config: Config, make_environment: MakeEnvironment, parent: Checkpoint | None, learners: OneLearner | None = None
+    config: Config,
+    make_environment: MakeWatchedEnvironment,
+    parent: Checkpoint | None,
+    learners: OneLearner | None = None,
 ) -> RunSetup:
     """Choose what the flags leave open, and raise a UsageError for what cannot work on this machine.
 
@@ -101,9 +105,10 @@ def set_up_run(
     first_worker = sum(learners.of_all(machine.worker_count)[: learners.rank.index])
     if parent is not None:
         check_saved_games(parent, resume.in_flight, config, make_environment, layout)
-    notes = environment_notes(config, spec)
-    lines = memory.described()
-    return RunSetup(config, part, machine, layout, network, lines, notes, weights, resume, first_worker)
+    notes = [*memory.described(), *environment_notes(config, spec)]
+    return RunSetup(
+        config, part, machine, layout, network, notes, weights, resume, first_worker, make_environment, learners
+    )
 
 
 def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
@@ -118,9 +123,9 @@ def environment_notes(config: Config, spec: EnvironmentSpec) -> list[str]:
     return notes
 
 
-def make_folder_of_learner(setup: RunSetup, learners: OneLearner) -> Path:
+def make_folder_of_learner(setup: RunSetup) -> Path:
     """The run's folder, which the first learner makes; or within it, the folder of another learner."""
-    rank = learners.rank
+    learners, rank = setup.learners, setup.learners.rank
     if rank.is_first:
         folder = make_run_folder(setup.config, setup.machine, setup.weights, setup.resume)
         tell_folder(folder)

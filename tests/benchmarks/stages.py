@@ -25,7 +25,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vector_env
 from tests.benchmarks.recording import make_rollout, record_untrained
 from tests.benchmarks.timing import Stage
-from training.make_parts import recorder_of_updates
+from training.train import recorder_of_updates
 from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights
 from workers.memory.weight_publisher import make_publisher
 from wrappers.atari import make_atari

@@ -5,8 +5,9 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -20,13 +21,16 @@ from learners.rank import LearnerRank, learner_rank
 from learners.shares import part_of, settle_learners
 from option_flags import Config
 from options.rules import UsageError
+from reports.sinks.sink import SinkList
 from run_files.metrics import Report
 from tests.learners.groups import run_group
 from tests.learners.threads import run_threads
 from tests.training.catch_runs import MIXED
 from tests.training.counters.test_progress import LAYOUT, play_games
+from tests.training.some_run import some_run
 from training.counters.progress import Progress
-from training.learner_exchange import connect
+from training.housekeeping import Housekeeping
+from training.summary import SummaryFile
 
 SILENCE = 0.5  # seconds after which a silent learner is lost
 NEWS = LearnerMessage(
@@ -328,10 +332,9 @@ def test_a_learner_without_a_batch_is_not_lost() -> None:
 
 def connected(group: LearnerGroup, progress: Progress) -> GroupAgreement:
     """An agreement of a run that consists of its progress only."""
-    agreement, nothing = GroupAgreement(group), SimpleNamespace(is_due=False, games_ended=lambda episodes: None)
-    a_saver: Any = SimpleNamespace(due=lambda: 0, config=SimpleNamespace(run=SimpleNamespace(reproducible=True)))
-    learner: Any = SimpleNamespace(updates=0, weights_checksum=lambda: 4)
-    connect(agreement, group.rank, learner, progress, cast(Any, nothing), a_saver, print)
+    agreement, config = GroupAgreement(group), Config().replace_flags(reproducible=True)
+    run = some_run(Path(), config=config, agreement=agreement, rank=group.rank, progress=progress)
+    Housekeeping(run, SinkList(), SummaryFile(run))
     return agreement
 
 

@@ -5,7 +5,7 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ from run_files import checkpoint as checkpoint_files
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.run_folder import BEST
 from tests.training.catch_runs import catch_run
+from tests.training.some_run import some_run
 from training import checkpoint_saver as saver
-from training.best_so_far import BestSoFar
 from training.checkpoint_saver import CheckpointSaver
 from training.counters.progress import Progress
 from workers.failures import RunFailedError
@@ -65,15 +65,13 @@ def test_a_checkpoint_is_kept_if_its_replays_cannot_be_saved(
 
 def test_a_copy_of_replays_that_a_user_has_made_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saver, "write_tensor_file", lambda path, *_: path.write_bytes(b"replays"))
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
     for name in ("replays_0000000004.bin", "replays_good.bin", "replays_0000000004_copy.bin"):
-        (tmp_path / name).touch()
+        (folder / name).touch()
     one: Any = SimpleNamespace(updates=5, agent_steps=100, fingerprint="", state_dict=dict)
-    nothing: Any = None
-    CheckpointSaver(
-        *(tmp_path, Config(), one, 0, 10, one, one, one),
-        *(BestSoFar(), nothing, StopSignals(), lambda line: None),
-    )._write_replays()
-    names = {path.name for path in tmp_path.iterdir()}
+    CheckpointSaver(some_run(tmp_path, layout=one, learner=one, mix=one, progress=one))._write_replays()
+    names = {path.name for path in folder.iterdir()}
     assert names == {"replays_0000000005.bin", "replays_good.bin", "replays_0000000004_copy.bin"}
 
 
@@ -114,19 +112,15 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
         SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True),
         SimpleNamespace(agent_steps=100, interval=FINITE),
     )
-    nothing: Any = None
-    said: list[str] = []
-    failing = CheckpointSaver(
-        *(tmp_path, config, nothing, 0, 10, cast(Any, learner), nothing, cast(Any, progress), BestSoFar()),
-        *(nothing, StopSignals(), said.append),
-    )
+    run = some_run(tmp_path, config=config, learner=learner, progress=progress)
+    failing = CheckpointSaver(run)
     for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
         failing.save_if(failing.due())
     assert tries == [60.5, 121.0, 181.5]
     failing.saved_updates = 1
     failing.save(with_replays=False)
     failed = "no checkpoint could be written (No space left on device); "
-    assert said == 3 * [f"{failed}there is none yet to go on from"] + [f"{failed}the last complete one is kept"]
+    assert run.said == 3 * [f"{failed}there is none yet to go on from"] + [f"{failed}the last complete one is kept"]
 
 
 def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,17 +130,8 @@ def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path, monkeypatch: 
         saves.append(learner.updates)
 
     monkeypatch.setattr(CheckpointSaver, "_write", write)
-    nothing: Any = None
-    saver_of_a_run = CheckpointSaver(
-        *(tmp_path, Config().replace_flags(save_model_period=5), nothing, 0, 10, cast(Any, learner), nothing),
-        *(
-            cast(Any, SimpleNamespace(agent_steps=1, interval=FINITE)),
-            BestSoFar(),
-            nothing,
-            StopSignals(),
-            lambda line: None,
-        ),
-    )
+    config = Config().replace_flags(save_model_period=5)
+    saver_of_a_run = CheckpointSaver(some_run(tmp_path, config=config, learner=learner))
     for updates in (1, 4, 5, 6, 9, 10, 11, 17, 21, 22):
         learner.updates = updates
         saver_of_a_run.save_if(saver_of_a_run.due())
@@ -162,36 +147,11 @@ def test_a_signal_during_a_save_causes_another_save(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(CheckpointSaver, "_write", write)
     learner = SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True)
-    nothing: Any = None
-    asked = CheckpointSaver(
-        *(
-            tmp_path,
-            Config(),
-            nothing,
-            0,
-            10,
-            cast(Any, learner),
-            nothing,
-            cast(Any, SimpleNamespace(agent_steps=1, interval=FINITE)),
-        ),
-        *(BestSoFar(), nothing, stop, lambda line: None),
-    )
+    asked = CheckpointSaver(some_run(tmp_path, learner=learner, stop=stop))
     stop.save_now = True
     for _ in range(3):
         asked.save_if(asked.due())
     assert saves == [False, False]
-
-
-def some_saver(
-    folder: Path, learner: SimpleNamespace, progress: SimpleNamespace, said: list[str], **flags: Any
-) -> CheckpointSaver:
-    """One of a run that was resumed, whose checkpoint holds nothing."""
-    nothing: Any = None
-    layout = SimpleNamespace(action_count=2, fingerprint="")
-    return CheckpointSaver(
-        *(folder, Config().replace_flags(**flags), cast(Any, layout), 1, 10, cast(Any, learner), nothing),
-        *(cast(Any, progress), BestSoFar(), nothing, StopSignals(), said.append),
-    )
 
 
 def test_a_resumed_run_saves_once_it_has_done_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +160,9 @@ def test_a_resumed_run_saves_once_it_has_done_something(tmp_path: Path, monkeypa
     monkeypatch.setattr(time, "monotonic", lambda: now)
     learner = SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True)
     progress = SimpleNamespace(agent_steps=100, interval=FINITE)
-    resumed = some_saver(tmp_path, learner, progress, [], save_model_minutes=5.0)
+    run = some_run(tmp_path, config=Config().replace_flags(save_model_minutes=5.0), learner=learner, progress=progress)
+    run.resume.count = 1
+    resumed = CheckpointSaver(run)
 
     def write(self: CheckpointSaver, in_flight: object) -> None:
         saves.append((learner.updates, progress.agent_steps))

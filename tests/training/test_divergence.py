@@ -128,3 +128,5 @@ def test_a_loss_that_is_not_finite_at_the_end_of_a_run_is_an_error(tmp_path: Pat
         catch_run(tmp_path, environment_max_steps=1_000, report_period=10**6, **DIVERGING)
     (folder,) = tmp_path.iterdir()
     assert not list((folder / "checkpoints").iterdir())
+    messages = (folder / "messages.txt").read_text()
+    assert "failed at 1,000 agent steps" in messages and "finished" not in messages

@@ -12,14 +12,12 @@ import torch
 
 from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
-from learners.agreement import Agreement
-from machine.stop_signals import StopSignals
 from option_flags import Config
+from reports.sinks.sink import SinkList
 from run_files.checkpoint import checkpoint_name
-from tests.catch import make_catch
+from tests.training.some_run import some_run
 from tests.training.test_periodic_evaluation import SMALL, evaluations
 from training import periodic_evaluation as evaluation_module
-from training.best_so_far import BestSoFar
 from training.housekeeping import Housekeeping
 from training.periodic_evaluation import PeriodicEvaluation
 
@@ -64,13 +62,11 @@ def players_of_evaluations(
     learner = SimpleNamespace(updates=0, network=torch.nn.Linear(2, 2))
     timing = SimpleNamespace(action_ms=0.0)
     progress = SimpleNamespace(agent_steps=0, frames=0, action_timing=timing if flags else None)
-    saver: Any = SimpleNamespace(folder=folder, learner=learner, progress=progress, best=BestSoFar(), saved_updates=0)
-    config, nothing = Config.from_flags({**SMALL, "eval_period": 100, **flags}), cast(Any, None)
-    announced: list[str] = []
-    evaluation = PeriodicEvaluation(
-        config, make_catch, nothing, torch.float32, 0, saver, folder, StopSignals(), announced.append, keep_alive,
-        show_alive,
-    )  # fmt: skip
+    saver: Any = SimpleNamespace(folder=folder, saved_updates=0)
+    config, summary = Config.from_flags({**SMALL, "eval_period": 100, **flags}), SimpleNamespace(show_alive=show_alive)
+    agreement = SimpleNamespace(keep_alive=keep_alive)
+    run = some_run(folder, config=config, learner=learner, progress=progress, agreement=agreement)
+    evaluation = PeriodicEvaluation(run, saver, cast(Any, summary))
     for steps, updates in moments:
         progress.agent_steps, learner.updates, saver.saved_updates = steps, updates, updates
         timing.action_ms = 10.0 * updates
@@ -95,16 +91,24 @@ def test_actions_of_an_evaluation_in_real_time_take_as_long_as_those_of_the_trai
 def test_evaluations_start_after_updates_only() -> None:
     """Between two updates, the agent steps and thus the games would depend on when unrolls arrive."""
     done: list[str] = []
+    housekeeping = housekeeping_of(lambda name: nullcontext())
     recorded: Any = SimpleNamespace(tick=lambda: done.append("tick"), start_if_due=lambda: done.append("start"))
-    saver: Any = SimpleNamespace(due=lambda: 0, save_if=lambda due: False)
-    reporter: Any = SimpleNamespace(is_due=False, tick=lambda: None)
-    progress: Any = SimpleNamespace(stage=lambda name: nullcontext())
-    housekeeping = Housekeeping(progress, reporter, saver, recorded, cast(Any, None), Agreement())
+    housekeeping._evaluation = recorded
     for updates in (False, True, False):
         if updates:
             housekeeping.after_update()
         housekeeping.tick()
     assert done == ["tick", "tick", "start", "tick"]
+
+
+def housekeeping_of(stage: Callable[[str], Any], *, reports: Callable[[], None] | None = None) -> Housekeeping:
+    """Of a run that saves nothing, and reports after each update or never."""
+    run = some_run(Path())
+    run.progress.stage = stage
+    housekeeping = Housekeeping(run, SinkList(), cast(Any, None))
+    housekeeping._saver = cast(Any, SimpleNamespace(due=int, save_if=bool, end_if_diverged=lambda: None))
+    housekeeping._reporter = cast(Any, SimpleNamespace(is_due=reports is not None, report=reports, tick=lambda: None))
+    return housekeeping
 
 
 def test_a_report_counts_as_such_in_the_learners_time() -> None:
@@ -118,11 +122,7 @@ def test_a_report_counts_as_such_in_the_learners_time() -> None:
         def __exit__(self, *error: object) -> None:
             spent.append(self.name)
 
-    reporter: Any = SimpleNamespace(is_due=True, report=lambda: spent.append("the report itself"))
-    saver: Any = SimpleNamespace(end_if_diverged=lambda: None)
-    progress: Any = SimpleNamespace(stage=Noting)
-    nothing = cast(Any, None)
-    Housekeeping(progress, reporter, saver, nothing, nothing, Agreement()).after_update()
+    housekeeping_of(Noting, reports=lambda: spent.append("the report itself")).after_update()
     assert spent == ["the report itself", "report"]
 
 

@@ -26,6 +26,7 @@ from tests.foreign_contents import DELETED, Place, mutated, places, replacements
 from tests.options.replay_entries import queue, ranked, replays, standard
 from tests.training.catch_runs import catch_run
 from tests.training.resumed_runs import copy_of
+from tests.training.some_run import some_run
 from training.counters.progress import Progress
 from training.make_replays import make_mix
 from training.run_setup import RunSetup, set_up_run
@@ -66,7 +67,7 @@ def use(setup: RunSetup) -> None:
     config, layout, resume = setup.config, setup.layout, setup.resume
     device = setup.machine.device
     learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, device)
-    with closing(make_mix(config, layout, resume, learner)) as mix:
+    with closing(make_mix(some_run(Path(), config=config, layout=layout, resume=resume, learner=learner))) as mix:
         progress = Progress(layout, 3, 4, 600, 100)
         resume.restore_progress(progress)
         resume.restore(learner, mix)
@@ -74,7 +75,7 @@ def use(setup: RunSetup) -> None:
             batch = mix.mix(learner.updates)
             progress.count_update(batch, learner.update(batch), learner.updates)
         assert learner.is_finite()
-        json.dumps(progress.close_interval(learner.updates))
+        json.dumps(progress.close_interval())
 
 
 def part_at(content: Any, place: Place) -> Any:

@@ -2,8 +2,9 @@
 
 import json
 from copy import deepcopy
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ import torch
 from agents.network import make_network
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
+from tests.training.some_run import some_run
 from training.make_replays import make_mix
 
 LAYOUT = UnrollLayout(unroll_length=3, frame_stack=1, frame_shape=(1, 36, 36), action_count=3, feature_size=4)
 
 
 @pytest.mark.parametrize("caching", [False, True])
-def test_candidates_are_ranked_by_the_weights_after_the_latest_update(caching: bool) -> None:
+def test_candidates_are_ranked_by_the_weights_after_the_latest_update(tmp_path: Path, caching: bool) -> None:
     replay = {
         **{"type": "elite", "capacity": 20, "sample_ratio": 1.0},
         **{"dist_function": "kl_div", "lambda_batch_multiplier": 3.0},
@@ -31,7 +33,6 @@ def test_candidates_are_ranked_by_the_weights_after_the_latest_update(caching: b
     torch.nn.init.orthogonal_(first.policy_head.weight)
     second = deepcopy(first)
     torch.nn.init.orthogonal_(second.policy_head.weight)
-    resume = SimpleNamespace(count=0, planned_updates=1000)
     rng = np.random.default_rng(0)
     rows = np.zeros((20, LAYOUT.nbytes), np.uint8)
     LAYOUT.array(rows, "frames")[:] = rng.integers(0, 256, LAYOUT.array(rows, "frames").shape)
@@ -39,7 +40,7 @@ def test_candidates_are_ranked_by_the_weights_after_the_latest_update(caching: b
     def distance(at_first: torch.nn.Module) -> float:
         """Of the candidates of the first batch, with `second`'s weights at the time when it is drawn."""
         learner: Any = SimpleNamespace(network=deepcopy(at_first), device=torch.device("cpu"), updates=0)
-        mix = make_mix(config, LAYOUT, cast(Any, resume), learner)
+        mix = make_mix(some_run(tmp_path, config=config, layout=LAYOUT, learner=learner))
         learner.network.load_state_dict(second.state_dict())
         while not mix.ready():
             for row in rows[: mix.unrolls_accepted()]:

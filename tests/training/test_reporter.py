@@ -1,6 +1,7 @@
 """When a run reports, and what its display shows between two reports."""
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from option_flags import Config
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from reports.terminal.run_display import Status
+from tests.training.some_run import some_run
 from training.counters.machine_load import Load
 from training.counters.progress import Progress
 from training.reporter import Reporter
@@ -23,24 +26,19 @@ class Run:
     """A reporter whose learner, workers and replays are what the test says."""
 
     def __init__(self, period: int) -> None:
+        config = Config.from_flags({"environment_max_steps": 1000, "report_period": period})
         self.progress = Progress(LAYOUT, 1, 4, 1000, 100)
         self.learner = SimpleNamespace(updates=0, batch_parts=1)
         self.written: list[dict[str, Any]] = []
         self.shown: list[Status] = []
-        pool = SimpleNamespace(alive=1, size=1, restarts=0, rounds_under_way=0)
         self.load = LOAD
-        load = SimpleNamespace(load=lambda: self.load, report=lambda: self.load)
-        sink = SimpleNamespace(write=self.written.append)
-        console = SimpleNamespace(show=lambda status, now: self.shown.append(status))
-        others: list[Any] = [pool, load, SimpleNamespace(replays=[], is_warming_up=False), sink, console]
-        self.reporter = Reporter(
-            self.progress,
-            cast(Any, self.learner),
-            *others,
-            period=period,
-            planned_updates=10,
-            warmup_unrolls=[],
-        )
+        self.nodes: list[dict[str, Any]] = []
+        self.run = some_run(Path(), config=config, progress=self.progress, learner=self.learner, layout=LAYOUT)
+        self.run.console = SimpleNamespace(show=lambda status, now: self.shown.append(status))
+        self.run.part = SimpleNamespace(replay=SimpleNamespace(warmup_unrolls=[]))
+        self.run.actors.node_figures = lambda: list(self.nodes)
+        self.reporter = Reporter(self.run, cast(Any, SimpleNamespace(write=self.written.append)))
+        self.reporter.load = cast(Any, SimpleNamespace(load=lambda: self.load, report=lambda: self.load))
 
     def unroll(self) -> None:
         self.reporter.after_unroll(self.progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8)))
@@ -95,12 +93,10 @@ def test_the_cost_of_a_run_is_not_known_where_other_machines_play() -> None:
     """Their CPU time is not in the load of this machine."""
     run = Run(period=20)
     run.load = LOAD._replace(cpu_learner=50.0, cpu_workers=150.0)
-    nodes: list[dict[str, Any]] = []
-    run.reporter._actors = cast(Any, SimpleNamespace(node_figures=lambda: nodes))
     for _ in range(2):
         run.unroll()
         run.update(1.0)
-        nodes.append({"node": "10.0.0.7", "alive": True})
+        run.nodes.append({"node": "10.0.0.7", "alive": True})
     first, second = (report["core_seconds_per_1000_frames"] for report in run.written)
     assert first > 0 and second is None
 

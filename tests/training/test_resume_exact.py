@@ -14,7 +14,7 @@ from run_files.replay_file import read_tensor_file
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run, copy_of, ending_at, stop_at_once
-from training import make_parts
+from training import run as run_module
 from training import train as training
 from training.train import train
 from wrappers.atari import make_atari
@@ -103,7 +103,7 @@ def test_a_run_in_parts_whose_replays_rank_equals_the_whole_run_bit_for_bit(
     more: dict[str, Any] = {**flags, "r_f_steps": 5, "frames_stacked": 2, "report_period": 130}
     whole = catch_run(tmp_path, environment_max_steps=900, **more)
     with monkeypatch.context() as patched:
-        patched.setattr(make_parts, "Progress", ending_at(455))
+        patched.setattr(run_module, "Progress", ending_at(455))
         part = catch_run(tmp_path, environment_max_steps=900, **more)
     with monkeypatch.context() as patched:
         patched.setattr(Config, "planned_updates", 1_000)

@@ -13,7 +13,7 @@ from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import copy_of, ending_at, games, stop_at_once
-from training import make_parts
+from training import run as run_module
 from training import train as training
 from training.resume import plan_updates
 
@@ -93,7 +93,7 @@ def test_a_checkpoint_elsewhere_does_not_take_the_best_file_beside_it(tmp_path: 
 def test_the_first_run_fixes_the_schedule_and_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed run keeps both, even with another learning rate."""
     with monkeypatch.context() as patched:
-        patched.setattr(make_parts, "Progress", ending_at(500))
+        patched.setattr(run_module, "Progress", ending_at(500))
         first = catch_run(tmp_path, environment_max_steps=1_000, lr_scheduler_steps=0, seed=None)
     fixed = find_checkpoint(str(first))
     assert fixed.options["seed"] is not None

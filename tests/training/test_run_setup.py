@@ -19,13 +19,12 @@ from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
 from replay.unroll_layout import ActionKind, UnrollLayout
-from reports.run_summary import LOWER_LAG, NetworkInUse, described_actions, described_observations, run_header
+from reports.run_header import LOWER_LAG, NetworkInUse, described_actions, described_observations, run_header
 from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from training import run_setup
-from training.make_parts import recorder_of_updates
 from training.run_setup import set_up_run
-from training.train import train
+from training.train import recorder_of_updates, train
 from wrappers.make_environment import make_environment
 
 CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_count=3)
@@ -98,7 +97,7 @@ def test_a_run_that_may_reach_a_high_policy_lag_warns_before_it_starts(
 ) -> None:
     config = Config().replace_flags(seed=1, **flags)
     machine = machine_for(config, workers)
-    lines = run_header(config, Path("results/run"), machine, CATCH, NETWORK, [], 100)
+    lines = run_header(config, Path("results/run"), machine, CATCH, NETWORK, 100)
     warnings = [line for line in lines if "policy lag" in line]
     expected = f"if all workers are kept busy, policy lag may reach {lag} updates; {LOWER_LAG}"
     assert warnings == ([] if lag is None else [expected])
@@ -121,7 +120,7 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
 
     def notes(**flags: Any) -> list[str]:
         config = Config().replace_flags(**flags)
-        return run_header(config, tmp_path, machine, CATCH, NETWORK, [], 100)[3:]
+        return run_header(config, tmp_path, machine, CATCH, NETWORK, 100)[3:]
 
     assert notes() == notes(use_lstm=True, lstm_size=9) == notes(optimizer="adam", adam_eps=1e-3) == []
     assert notes(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [
@@ -152,7 +151,7 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
     ]
     assert notes(impact_rho=3.0) == ["--impact_rho has no effect without --loss=impact"]
     elsewhere = Config.from_flags({"env": "CartPole-v1", "factored_actions": True})
-    said = run_header(elsewhere, tmp_path, machine, CATCH, NETWORK, [], 100)
+    said = run_header(elsewhere, tmp_path, machine, CATCH, NETWORK, 100)
     assert "--factored_actions has no effect without a NoFrameskip game" in said
     assert notes(env="PongNoFrameskip-v4", factored_actions=True) == []
     assert notes(loss="impact", impact_uses=3, impact_batches=5, impact_target_period=7) == []
@@ -201,7 +200,7 @@ def test_the_head_names_the_network_and_the_precision_that_are_used(tmp_path: Pa
     """Not those of the flags: --network=auto, and bfloat16 where the torso computes in float32."""
     setup = set_up_run(Config.from_flags({"env": "CartPole-v1", "precision": "bfloat16"}), make_environment, None)
     network = NetworkInUse(setup.network.torso_name, setup.network.compute_dtype)
-    lines = run_header(setup.config, tmp_path, setup.machine, setup.layout, network, [], 100)
+    lines = run_header(setup.config, tmp_path, setup.machine, setup.layout, network, 100)
     assert lines[0].startswith("CartPole-v1, sees 4 numbers, 2 actions, seed ")
     assert " in float32 with " in lines[1]
     assert lines[2].endswith("; mlp, 100 updates planned")
@@ -238,7 +237,7 @@ def test_memory_is_planned_for_the_unrolls_that_wait_for_the_effect_of_their_act
 def test_flags_of_pictures_are_noted_where_there_are_none(flags: dict[str, Any], noted: list[str]) -> None:
     setup = set_up_run(Config.from_flags(flags), make_environment, None)
     expected = [f"--{name} has no effect on observations without a picture" for name in noted]
-    assert setup.environment_notes == expected
+    assert setup.notes == expected
 
 
 @pytest.mark.parametrize(

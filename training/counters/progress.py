@@ -50,6 +50,7 @@ class Progress:
         self._unsent = Unsent()  # what the other learners do not know yet
         self.agent_steps = 0  # of all learners, as far as this one knows
         self.episodes = 0
+        self.updates = 0  # of the network, as the learner counts them
         self._parent_steps = self._parent_frames = 0  # at the start of this run
         self.return_window = return_window  # games that `return_mean` is averaged over
         self.recent_returns: deque[float] = deque(maxlen=return_window)
@@ -91,7 +92,7 @@ class Progress:
         return {"action_timing": timing.state_dict(), **ages}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.agent_steps, self.episodes = state["agent_steps"], state["episodes"]
+        self.agent_steps, self.episodes, self.updates = state["agent_steps"], state["episodes"], state["updates"]
         self._parent_frames = state.get("frames", self.frames)  # older versions did not save them
         self._parent_steps = self.agent_steps
         self._parent_seconds = state["seconds"]
@@ -238,6 +239,7 @@ class Progress:
 
     def count_update(self, batch: Batch, figures: Mapping[str, torch.Tensor], updates: int) -> None:
         """Count one update with its figures; `updates` is the learner's count after it."""
+        self.updates = updates
         self.interval.add_update(batch, figures, updates)
 
     def wait_fraction(self) -> float:
@@ -267,7 +269,7 @@ class Progress:
         interval = self.interval
         return 1000 * interval.stage_seconds[stage] / interval.updates if interval.updates else None
 
-    def close_interval(self, updates: int) -> dict[str, JsonValue]:
+    def close_interval(self) -> dict[str, JsonValue]:
         """The figures of the interval that ends here, by their names in metrics.jsonl; a new interval begins."""
         seconds, interval_seconds = self.seconds, self.interval_seconds
         lag_mean, lag_max = self.interval.lag()
@@ -276,7 +278,7 @@ class Progress:
             "seconds": seconds,
             "agent_steps": self.agent_steps,
             "frames": self.frames,
-            "updates": updates,
+            "updates": self.updates,
             "steps_per_second": self.steps_since_report / interval_seconds,
             "frames_per_second": self.interval_frames_per_second,
             "episodes": self.episodes,

@@ -2,28 +2,41 @@
 
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from reports.run_summary import RunEnd, run_ending
+from option_flags import Config
+from tests.training.some_run import some_run
+from training.summary import last_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def ending(**figures: Any) -> list[str]:
-    end = {
-        **{"folder": Path("results/run"), "finished": True, "agent_steps": 5000, "steps_left": False, "frames": 20_000},
-        **{"goal": None, "return_window": 100, "updates": 30, "updates_made": 30, "seconds": 10.0, "return_mean": 0.0},
-        **{"games_without_score": 0, "steps_to_learn": 160, "saving_seconds": 0.5, "has_saved": True, "bottleneck": ""},
-        "watt_hours": {},
+def ending(
+    *, status: str = "finished", has_saved: bool = True, watt_hours: dict[str, float] | None = None, **progress: Any
+) -> list[str]:
+    """The last lines of a run with this progress."""
+    figures = {
+        **{"agent_steps": 5000, "steps_left": False, "frames": 20_000, "updates": 30, "seconds": 10.0},
+        **{"return_mean": 0.0, "return_window": 100, "goal_reached": False, "never_scored": False, "episodes": 7},
+        **{"time_shares_of_run": dict},
     }
-    return run_ending(RunEnd(**{**end, **figures}))
+    goal = progress.pop("goal", None)
+    config = Config().replace_flags(stop_at_return=goal, r_f_steps=20, batch_size=8)
+    figures |= {"goal_reached": goal is not None}
+    run = some_run(Path("results/run"), config=config, status=status, progress=SimpleNamespace(**figures | progress))
+    saver: Any = SimpleNamespace(seconds=0.5, has_saved=has_saved)
+    load: Any = SimpleNamespace(
+        worker_shares=dict, cores_in_use=lambda cores: (0.0, 0.0), measured_watt_hours=lambda: watt_hours or {}
+    )
+    return last_lines(run, saver, load)
 
 
 @pytest.mark.parametrize(("games", "begin"), [(1, "the only game so far"), (1200, "each of the 1,200 games so far")])
 def test_a_run_that_never_scored_says_so_and_where_to_read_on(games: int, begin: str) -> None:
-    (line,) = [line for line in ending(games_without_score=games) if "return of 0" in line]
+    (line,) = [line for line in ending(never_scored=True, episodes=games) if "return of 0" in line]
     assert line.startswith(f"{begin} ended with a return of 0")
     heading = line.split('"')[1]
     assert f"\n## {heading}\n" in (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")

@@ -16,11 +16,11 @@ from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import CATCH, catch_run, reports, resume_run
 from tests.training.counters.test_progress import LAYOUT
-from training import summary_file
+from tests.training.some_run import some_run
+from training import summary as summary_module
 from training import train as training
-from training.best_so_far import BestSoFar
 from training.counters.progress import Progress
-from training.summary_file import SummaryFile
+from training.summary import SummaryFile
 from training.train import train
 from workers.failures import RunFailedError
 
@@ -96,9 +96,9 @@ def test_a_run_says_running_at_its_start_and_at_each_report_and_checkpoint(
 ) -> None:
     """So this is what remains of a run that is killed. Watt-hours are those of the latest report."""
     written: list[dict[str, Any]] = []
-    monkeypatch.setattr(summary_file, "write_json", lambda path, value: written.append(value))
-    monkeypatch.setattr(summary_file, "ENERGY", {"cpu": "memory_learner_mb", "gpu": "gpu_memory_mb"})
-    monkeypatch.setattr(summary_file, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(summary_module, "write_json", lambda path, value: written.append(value))
+    monkeypatch.setattr(summary_module, "ENERGY", {"cpu": "memory_learner_mb", "gpu": "gpu_memory_mb"})
+    monkeypatch.setattr(summary_module, "LEAST_SECONDS", 0.0)
     folder = catch_run(tmp_path, environment_max_steps=2_000)
     seen = [(summary["status"], summary["agent_steps"]) for summary in written]
     steps = [0, *(report["agent_steps"] for report in reports(folder))]
@@ -115,9 +115,9 @@ def test_reports_that_come_soon_after_another_leave_the_summary(
     """Syncing it to the disk would take most of the time of a fast environment. The end is always written."""
     written: list[tuple[str, int]] = []
     monkeypatch.setattr(
-        summary_file, "write_json", lambda path, value: written.append((value["status"], value["agent_steps"]))
+        summary_module, "write_json", lambda path, value: written.append((value["status"], value["agent_steps"]))
     )
-    monkeypatch.setattr(summary_file, "LEAST_SECONDS", 1e6)
+    monkeypatch.setattr(summary_module, "LEAST_SECONDS", 1e6)
     folder = catch_run(tmp_path, environment_max_steps=2_000)
     assert len(reports(folder)) > 1 and written == [("running", 0), ("finished", 2_000)]
 
@@ -125,11 +125,11 @@ def test_reports_that_come_soon_after_another_leave_the_summary(
 def test_a_run_that_waits_for_long_is_seen_to_be_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dashboard would say that it was killed."""
     written: list[str] = []
-    monkeypatch.setattr(summary_file, "write_json", lambda path, value: written.append(value["status"]))
-    with SummaryFile(tmp_path, Config(), Progress(LAYOUT, 4, 4, 1_000, 100), 0, BestSoFar()) as summary:
+    monkeypatch.setattr(summary_module, "write_json", lambda path, value: written.append(value["status"]))
+    with SummaryFile(some_run(tmp_path, progress=Progress(LAYOUT, 4, 4, 1_000, 100))) as summary:
         summary.show_alive()
         assert written == ["running"]
-        monkeypatch.setattr(summary_file, "ALIVE_SECONDS", 0.0)
+        monkeypatch.setattr(summary_module, "ALIVE_SECONDS", 0.0)
         summary.show_alive()
         assert written == ["running"] * 2
 
@@ -137,7 +137,7 @@ def test_a_run_that_waits_for_long_is_seen_to_be_alive(tmp_path: Path, monkeypat
 def test_a_checkpoint_is_in_the_summary_before_the_next_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run by the clock may take minutes until it reports."""
     written: list[dict[str, Any]] = []
-    monkeypatch.setattr(summary_file, "write_json", lambda path, value: written.append(value))
+    monkeypatch.setattr(summary_module, "write_json", lambda path, value: written.append(value))
     catch_run(tmp_path, environment_max_steps=2_000, report_period=2_000, save_model_period=5)
     before_the_report = [summary for summary in written if summary["agent_steps"] < 2_000]
     assert before_the_report[0]["go_on"] is None
@@ -156,6 +156,6 @@ def test_a_summary_that_cannot_be_written_does_not_end_a_run(tmp_path: Path, mon
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(summary_file, "write_json", full)
+    monkeypatch.setattr(summary_module, "write_json", full)
     folder = catch_run(tmp_path, environment_max_steps=500)
     assert find_checkpoint(str(folder)).agent_steps == 500 and not (folder / "summary.json").exists()

@@ -1,0 +1,50 @@
+"""A run for tests of what takes a run: nothing plays or learns in it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from learners.agreement import Agreement
+from learners.group import OneLearner
+from learners.rank import LearnerRank
+from machine.stop_signals import StopSignals
+from option_flags import Config
+from reports.terminal.console import Console
+from tests.catch import make_catch
+from training.best_so_far import BestSoFar
+
+
+def some_run(folder: Path, **parts: Any) -> Any:
+    """A run in this folder with these parts in place of its own."""
+    said: list[str] = []
+    pool = SimpleNamespace(alive=1, size=1, restarts=0, rounds_under_way=0, process_ids=list)
+    times = SimpleNamespace(totals=lambda: np.zeros(6))
+    config = parts.pop("config", Config())
+    progress = {"agent_steps": 0, "updates": 0, "interval": SimpleNamespace(first_diverged_update=lambda: None)}
+    run = {
+        "config": config,
+        "part": config,
+        "folder": folder,
+        "layout": SimpleNamespace(action_count=2, fingerprint=""),
+        "machine": SimpleNamespace(device=torch.device("cpu"), worker_precision=torch.float32, inference_processes=0),
+        "setup": SimpleNamespace(make_environment=make_catch),
+        "resume": SimpleNamespace(best=BestSoFar(), count=0, planned_updates=10, updates=0),
+        "stop": StopSignals(),
+        "console": Console(),
+        "said": said,
+        "announce": said.append,
+        "status": "running",
+        "rank": LearnerRank(),
+        "learners": OneLearner(),
+        "agreement": Agreement(),
+        "progress": SimpleNamespace(**{**progress, "watt_hours": {}}),
+        "learner": SimpleNamespace(
+            updates=0, batch_parts=1, is_finite=lambda: True, is_intact=True, weights_checksum=lambda: 4
+        ),
+        "mix": SimpleNamespace(replays=[], is_warming_up=False),
+        "actors": SimpleNamespace(pool=pool, times=times, node_figures=list, answer_commands=lambda *_: None),
+    }
+    return SimpleNamespace(**{**run, **parts})

@@ -1,0 +1,175 @@
+"""How far a run is, how it ended, and how it goes on: `summary.json`, and the last lines of the run."""
+
+import math
+import shlex
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from machine.capacity import usable_cores
+from machine.program import command_of
+from reports.bottleneck import name_bottleneck
+from reports.run_header import last_games
+from run_files.checkpoint import checkpoint_to_use
+from run_files.metrics import Episode, Report, json_safe
+from run_files.run_folder import CHECKPOINTS, SUMMARY, write_json
+from training.checkpoint_saver import CheckpointSaver
+from training.counters.machine_load import MachineLoad
+from training.run import Run
+
+LEAST_SECONDS = 1.0  # between two reports that rewrite the file
+ALIVE_SECONDS = 60.0  # between two times that a run without reports rewrites it: who is silent for long counts as lost
+ENERGY = {"cpu": "cpu_watt_hours", "gpu": "gpu_watt_hours"}  # in reports, where the system tells them
+
+
+class SummaryFile:
+    """Writes `summary.json` atomically: on entering and leaving its `with` block, and after reports, as a sink.
+
+    Each time, the file is synced to the disk, which may take longer than the training between two reports of a fast
+    environment. So reports that come soon after it was written leave it as it is.
+
+    An error that leaves the block is recorded as the reason why the run failed. A file that cannot be written is tried
+    again at the next report. Of several learners, the first one writes it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._seconds: float | None = None  # of training, once it has ended
+        self._energy: dict[str, Any] = {}
+        self._written_at = -math.inf
+
+    def __enter__(self) -> Self:
+        self.update()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._write("failed", str(error) or type(error).__name__)
+        else:
+            self._write(self._run.status, why_ended(self._run))
+
+    def training_ended(self) -> None:
+        """Later evaluations of the policy do not count as training time."""
+        self._seconds = self._run.progress.seconds
+
+    def write(self, report: Report) -> None:
+        self._energy = {name: report[key] for name, key in ENERGY.items() if report.get(key) is not None}
+        if time.monotonic() - self._written_at >= LEAST_SECONDS:
+            self.update()
+
+    def update(self) -> None:
+        """Write the file of a run that goes on; also when a checkpoint was written, which it names."""
+        self._write("running", None)
+        self._written_at = time.monotonic()
+
+    def show_alive(self) -> None:
+        """Called again and again while the run waits for an evaluation, and makes no reports."""
+        if time.monotonic() - self._written_at >= ALIVE_SECONDS:
+            self.update()
+
+    def episode(self, row: Episode) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, status: str, why: str | None) -> None:
+        run, progress, best = self._run, self._run.progress, self._run.resume.best
+        if not run.rank.is_first:
+            return
+        checkpoint = checkpoint_to_use(run.folder / CHECKPOINTS)
+        seconds = progress.seconds if self._seconds is None else self._seconds
+        summary: dict[str, Any] = {
+            "status": status,
+            "why": why,
+            "time": time.time(),
+            "agent_steps": progress.agent_steps,
+            "frames": progress.frames,
+            "updates": progress.updates,
+            "episodes": progress.episodes,
+            "seconds": seconds,
+            "steps_per_second": progress.agent_steps / max(seconds, 1e-9),
+            "return_mean": progress.return_mean,
+            "return_max": progress.return_max,
+            "best_return_mean": best.return_mean,
+            "best_at_agent_steps": best.return_steps,
+            "best_eval_return_mean": best.eval_mean,
+            **({"energy_wh": self._energy} if self._energy else {}),
+            "checkpoint": checkpoint and str(checkpoint.relative_to(run.folder)),
+            "go_on": checkpoint and go_on_command(run),
+        }
+        with suppress(OSError):
+            write_json(run.folder / SUMMARY, json_safe(summary))
+
+
+def why_ended(run: Run) -> str:
+    """Why a run without an error has ended."""
+    progress, options = run.progress, run.config.run
+    if run.status != "finished":
+        return "a signal asked the run to stop"
+    if progress.goal_reached:
+        return goal_reached(run)
+    steps = f"--environment_max_steps={options.environment_max_steps}"
+    return f"a learner has used its share of {steps}" if progress.steps_left else f"{steps} is reached"
+
+
+def goal_reached(run: Run) -> str:
+    games = last_games(run.progress.return_window)
+    return f"the mean return of {games} reached --stop_at_return={run.config.run.stop_at_return:g}"
+
+
+def last_lines(run: Run, saver: CheckpointSaver, load: MachineLoad) -> list[str]:
+    """How far a run got and what limited its speed. The very last line is the command that resumes it."""
+    progress = run.progress
+    mean = progress.return_mean
+    games = "no game ended" if mean is None else f"mean return of the last games {mean:.2f}"
+    speed = progress.agent_steps / max(progress.seconds, 1e-9)
+    energy = " + ".join(f"{used:,.1f} Wh ({source.upper()})" for source, used in load.measured_watt_hours().items())
+    lines = [
+        f"{run.status} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and "
+        f"{progress.updates:,} updates after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {games}",
+        goal_reached(run) if progress.goal_reached else "",
+        never_scored(progress.episodes) if progress.never_scored else "",
+        bottleneck(run, load),
+        f"energy {energy}" if energy else "",
+        f"metrics.jsonl, episodes.csv and checkpoints are in {run.folder}; saving took {saver.seconds:.1f} s",
+        f"go on with: {go_on_command(run)}"
+        if saver.has_saved
+        else "nothing could be saved, so the run cannot be resumed",
+    ]
+    return [line for line in lines if line]
+
+
+def bottleneck(run: Run, load: MachineLoad) -> str:
+    """A sentence about what limited the speed; or why nothing was learned, if this run made no update."""
+    if run.progress.updates == run.resume.updates:
+        return f"nothing was learned: the first update needs {run.config.steps_to_learn:,} agent steps"
+    return name_bottleneck(
+        run.progress.time_shares_of_run(),
+        load.worker_shares(),
+        *load.cores_in_use(usable_cores()),
+        gpu=run.machine.device.type == "cuda",
+        lockstep=run.config.run.reproducible,
+        real_time=run.config.environment.in_real_time,
+    )
+
+
+def never_scored(games: int) -> str:
+    """What a run says in whose games nothing was ever scored."""
+    these = "the only game so far" if games == 1 else f"each of the {games:,} games so far"
+    return (
+        f"{these} ended with a return of 0, and without rewards there is nothing to learn from; "
+        'docs/tuning.md says what helps, under "Games without rewards"'
+    )
+
+
+def go_on_command(run: Run) -> str:
+    """The command that resumes a run; for twice as many steps if it has made all of them."""
+    steps = run.progress.agent_steps
+    more_steps = steps + max(steps, run.config.steps_to_learn)
+    more = "" if run.progress.steps_left else f" --environment_max_steps={more_steps}"
+    program = shlex.join(command_of("main.py"))
+    return f"{program} --op_mode=train_w_load --load_model_url={shlex.quote(str(run.folder))}{more}"
