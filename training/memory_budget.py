@@ -1,7 +1,7 @@
 """The memory that a run will need, computed before it starts."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -51,19 +51,19 @@ class ReplayMemory:
 
     def check(self, workers: int, games_each: int, learners: int = 1) -> Self:
         """Refuse replays that do not fit into the memory beside the workers: an equal part of it for each learner."""
-        room = usable_memory() // learners
-        free = room - check_processes(workers, games_each, room)
-        if self.needed <= PART_OF_FREE * free:
+        memory = usable_memory() // learners
+        free = memory - check_processes(workers, games_each, memory)
+        room = PART_OF_FREE * free
+        if self.needed <= room:
             return self
         unrolls = self.in_queues + self.in_others + self.in_transit
         each = f"of {self.nbytes / 1024:,.0f} KiB"
         if self.compressed:
             each += f" ({self.in_others:,} of them compressed to about {self.kept_nbytes / 1024:,.0f} KiB)"
-        size = self.kept_nbytes if self.in_others else self.nbytes
-        fitting = int((PART_OF_FREE * free - self.in_transit * self.nbytes) / size)
+        fitting = int((room - self.in_transit * self.nbytes) / (self.kept_nbytes if self.in_others else self.nbytes))
         if fitting > 0:
             remedy = f"capacities that add up to less than {fitting:,}"
-            if not self.compressed and self.needed - (1 - COMPRESSED_TO) * self.in_others * self.nbytes < free:
+            if not self.compressed and self.needed - (1 - COMPRESSED_TO) * self.in_others * self.nbytes <= room:
                 remedy += ", or --use_replay_compression,"
         else:
             remedy = "a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker"
@@ -109,23 +109,13 @@ def played_at_random(config: Config, layout: UnrollLayout, make_environment: Mak
         return rows
     # In real time, the frames look the same, but they are not returned by steps.
     environment = make_environment(replace(config.environment, interaction="turns"), 0)
+    environment.action_space.seed(0)
     seen = as_observation(environment.reset()[0])
     for frames in layout.array(rows, "frames"):
         frames[: layout.frame_stack] = seen.frames
         for t in range(layout.unroll_length):
-            observation, _, terminated, truncated, _ = environment.step(random_action(layout, rng))
+            observation, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
             seen = as_observation(environment.reset()[0] if terminated or truncated else observation)
             frames[layout.frame_stack + t] = seen.frames[-1]
     environment.close()
     return rows
-
-
-def random_action(layout: UnrollLayout, rng: np.random.Generator) -> Any:
-    """An action as a uniform policy would choose it; real numbers from a standard normal distribution."""
-    if layout.action_kind == "discrete":
-        return int(rng.integers(layout.action_count))
-    if layout.action_kind == "product":
-        return rng.integers(layout.action_sizes, dtype=np.int32)
-    if layout.action_kind == "gaussian":
-        return rng.standard_normal(len(layout.action_sizes), np.float32)
-    raise ValueError(f"there are no random actions of the kind {layout.action_kind}")

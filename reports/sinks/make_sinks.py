@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from option_flags import Config, ReportOptions
@@ -47,7 +48,7 @@ def make_sinks(config: Config, folder: Path, announce: Announce) -> Sink:
 
 
 class OptionalSink:
-    """Wraps a sink that a run does not need: after its first failure, which is announced, it is not used again."""
+    """Wraps a sink that a run does not need: at its first failure, which is announced, it is closed."""
 
     def __init__(self, name: str, make: Callable[[], Sink], announce: Announce) -> None:
         self._name = name
@@ -62,7 +63,8 @@ class OptionalSink:
         self._guarded(lambda: self._sink.episode(row))
 
     def close(self) -> None:
-        self._guarded(self._sink.close)
+        sink, self._sink = self._sink, SinkList()
+        self._guarded(sink.close)
 
     def _use(self, sink: Sink) -> None:
         self._sink = sink
@@ -71,7 +73,9 @@ class OptionalSink:
         try:
             act()
         except Exception as error:  # third-party packages raise all kinds of errors, and none may end a run
-            self._sink = SinkList()
+            failed, self._sink = self._sink, SinkList()
+            with suppress(Exception):  # its processes and threads must not outlive it; what it says now is no news
+                failed.close()
             reason = str(error).strip().splitlines()
             self._announce(
                 f"{self._name} gets no more reports ({type(error).__name__}{': ' + reason[0] if reason else ''}); "

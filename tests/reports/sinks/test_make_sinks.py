@@ -89,11 +89,15 @@ def test_the_files_of_a_run_are_always_written(tmp_path: Path) -> None:
 class Failing(SinkList):
     def __init__(self) -> None:
         super().__init__()
-        self.calls = 0
+        self.calls = self.closed = 0
 
     def write(self, report: Report) -> None:
         self.calls += 1
         raise RuntimeError("no\nconnection")
+
+    def close(self) -> None:
+        self.closed += 1
+        raise RuntimeError("still no connection")
 
 
 def test_a_sink_that_fails_is_announced_once_and_not_used_again() -> None:
@@ -104,7 +108,7 @@ def test_a_sink_that_fails_is_announced_once_and_not_used_again() -> None:
         sink.write({})
         sink.episode(EPISODE)
     sink.close()
-    assert failing.calls == 1
+    assert (failing.calls, failing.closed) == (1, 1)
     assert messages == ["--name gets no more reports (RuntimeError: no); training continues"]
 
 
