@@ -2,29 +2,17 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from machine.cpu_energy import CpuEnergy
 from machine.gpu_gauge import GpuGauge
 from reports.sinks.sink import Sink
 from reports.terminal.run_display import ReplayFill, Status
-from run_files.metrics import LOSS_TERMS, Episode, JsonValue
-from training.counters.machine_load import Load, MachineLoad
+from run_files.metrics import LOSS_TERMS, Episode, JsonValue, Report
+from training.counters.machine_load import MachineLoad
 from training.run import Run
 
 LEARNER_FIGURES = (*LOSS_TERMS, "total_loss", "entropy", "gradient_norm", "learning_rate")
-COST = "core_seconds_per_1000_frames"
 MIN_INTERVAL_SECONDS = 2.0  # until an interval is this long, the display shows the figures of the one before
-
-
-class _IntervalFigures(NamedTuple):
-    """What the display shows of an interval."""
-
-    learner: Mapping[str, float | None]  # of the latest interval that had an update
-    lag: float | None
-    wait_fraction: float
-    load: Load
-    action_timing: Mapping[str, float | None]  # in a game that does not wait
 
 
 class Reporter:
@@ -40,7 +28,8 @@ class Reporter:
         )
         self._sink = sink
         self._console = run.console
-        self._before: _IntervalFigures | None = None  # of the interval before the latest report
+        self._before: Report = {}  # the latest report
+        self._learned: Mapping[str, float | None] = {}  # figures of the learner, of the latest interval with an update
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
         """Send the games that ended in an unroll to the sinks. During warm-up, reports are written after unrolls.
@@ -79,23 +68,33 @@ class Reporter:
 
     def report(self) -> None:
         """Write one report of the interval since the latest one. With several learners, all call this together."""
-        self._before = self._interval_figures()
-        speed = self._progress.interval_frames_per_second
-        report: dict[str, JsonValue] = dict.fromkeys(LEARNER_FIGURES)
-        report |= self._replay_figures()
         of_batch = list(self._progress.interval.figures())
-        report |= self._progress.close_interval()
-        report["batch_parts"] = self._run.learner.batch_parts
-        report["rounds_under_way"] = self._pool.rounds_under_way
-        report["worker_restarts"] = self._pool.restarts
-        load = self.load.report()
-        report[COST] = self._core_seconds(load, speed)
-        figures = load._asdict()
-        report |= figures.pop("energy")
-        report |= figures
-        if nodes := self._actors.node_figures():
-            report["nodes"] = nodes
+        self._before = report = self._figures()
+        self._progress.begin_interval()
+        self.load.begin_interval()
         self._sink.write(self._agreement.merged(report, of_batch))
+
+    def _figures(self) -> Report:
+        """Everything that is reported, by the names in metrics.jsonl: a new figure of any of these parts is, too."""
+        nodes = self._actors.node_figures()
+        return {
+            **dict.fromkeys(LEARNER_FIGURES),
+            **self._replay_figures(),
+            **self._progress.figures(),
+            "batch_parts": self._run.learner.batch_parts,
+            "rounds_under_way": self._pool.rounds_under_way,
+            "worker_restarts": self._pool.restarts,
+            **self._load_figures(other_machines=bool(nodes)),
+            **({"nodes": nodes} if nodes else {}),
+        }
+
+    def _load_figures(self, other_machines: bool) -> Report:
+        """Of this machine. What a frame costs is not known if other machines have played, too."""
+        load, speed = self.load.load(), self._progress.interval_frames_per_second
+        cost = 10 * (load.cpu_learner + load.cpu_workers) / speed if speed and not other_machines else None
+        figures = load._asdict()
+        energy = figures.pop("energy")
+        return {**figures, **energy, "core_seconds_per_1000_frames": cost}
 
     def _replay_figures(self) -> dict[str, JsonValue]:
         """Figures of each replay under its position and type."""
@@ -109,70 +108,25 @@ class Reporter:
             "replay_time_shares": dict(zip(names, shares, strict=False)),
         }
 
-    def _interval_figures(self) -> _IntervalFigures:
-        """Figures since the latest report."""
-        interval, before = self._progress.interval, self._before
-        learner = interval.figures() or (before.learner if before else {})
-        timing, load = self._progress.action_timing, self.load.load()
-        figures: dict[str, float | None] = {}
-        if timing is not None:
-            figures = timing.figures()
-            figures[COST] = self._core_seconds(load, self._progress.interval_frames_per_second)
-            figures["updates_per_second"] = self._progress.interval_updates_per_second
-        return _IntervalFigures(
-            learner,
-            interval.lag()[0],
-            self._progress.wait_fraction(),
-            load,
-            figures,
-        )
-
     def _status(self) -> Status:
-        progress, before = self._progress, self._before
-        too_short = progress.interval_seconds < MIN_INTERVAL_SECONDS
-        figures, lag, wait_fraction, load, timing = before if before and too_short else self._interval_figures()
+        progress, figures = self._progress, self._figures()
+        self._learned = progress.interval.figures() or self._learned
+        if self._before and progress.interval_seconds < MIN_INTERVAL_SECONDS:
+            figures = {**self._before, **progress.counters()}
         return Status(
-            agent_steps=progress.agent_steps,
+            figures={**figures, **self._learned},
             max_steps=progress.max_steps,
-            frames=progress.frames,
-            frames_per_step=progress.frames_per_step,
-            updates=progress.updates,
             planned_updates=self._run.resume.planned_updates,
-            seconds=progress.seconds,
-            steps_per_second=progress.recent_speed(),
-            episodes=progress.episodes,
-            return_mean=progress.return_mean,
             return_window=progress.return_window,
             return_last=progress.recent_returns[-1] if progress.recent_returns else None,
-            return_max=progress.return_max,
-            policy_loss=figures.get("policy_loss"),
-            value_loss=figures.get("value_loss"),
-            entropy=figures.get("entropy"),
-            gradient_norm=figures.get("gradient_norm"),
-            learning_rate=figures.get("learning_rate"),
-            policy_lag_mean=lag,
+            speed=progress.recent_speed(),
+            frames_per_step=progress.frames_per_step,
             replays=[
                 ReplayFill(replay.name, len(replay), replay.capacity, replay.share, fill)
                 for replay, fill in zip(self._mix.replays, self._run.part.replay.warmup_unrolls, strict=True)
             ],
             is_warming_up=self._mix.is_warming_up,
-            learner_wait_fraction=wait_fraction,
             workers_alive=self._pool.alive,
             worker_count=self._pool.size,
-            worker_restarts=self._pool.restarts,
-            memory_mb=load.memory_learner_mb + load.memory_workers_mb,
-            cpu_learner=load.cpu_learner,
-            cpu_workers=load.cpu_workers,
-            workers_in_games=load.worker_time_shares["environment"],
-            gpu_utilization=load.gpu_utilization,
             starting=progress.agent_steps == self._steps_at_start,
-            action_timing=timing,
-            clipped_share=figures.get("clipped_share"),
-            nodes=self._actors.node_figures(),
         )
-
-    def _core_seconds(self, load: Load, frames_per_second: float) -> float | None:
-        """Those of the learner and of the workers, for 1,000 game frames; None if other machines have played, too."""
-        if self._actors.node_figures():
-            return None
-        return 10 * (load.cpu_learner + load.cpu_workers) / frames_per_second if frames_per_second else None

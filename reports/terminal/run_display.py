@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -24,9 +24,9 @@ from reports.terminal.cards import (
     progress_line,
     sparkline,
 )
-from reports.terminal.node_rows import node_rows, node_text
-from reports.terminal.timing_rows import timing_rows, timing_text
-from run_files.metrics import JsonValue
+from reports.terminal.node_rows import Node, node_rows, node_text
+from reports.terminal.timing_rows import Timing, timing_rows, timing_text
+from run_files.metrics import JsonValue, Report
 
 MAX_COLUMNS = 4  # of cards; only then does the mean return get a card with its curve
 WIDE = 72  # characters; narrower displays abbreviate words
@@ -44,55 +44,39 @@ class ReplayFill(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The state of a run. None stands for a number that does not exist yet."""
+    """The state of a run: the figures that a report would have now, and what no report has."""
 
-    agent_steps: int
+    figures: Report  # by their names in metrics.jsonl
     max_steps: int
-    frames: int
-    frames_per_step: float  # frames per step in this run; the runs that it was resumed from may differ
-    updates: int
     planned_updates: int
-    seconds: float
-    steps_per_second: float
-    episodes: int
-    return_mean: float | None
-    return_window: int  # games that the mean covers, at most
+    return_window: int  # games that the mean return covers, at most
     return_last: float | None
-    return_max: float | None
-    policy_loss: float | None
-    value_loss: float | None
-    entropy: float | None
-    gradient_norm: float | None
-    learning_rate: float | None
-    policy_lag_mean: float | None
+    speed: float  # agent steps a second in the latest seconds
+    frames_per_step: float  # in this run; the runs that it was resumed from may differ
     replays: Sequence[ReplayFill]
     is_warming_up: bool  # the replays do not hold enough to learn from yet
-    learner_wait_fraction: float
     workers_alive: int
     worker_count: int
-    worker_restarts: int
-    memory_mb: float
-    cpu_learner: float  # percent of one core
-    cpu_workers: float
-    workers_in_games: float | None  # fraction of the workers' time
-    gpu_utilization: float | None  # percent
     starting: bool  # no unroll was received yet
-    action_timing: Mapping[str, float | None]  # of a game that does not wait, by the names in metrics.jsonl
-    clipped_share: float | None = None  # of the states, with --loss=impact
-    nodes: Sequence[Mapping[str, JsonValue]] = ()  # other machines of a cluster, by the names in metrics.jsonl
+
+    def __getitem__(self, name: str) -> float | None:
+        """A figure such as `value_loss` or `time_shares/update`; None stands for a number that does not exist yet."""
+        value: JsonValue = self.figures
+        for key in name.split("/"):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value if isinstance(value, int | float) else None
+
+    def total(self, name: str) -> float:
+        """A figure that exists from the start, or counts from 0."""
+        return self[name] or 0
 
     @property
     def done(self) -> float:
-        return min(1.0, self.agent_steps / max(1, self.max_steps))
-
-    @property
-    def frames_per_second(self) -> float:
-        return self.steps_per_second * self.frames_per_step
+        return min(1.0, self.total("agent_steps") / max(1, self.max_steps))
 
     @property
     def seconds_left(self) -> float | None:
-        steps_left = max(0, self.max_steps - self.agent_steps)
-        return steps_left / self.steps_per_second if self.steps_per_second > 0 else None
+        return max(0, self.max_steps - self.total("agent_steps")) / self.speed if self.speed > 0 else None
 
     @property
     def filled(self) -> float:
@@ -100,8 +84,19 @@ class Status:
         return min((min(1.0, replay.fill / replay.needed) for replay in self.replays if replay.needed), default=1.0)
 
     @property
+    def timing(self) -> Timing:
+        """The figures of a game that does not wait; none for one that does."""
+        return {name: self[name] for name in self.figures} if "idle_share" in self.figures else {}
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The other machines of a cluster."""
+        nodes = self.figures.get("nodes")
+        return cast(Sequence[Node], nodes) if isinstance(nodes, Sequence) else ()
+
+    @property
     def trend_value(self) -> float | None:
-        return self.return_mean
+        return self["return_mean"]
 
     def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
         """The live display in `width` columns and `height` lines; `trend` is the history of the mean return."""
@@ -113,7 +108,7 @@ class Status:
         columns = column_count(width)
         width = card_width(width, columns, columns)  # without the characters that remain at the right of the cards
         rows_of_cards = _cards(self, width, columns, trend)
-        timing = timing_rows(self.action_timing, width)
+        timing = timing_rows(self.timing, width)
         nodes = node_rows(self.nodes, width)
         below = [*_replays(self, width), *timing, *nodes]
         needed = (
@@ -137,22 +132,22 @@ def plain_line(status: Status) -> str:
     return key_values(
         [
             (f"done {status.done:.1%}", 11),
-            (f"steps {count(status.agent_steps)}", 12),
-            (f"frames {count(status.frames)}", 13),
-            (f"speed {count(status.steps_per_second)}/s", 14),
-            (f"time {duration(status.seconds)}", 11),
+            (f"steps {count(status.total('agent_steps'))}", 12),
+            (f"frames {count(status.total('frames'))}", 13),
+            (f"speed {count(status.speed)}/s", 14),
+            (f"time {duration(status['seconds'])}", 11),
             (f"left {duration(status.seconds_left)}", 11),
-            (f"games {count(status.episodes)}", 12),
-            (f"return {score(status.return_mean)}", 14),
-            (f"best {score(status.return_max)}", 12),
-            (f"filled {status.filled:.0%}" if status.is_warming_up else f"entropy {decimal(status.entropy)}", 14),
-            (f"wait {status.learner_wait_fraction:.0%}", 9),
+            (f"games {count(status.total('episodes'))}", 12),
+            (f"return {score(status['return_mean'])}", 14),
+            (f"best {score(status['return_max'])}", 12),
+            (f"filled {status.filled:.0%}" if status.is_warming_up else f"entropy {decimal(status['entropy'])}", 14),
+            (f"wait {status.total('learner_wait_fraction'):.0%}", 9),
             (
                 f"workers {status.workers_alive}/{status.worker_count}",
-                12 if status.action_timing or status.nodes else 0,
+                12 if status.timing or status.nodes else 0,
             ),
             *([(node_text(status.nodes), 0)] if status.nodes else []),
-            *([(timing_text(status.action_timing), 0)] if status.action_timing else []),
+            *([(timing_text(status.timing), 0)] if status.timing else []),
         ]
     )
 
@@ -174,19 +169,19 @@ def _cards(status: Status, width: int, columns: int, trend: Sequence[float]) -> 
 
 def _progress(status: Status) -> Card:
     facts = [
-        Fact("steps", count(status.agent_steps), f"of {count(status.max_steps, 10_000)}"),
-        Fact("frames", count(status.frames)),
-        Fact("updates", count(status.updates), f"of {count(status.planned_updates, 10_000)}"),
-        Fact("games", count(status.episodes)),
+        Fact("steps", count(status.total("agent_steps")), f"of {count(status.max_steps, 10_000)}"),
+        Fact("frames", count(status.total("frames"))),
+        Fact("updates", count(status.total("updates")), f"of {count(status.planned_updates, 10_000)}"),
+        Fact("games", count(status.total("episodes"))),
     ]
     return Card("progress", facts)
 
 
 def _speed(status: Status) -> Card:
     facts = [
-        Fact("steps/s", count(status.steps_per_second)),
-        Fact("frames/s", count(status.frames_per_second)),
-        Fact("elapsed", duration(status.seconds)),
+        Fact("steps/s", count(status.speed)),
+        Fact("frames/s", count(status.speed * status.frames_per_step)),
+        Fact("elapsed", duration(status["seconds"])),
         Fact("left", duration(status.seconds_left)),
     ]
     return Card("speed and time", facts)
@@ -194,9 +189,9 @@ def _speed(status: Status) -> Card:
 
 def _returns(status: Status) -> Card:
     facts = [
-        Fact("mean", score(status.return_mean), f"last {count(status.return_window)}", f"bold {ACCENT}"),
+        Fact("mean", score(status["return_mean"]), f"last {count(status.return_window)}", f"bold {ACCENT}"),
         Fact("last", score(status.return_last)),
-        Fact("best", score(status.return_max)),
+        Fact("best", score(status["return_max"])),
     ]
     return Card("returns", facts)
 
@@ -223,36 +218,38 @@ def _warm_up(status: Status, width: int, columns: int) -> Card:
 
 def _losses(status: Status) -> Card:
     facts = [
-        Fact("policy", decimal(status.policy_loss)),
-        Fact("value", decimal(status.value_loss)),
-        Fact("entropy", decimal(status.entropy)),
-        Fact("gradient", decimal(status.gradient_norm), "norm"),
+        Fact("policy", decimal(status["policy_loss"])),
+        Fact("value", decimal(status["value_loss"])),
+        Fact("entropy", decimal(status["entropy"])),
+        Fact("gradient", decimal(status["gradient_norm"]), "norm"),
     ]
-    if status.clipped_share is not None:
-        facts.append(Fact("clipped", percent(status.clipped_share), "of states"))
+    if status["clipped_share"] is not None:
+        facts.append(Fact("clipped", percent(status["clipped_share"]), "of states"))
     return Card("losses", facts)
 
 
 def _learner(status: Status) -> Card:
     facts = [
-        Fact("lag", decimal(status.policy_lag_mean, 1), "updates"),
-        Fact("lr", scientific(status.learning_rate)),
-        Fact("waiting", percent(status.learner_wait_fraction), "of time"),
-        Fact("CPU", f"{status.cpu_learner:.0f}%"),
+        Fact("lag", decimal(status["policy_lag_mean"], 1), "updates"),
+        Fact("lr", scientific(status["learning_rate"])),
+        Fact("waiting", percent(status["learner_wait_fraction"]), "of time"),
+        Fact("CPU", f"{status.total('cpu_learner'):.0f}%"),
     ]
-    if status.gpu_utilization is not None:
-        facts.append(Fact("GPU", f"{status.gpu_utilization:.0f}%"))
+    if (gpu := status["gpu_utilization"]) is not None:
+        facts.append(Fact("GPU", f"{gpu:.0f}%"))
     return Card("learner", facts)
 
 
 def _workers(status: Status) -> Card:
     all_alive = status.workers_alive == status.worker_count
+    restarts = status.total("worker_restarts")
+    memory = status.total("memory_learner_mb") + status.total("memory_workers_mb")
     facts = [
         Fact("running", f"{status.workers_alive}/{status.worker_count}", style="" if all_alive else ALERT),
-        Fact("restarts", count(status.worker_restarts), style=ALERT if status.worker_restarts else ""),
-        Fact("in games", percent(status.workers_in_games), "of time"),
-        Fact("CPU", f"{status.cpu_workers:.0f}%"),
-        Fact("memory", count(status.memory_mb), "MB"),
+        Fact("restarts", count(restarts), style=ALERT if restarts else ""),
+        Fact("in games", percent(status["worker_time_shares/environment"]), "of time"),
+        Fact("CPU", f"{status.total('cpu_workers'):.0f}%"),
+        Fact("memory", count(memory), "MB"),
     ]
     return Card("workers", facts)
 

@@ -1,6 +1,5 @@
 """The scripts for the README's pictures draw and choose correctly."""
 
-import dataclasses
 import io
 import re
 from xml.etree import ElementTree
@@ -13,7 +12,7 @@ from reports.sinks.film_gif import as_gif
 from reports.terminal.console import LiveConsole
 from tests.benchmarks.console_picture import draw
 from tests.benchmarks.game_film import best_part
-from tests.reports.terminal.statuses import STATUS
+from tests.reports.terminal.statuses import STATUS, changed
 
 
 def test_the_picture_of_the_console_has_the_header_and_the_last_display(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +23,7 @@ def test_the_picture_of_the_console_has_the_header_and_the_last_display(monkeypa
     console = LiveConsole(stream)
     console.start(["results in results/Pong_1"])
     for second in range(4):
-        console.show(dataclasses.replace(STATUS, episodes=1000 + second), float(second))
+        console.show(changed(STATUS, episodes=1000 + second), float(second))
     console.close(["go on with: python main.py"])
     svg = draw(stream.getvalue(), "python main.py").decode()
     text = "".join(ElementTree.fromstring(svg).itertext()).replace("\xa0", " ")

@@ -75,7 +75,7 @@ def use(setup: RunSetup) -> None:
             batch = mix.mix(learner.updates)
             progress.count_update(batch, learner.update(batch), learner.updates)
         assert learner.is_finite()
-        json.dumps(progress.close_interval())
+        json.dumps(progress.figures())
 
 
 def part_at(content: Any, place: Place) -> Any:

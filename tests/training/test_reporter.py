@@ -38,7 +38,7 @@ class Run:
         self.run.part = SimpleNamespace(replay=SimpleNamespace(warmup_unrolls=[]))
         self.run.actors.node_figures = lambda: list(self.nodes)
         self.reporter = Reporter(self.run, cast(Any, SimpleNamespace(write=self.written.append)))
-        self.reporter.load = cast(Any, SimpleNamespace(load=lambda: self.load, report=lambda: self.load))
+        self.reporter.load = cast(Any, SimpleNamespace(load=lambda: self.load, begin_interval=lambda: None))
 
     def unroll(self) -> None:
         self.reporter.after_unroll(self.progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8)))
@@ -54,7 +54,7 @@ class Run:
 
     def loss_shown(self) -> float | None:
         self.reporter.show()
-        return self.shown[-1].policy_loss
+        return self.shown[-1]["policy_loss"]
 
 
 def test_a_report_comes_with_the_update_that_completes_its_period() -> None:

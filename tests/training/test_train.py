@@ -69,9 +69,9 @@ def test_the_display_keeps_its_figures_after_a_report(tmp_path: Path, monkeypatc
     console = EveryStatus()
     monkeypatch.setattr(training, "make_console", lambda *_: console)
     folder = train(catch_config(tmp_path, environment_max_steps=3200, report_period=1), make_catch)
-    seen = [status for status in console.shown if isinstance(status, Status) and status.updates]
+    seen = [status for status in console.shown if isinstance(status, Status) and status["updates"]]
     assert len(seen) >= 2 and len(reports(folder)) == 20
-    assert all(status.policy_lag_mean is not None and status.policy_loss is not None for status in seen)
+    assert all(status["policy_lag_mean"] is not None and status["policy_loss"] is not None for status in seen)
 
 
 @pytest.mark.parametrize(("replays", "lstm"), [("queue", False), ("mixed", True)])

@@ -88,13 +88,11 @@ class MachineLoad:
             self._energy(),
         )
 
-    def report(self) -> Load:
-        """Like `load`, and begins a new interval."""
-        load = self.load()
+    def begin_interval(self) -> None:
+        """Called after a report."""
         self._last_report = self._mark()
         self._gpu_samples.clear()
         self._interval_joules.clear()
-        return load
 
     def worker_shares(self) -> dict[str, float | None]:
         """Fractions of the workers' time by stage since the start of the run; None before the first unroll."""

@@ -185,10 +185,6 @@ class Progress:
             return self.action_timing.frames * self._learners / self.interval_seconds  # all have about as many
         return self.steps_since_report * self.frames_per_step / self.interval_seconds
 
-    @property
-    def interval_updates_per_second(self) -> float:
-        return self.interval.updates / self.interval_seconds
-
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Add the time of the block to a stage of the learner's time."""
         return self._timer.stage(name)
@@ -242,10 +238,6 @@ class Progress:
         self.updates = updates
         self.interval.add_update(batch, figures, updates)
 
-    def wait_fraction(self) -> float:
-        """Fraction of the time since the latest report in which the learner had no batch to learn from."""
-        return self.interval.stage_seconds["wait"] / self.interval_seconds
-
     def time_shares_of_run(self) -> dict[str, float]:
         """Fractions of the run's time by stage, since its first unroll."""
         return self._timer.shares_of_run(self.seconds)
@@ -269,33 +261,41 @@ class Progress:
         interval = self.interval
         return 1000 * interval.stage_seconds[stage] / interval.updates if interval.updates else None
 
-    def close_interval(self) -> dict[str, JsonValue]:
-        """The figures of the interval that ends here, by their names in metrics.jsonl; a new interval begins."""
-        seconds, interval_seconds = self.seconds, self.interval_seconds
-        lag_mean, lag_max = self.interval.lag()
-        figures: dict[str, JsonValue] = {
+    def counters(self) -> dict[str, JsonValue]:
+        """What has been counted since the start of the run and its parents, by the names in metrics.jsonl."""
+        return {
             "time": time.time(),
-            "seconds": seconds,
+            "seconds": self.seconds,
             "agent_steps": self.agent_steps,
             "frames": self.frames,
             "updates": self.updates,
-            "steps_per_second": self.steps_since_report / interval_seconds,
-            "frames_per_second": self.interval_frames_per_second,
             "episodes": self.episodes,
             "return_mean": self.return_mean,
             "return_max": self.return_max,
+        }
+
+    def figures(self) -> dict[str, JsonValue]:
+        """The counters and the figures of the interval since the latest report, by the names in metrics.jsonl."""
+        seconds = self.interval_seconds
+        lag_mean, lag_max = self.interval.lag()
+        return {
+            **self.counters(),
+            "steps_per_second": self.steps_since_report / seconds,
+            "frames_per_second": self.interval_frames_per_second,
             "policy_lag_mean": lag_mean,
             "policy_lag_max": lag_max,
-            "updates_per_second": self.interval_updates_per_second,
-            "learner_wait_fraction": self.wait_fraction(),
+            "updates_per_second": self.interval.updates / seconds,
+            "learner_wait_fraction": self.interval.stage_seconds["wait"] / seconds,
             "update_ms": self._milliseconds("update"),
             "publish_ms": self._milliseconds("publish"),
             "unrolls_accepted": self.steps_since_report // self._layout.unroll_length,
-            "time_shares": {name: value / interval_seconds for name, value in self.interval.stage_seconds.items()},
+            "time_shares": {name: value / seconds for name, value in self.interval.stage_seconds.items()},
+            **self.interval.figures(),
+            **({} if self.action_timing is None else self.action_timing.figures()),
         }
-        figures |= self.interval.figures()
+
+    def begin_interval(self) -> None:
+        """Called after a report."""
         if self.action_timing is not None:
-            figures |= self.action_timing.figures()
             self.action_timing.begin()
         self.interval.begin(self.seconds, self.agent_steps)
-        return figures

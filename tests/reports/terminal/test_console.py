@@ -1,6 +1,5 @@
 """The consoles: what they write to a terminal, a file, a pipe, and a stream that fails."""
 
-import dataclasses
 import io
 import os
 import re
@@ -14,7 +13,7 @@ import pytest
 from reports.terminal.console import LIVE_PERIOD, Console, LiveConsole, PlainConsole, RecordedConsole, make_console
 from reports.terminal.run_display import Status, plain_line
 from tests.reports.terminal.rendering import as_lines, drawings, without_codes
-from tests.reports.terminal.statuses import STARTING, STATUS, WARMING_UP
+from tests.reports.terminal.statuses import STARTING, STATUS, WARMING_UP, changed
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -72,7 +71,7 @@ def resize(monkeypatch: pytest.MonkeyPatch, width: int, height: int) -> None:
 
 def display(status: Status, width: int = 79, height: int = 23) -> list[str]:
     """The lines of a display, and the empty line with the cursor."""
-    trend = [] if status.return_mean is None else [status.return_mean]
+    trend = [] if status.trend_value is None else [status.trend_value]
     return [*as_lines(status.view(width, height, trend), width)[:height], ""]
 
 
@@ -95,9 +94,9 @@ def test_the_display_is_below_messages_and_above_the_last_lines() -> None:
 def test_each_drawing_begins_at_the_top_of_the_one_before() -> None:
     terminal = FakeTerminal()
     console = LiveConsole(terminal)
-    console.show(dataclasses.replace(STARTING, return_mean=None), 0.0)
+    console.show(changed(STARTING, return_mean=None), 0.0)
     rows = len(drawings(terminal.new())[-1])
-    without_trend = dataclasses.replace(STATUS, return_mean=None)
+    without_trend = changed(STATUS, return_mean=None)
     for second, status in enumerate([WARMING_UP, without_trend, WARMING_UP], start=1):
         console.show(status, float(second))
         written = terminal.new()
@@ -191,7 +190,7 @@ def test_closing_draws_the_newest_status_even_if_it_was_not_due() -> None:
     terminal = FakeTerminal()
     console = LiveConsole(terminal)
     console.show(STATUS, 0.0)
-    newest = dataclasses.replace(STATUS, episodes=9999)
+    newest = changed(STATUS, episodes=9999)
     console.show(newest, 0.01)
     console.close([])
     assert drawings(terminal.getvalue())[-1] == [*display(newest), ""]
@@ -206,7 +205,7 @@ def test_plain_prints_one_line_a_period_and_the_newest_at_the_end() -> None:
     console.start(["run folder"])
     for second in range(5):
         console.show(STARTING, float(second))
-    statuses = [dataclasses.replace(STATUS, episodes=number) for number in range(25)]
+    statuses = [changed(STATUS, episodes=number) for number in range(25)]
     for second, status in enumerate(statuses, start=5):
         console.show(status, float(second))
     console.message("worker 1 was killed\n")

@@ -1,6 +1,5 @@
 """The display of a training, rendered to text at several widths."""
 
-import dataclasses
 import math
 import re
 
@@ -8,7 +7,7 @@ import pytest
 
 from reports.terminal.run_display import ReplayFill, Status, plain_line
 from tests.reports.terminal.rendering import as_lines
-from tests.reports.terminal.statuses import STARTING, STATUS, WARMING_UP
+from tests.reports.terminal.statuses import STARTING, STATUS, WARMING_UP, changed
 
 TREND = [-20.0, -20.0, -10.0, 14.5]
 VALUES = """41.3% 4.13M 16.5M 31,250 1,234 2,700 10,800 25m31s 36m14s 14.5 18.0 21.0 -0.0123 0.0345 1.2345 0.4100 3.2
@@ -39,7 +38,7 @@ def test_figures_are_in_groups_with_their_units() -> None:
     assert [fact for fact in re.split(r"\s*\|\s*", facts) if fact not in shown] == []
     assert re.search(r"attentive +[━╸╺]+ +812 +of 1,000 +4 in each batch", text)
     assert "GPU" not in text
-    assert re.search(r"GPU +45%", "\n".join(lines_of(dataclasses.replace(STATUS, gpu_utilization=45.0))))
+    assert re.search(r"GPU +45%", "\n".join(lines_of(changed(STATUS, gpu_utilization=45.0))))
 
 
 def test_the_mean_return_is_a_sparkline_or_a_curve_where_there_is_room() -> None:
@@ -58,8 +57,8 @@ def test_the_display_fits_a_usual_terminal_and_is_spaced_where_there_is_room() -
 
 
 def test_the_display_keeps_its_height_and_columns_while_numbers_change() -> None:
-    early = dataclasses.replace(STATUS, agent_steps=128, frames=512, updates=0, episodes=0, seconds=0.0, memory_mb=9)
-    late = dataclasses.replace(STATUS, policy_loss=-1234.5, value_loss=99999.0, episodes=99_999, worker_restarts=12)
+    early = changed(STATUS, agent_steps=128, frames=512, updates=0, episodes=0, seconds=0.0, memory_learner_mb=9)
+    late = changed(STATUS, policy_loss=-1234.5, value_loss=99999.0, episodes=99_999, worker_restarts=12)
     texts = [lines_of(status) for status in (early, STATUS, late)]
     assert len({len(text) for text in [*texts, lines_of(WARMING_UP)]}) == 1
     for line in zip(*texts, strict=True):
@@ -73,7 +72,7 @@ def test_a_run_that_starts_or_warms_up_has_a_display() -> None:
     text = "\n".join(lines_of(WARMING_UP))
     assert re.search(r"filled +43%", text) and "learning starts at" in text
     assert re.search(r"mean +— last 100", text)
-    assert len(lines_of(dataclasses.replace(WARMING_UP), 160)) == len(lines_of(STATUS, 160))
+    assert len(lines_of(WARMING_UP, 160)) == len(lines_of(STATUS, 160))
 
 
 def test_filled_is_that_of_the_least_filled_replay() -> None:
@@ -82,17 +81,17 @@ def test_filled_is_that_of_the_least_filled_replay() -> None:
         ReplayFill("standard", 30, 100, 2, needed=20),
         ReplayFill("elite", 5, 100, 2, needed=20),
     ]
-    assert dataclasses.replace(WARMING_UP, replays=replays).filled == 0.25
-    assert dataclasses.replace(WARMING_UP, replays=replays[:1]).filled == 1.0
+    assert changed(WARMING_UP, replays=replays).filled == 0.25
+    assert changed(WARMING_UP, replays=replays[:1]).filled == 1.0
 
 
 def test_extreme_numbers_are_shown_and_raise_no_error() -> None:
-    wild = dataclasses.replace(
+    wild = changed(
         STATUS,
         max_steps=0,
         agent_steps=5,
         seconds=math.inf,
-        steps_per_second=5e-324,
+        speed=5e-324,
         return_mean=math.nan,
         policy_loss=math.nan,
         value_loss=math.inf,
@@ -102,9 +101,9 @@ def test_extreme_numbers_are_shown_and_raise_no_error() -> None:
     text = "\n".join(lines_of(wild))
     assert "100.0%" in text and re.search(r"policy +nan", text)
     assert "return nan" in plain_line(wild)
-    assert "left —" in plain_line(dataclasses.replace(STATUS, steps_per_second=5e-324))
-    assert "left —" in plain_line(dataclasses.replace(STATUS, steps_per_second=0.0))
-    assert "left 0m00s" in plain_line(dataclasses.replace(STATUS, agent_steps=10_000_100))
+    assert "left —" in plain_line(changed(STATUS, speed=5e-324))
+    assert "left —" in plain_line(changed(STATUS, speed=0.0))
+    assert "left 0m00s" in plain_line(changed(STATUS, agent_steps=10_000_100))
 
 
 def test_plain_line_is_pairs_of_key_and_value() -> None:
@@ -127,10 +126,8 @@ def test_plain_line_is_pairs_of_key_and_value() -> None:
 
 
 def test_plain_keys_stay_in_their_columns() -> None:
-    small = dataclasses.replace(WARMING_UP, agent_steps=7, frames=28, seconds=1.0, episodes=0, steps_per_second=3.0)
-    large = dataclasses.replace(
-        STATUS, agent_steps=99_999, frames=399_996, return_mean=-999.9, return_max=-999.9, steps_per_second=99_999.0
-    )
+    small = changed(WARMING_UP, agent_steps=7, frames=28, seconds=1.0, episodes=0, speed=3.0)
+    large = changed(STATUS, agent_steps=99_999, frames=399_996, return_mean=-999.9, return_max=-999.9, speed=99_999.0)
     for key in ("steps", "frames", "speed", "time", "left", "games", "return", "best", "wait", "workers"):
         columns = {plain_line(status).index(f"  {key} ") for status in (small, STATUS, large)}
         assert len(columns) == 1, key

@@ -57,7 +57,7 @@ def test_a_checkpoint_has_the_latest_time_from_screen_to_action() -> None:
     progress.count_unroll(unroll([100, 0, 130], 10, 0, 0, ages=[7, 8, 900]))
     assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140), "seven frames of 20 ms; one was a pause"
     for _ in range(2):
-        progress.close_interval()
+        progress.begin_interval()
         assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140)
     resumed = Progress(LAYOUT, 1, 4, 100, 1, action_timing=ClockTiming(LAYOUT, skipped_frames=4, fps=50.0))
     resumed.load_state_dict(progress.state_dict(updates=0))

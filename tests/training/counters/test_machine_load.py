@@ -13,7 +13,7 @@ import torch
 
 from machine.cpu_energy import CpuEnergy
 from machine.gpu_gauge import GpuGauge
-from training.counters.machine_load import MachineLoad, memory_in_use
+from training.counters.machine_load import Load, MachineLoad, memory_in_use
 from workers.worker_clock import CPU, ENVIRONMENT, WAITING, WorkerTimes
 from workers.worker_pool import WorkerPool
 
@@ -21,6 +21,13 @@ from workers.worker_pool import WorkerPool
 class NoWorkers:
     def process_ids(self) -> list[int]:
         return []
+
+
+def reported(machine_load: MachineLoad) -> Load:
+    """The figures of a report, after which a new interval begins."""
+    load = machine_load.load()
+    machine_load.begin_interval()
+    return load
 
 
 class RisingGpu(GpuGauge):
@@ -62,7 +69,7 @@ def test_figures_are_of_the_time_since_the_last_report(
     clocks |= {"wall": 110.0, "cpu": 12.0}
     times.seconds[0, [ENVIRONMENT, WAITING, CPU]] = 6.0, 2.0, 9.0
     times.seconds[1, [ENVIRONMENT, WAITING, CPU]] = 0.0, 2.0, 6.0
-    load = machine_load.report()
+    load = reported(machine_load)
     assert load.cpu_learner == pytest.approx(70)
     assert load.cpu_workers == pytest.approx(150)
     shares = {"environment": 0.6, "inference": 0.0, "waiting": 0.4, "weights": 0.0, "rest": 0.0}
@@ -71,7 +78,7 @@ def test_figures_are_of_the_time_since_the_last_report(
     assert load.energy == {}, "this machine does not tell"
     clocks |= {"wall": 120.0, "cpu": 13.0}
     times.seconds[0, [WAITING, CPU]] += 10.0, 1.0
-    load = machine_load.report()
+    load = reported(machine_load)
     assert load.cpu_learner == pytest.approx(10)
     assert load.cpu_workers == pytest.approx(10)
     assert load.worker_time_shares["waiting"] == 1.0
@@ -90,7 +97,7 @@ def test_the_gpu_is_sampled_once_a_second_and_the_samples_are_averaged(clocks: d
     for now in np.arange(0, 2.5, 0.25):
         machine_load.tick(float(now))
     assert gpu.samples == 2
-    load = machine_load.report()
+    load = reported(machine_load)
     assert (load.gpu_utilization, load.gpu_memory_mb) == (15.0, 512.0)
     assert machine_load.load().gpu_utilization == 30.0, "no sample in the new interval yet, so one is taken now"
     times.close()
@@ -119,7 +126,7 @@ def test_power_is_of_the_interval_and_energy_of_the_whole_run(clocks: dict[str, 
     cpu.append(1000.0)
     machine_load.tick(1.0)
     cpu.append(800.0)
-    assert machine_load.report().energy == pytest.approx({"cpu_watts": 180.0, "cpu_watt_hours": 2.5})
+    assert reported(machine_load).energy == pytest.approx({"cpu_watts": 180.0, "cpu_watt_hours": 2.5})
     clocks["wall"] += 30
     cpu.append(900.0)
     gpu.append(18000.0)
@@ -128,7 +135,7 @@ def test_power_is_of_the_interval_and_energy_of_the_whole_run(clocks: dict[str, 
         {"cpu_watts": 30.0, "cpu_watt_hours": 2.75, "gpu_watts": 600.0, "gpu_watt_hours": 10.0}
     )
     assert machine_load.measured_watt_hours() == watt_hours == pytest.approx({"cpu": 2.75, "gpu": 10.0})
-    machine_load.report()
+    reported(machine_load)
     assert machine_load.measured_watt_hours() == pytest.approx({"cpu": 2.75}), "no GPU is measured any more"
     times.close()
 
