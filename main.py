@@ -14,7 +14,7 @@ from learners.rank import SILENCE_FACTOR, check_launcher, learner_rank
 from machine.program import explained, run_program
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, given_flags
-from options.flag_sets import merged
+from options.presets import merged
 from workers.failures import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
 

@@ -25,8 +25,8 @@ from machine.program import CHECKOUT, command_of, explained, run_program
 from machine.stop_signals import StopSignals
 from option_flags import OPTIONS, TOPICS, ClusterOptions
 from options.command_line import FlagFile, given_flags
+from options.process_options import SweepOptions
 from options.rules import UsageError, declared
-from options.sweep_options import SweepOptions
 from reports.terminal.console import make_console
 from sweeps.files import LOCK, DamagedFiles, try_lock
 from sweeps.places import Places, ThisMachine

@@ -15,7 +15,7 @@ import gymnasium
 from agents.torsos.own_torso import is_own
 from cluster.code_version import hash_of_files
 from option_flags import Config, EnvironmentOptions
-from options.environment_families import is_noframeskip
+from options.presets import is_noframeskip
 from wrappers.any_environment.registry import find_environment, import_module
 
 ENGINES = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "Box2D"}  # of Gymnasium's own environments

@@ -12,9 +12,8 @@ from dashboard.number_text import age, game_return, number, size
 from dashboard.page_parts import heading, link_to, notice
 from dashboard.results_folder import ResultsFolder, file_stamp
 from dashboard.run_data import RunData
-from option_flags import OPTIONS, TOPICS
+from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
-from options.flag_sets import dependent_defaults
 from options.rules import described
 from run_files.growing_file import last_lines
 from run_files.job_runs import JOB_LOG, is_job
@@ -27,7 +26,7 @@ CHECKPOINT_FILES = ("best.pt", "best_eval.pt", "checkpoint_*.pt")
 def configuration_tab(config: Mapping[str, Any]) -> None:
     """All options by topic; those that differ from their defaults in bold, with the default as a tooltip."""
     values: dict[str, Any] = dict(config.get("options", {}))
-    defaults = run_defaults(values)
+    defaults = defaults_beside(values)
     ui.label("Bold: differs from the default.").classes("soft")
     with ui.element("div").classes("card options w-full"):
         for topic in TOPICS.values():
@@ -37,11 +36,6 @@ def configuration_tab(config: Mapping[str, Any]) -> None:
         machine = config.get("machine")
         if isinstance(machine, Mapping):
             _group("Machine", dict(machine), {})
-
-
-def run_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of all options in a run with these values: those of its environment, its protocol and its loss."""
-    return {name: item.default for name, item in OPTIONS.items()} | dependent_defaults(values)
 
 
 def _group(title: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

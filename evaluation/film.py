@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from options.environment_families import is_noframeskip
+from options.presets import is_noframeskip
 
 Picture: TypeAlias = NDArray[np.uint8]  # [height, width, 3], RGB
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from agents.acting import Actor
 from option_flags import EnvironmentOptions
-from options.environment_families import is_noframeskip
+from options.presets import is_noframeskip
 from replay.unroll_layout import UnrollLayout
 from workers.local_policy import PolicyInputs
 from workers.observations import as_batch, put_observation

@@ -19,7 +19,7 @@ from learners.rank import LIFELINE, NEWS, STORE
 from machine.stop_signals import STOP_SIGNALS
 from option_flags import Config
 from options.command_line import flag_words
-from options.flag_sets import merged
+from options.presets import merged
 from options.rules import UsageError
 from run_files.checkpoint import OWN_FLAGS, find_checkpoint, why_complete
 from run_files.inherited_options import inherited_options

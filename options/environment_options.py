@@ -6,24 +6,26 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from options.environment_families import NATIVE, check_family
-from options.game_protocols import CLASSIC, PROTOCOLS
+from options.presets import CLASSIC, NATIVE, PRESETS, check_family
 from options.rules import (
     IMPORTED_NAME,
     JSON_OBJECT,
     ON_OFF,
     RESOLUTION,
+    Need,
     Options,
     Rule,
     UsageError,
     above,
     between,
+    flag_given,
     matching,
     one_of,
     option,
     whole,
 )
 
+IN_REAL_TIME = flag_given("interaction", "realtime")
 MAX_CHANNELS = 128  # of one observation; a limit of OpenCV
 
 
@@ -49,7 +51,7 @@ class EnvironmentOptions(Options):
     )
     protocol: str = option(
         CLASSIC,
-        one_of(*PROTOCOLS),
+        one_of(*PRESETS["protocol"]),
         "Rules of training and tests, which set --noop_threshold, --episodic_life, --fire_on_reset, "
         "--repeat_action_probability, --full_action_space and --max_game_frames where they are not given: see "
         "docs/testing.md.",
@@ -82,6 +84,8 @@ class EnvironmentOptions(Options):
         ON_OFF,
         "With --noepisodic_life: press FIRE after a lost life, in every game whose action 1 is FIRE; tests always do. "
         "Never with --nofire_on_reset.",
+        Need("--noepisodic_life", lambda c: not c.environment.episodic_life),
+        flag_given("fire_on_reset"),
     )
     reward_clipping_method: str = option(
         "abs_one_sign",
@@ -113,12 +117,14 @@ class EnvironmentOptions(Options):
         whole(0),
         "With --interaction=asynchronous or sequential: game frames from the screen that an action is chosen from to "
         "the frame in which it takes effect.",
+        flag_given("interaction", "asynchronous", "sequential"),
     )
     idle_action: str = option(
         "noop",
         one_of("noop", "repeat", "random"),
         "With --interaction other than turns: action of the frames for which none was chosen: no-op, the latest one "
         "again, or a random one.",
+        Need("another --interaction than turns", lambda c: c.environment.interaction != "turns"),
     )
 
     @property
@@ -175,18 +181,20 @@ class EnvironmentOptions(Options):
 class RealtimeOptions(Options):
     topic = "Real time"
 
-    fps: float = option(60.0, above(0, 100_000), "With --interaction=realtime: game frames a second.")
+    fps: float = option(60.0, above(0, 100_000), "With --interaction=realtime: game frames a second.", IN_REAL_TIME)
     inference_processes: int = option(
         0,
         whole(0, 2000),
         "In real time: processes of each worker that choose actions. 0: as many as the longest inference takes "
         "intervals of --skipped_frames frames.",
+        IN_REAL_TIME,
     )
     stagger: str = option(
         "mean",
         one_of("none", "max", "mean"),
         "How inference processes take turns: not at all (none), or at intervals of the longest (max) or the mean "
         "inference time over their number (mean).",
+        IN_REAL_TIME,
     )
     inference_latency: str | None = option(
         None,
@@ -198,4 +206,5 @@ class RealtimeOptions(Options):
         ),
         "In real time: milliseconds that an inference takes, such as fixed:50; what the network does not need of them "
         "is slept.",
+        IN_REAL_TIME,
     )

@@ -1,22 +1,37 @@
 """The options of what learns: the network, the losses and the optimizer."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from options.batch_uses import ONCE, BatchUses
-from options.flag_sets import LOSSES, VTRACE
+from options.presets import PRESETS, VTRACE, is_noframeskip
+from options.replay_options import A_QUEUE, A_REPLAY
 from options.rules import (
     FRACTION_BELOW_ONE,
     NETWORK,
     ON_OFF,
+    Need,
     Options,
     UsageError,
     above,
     at_least,
     between,
+    flag_given,
     one_of,
     option,
     whole,
 )
+
+IMPACT, RMSPROP, ADAM = (
+    flag_given("loss", "impact"),
+    flag_given("optimizer", "rmsprop"),
+    flag_given("optimizer", "adam"),
+)
+
+
+def _uses_places(config: Any) -> bool:
+    """Whether --impact_batches matters: batches are kept, or the period of the target network follows from it."""
+    return config.batch_uses != ONCE or not config.loss.impact_target_period
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +47,7 @@ class NetworkOptions(Options):
         "of your own.",
     )
     use_lstm: bool = option(False, ON_OFF, "Add an LSTM between the convolutions and the policy and value heads.")
-    lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.")
+    lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.", flag_given("use_lstm"))
     popart: bool = option(
         False,
         ON_OFF,
@@ -44,11 +59,13 @@ class NetworkOptions(Options):
         ON_OFF,
         "NoFrameskip games: actions with one direction, or with FIRE, share weights of the policy head (Sharma et al. "
         "2017), so that what is learned of UP also counts for UPFIRE. Nothing changes in other environments.",
+        Need("a NoFrameskip game", lambda c: is_noframeskip(c.environment.env)),
     )
     feature_out_layer_size: int = option(
         64,
         whole(1, 4096),
         "Size of the features (projected last layer) by which attentive and elite replays compare states.",
+        Need("a replay that compares features", lambda c: c.replay.ranks_by_features),
     )
 
 
@@ -58,7 +75,7 @@ class LossOptions(Options):
 
     loss: str = option(
         VTRACE,
-        one_of(*LOSSES),
+        one_of(*PRESETS["loss"]),
         "Objective of the policy: the policy gradient of V-trace, or the clipped surrogate of IMPACT around a target "
         "network, with batches that are used several times: see docs/tuning.md.",
     )
@@ -85,38 +102,56 @@ class LossOptions(Options):
         at_least(0),
         "Weight of the KL divergence from the acting policy to the current policy, on fresh unrolls. With "
         "--loss=impact it is the divergence from the target policy, and the default is 0.",
+        A_QUEUE,
     )
     loss_reduction: str = option("mean", one_of("mean", "sum"), "Mean or sum of the losses over a batch.")
-    use_policy_cloning_loss: bool = option(True, ON_OFF, "CLEAR: keep the policy close to the replayed policy.")
-    policy_cloning_loss_weight: float = option(0.01, at_least(0), "Weight of the policy cloning loss.")
-    use_value_cloning_loss: bool = option(True, ON_OFF, "CLEAR: keep the values close to the replayed values.")
-    value_cloning_loss_weight: float = option(0.005, at_least(0), "Weight of the value cloning loss.")
+    use_policy_cloning_loss: bool = option(
+        True, ON_OFF, "CLEAR: keep the policy close to the replayed policy.", A_REPLAY
+    )
+    policy_cloning_loss_weight: float = option(
+        0.01, at_least(0), "Weight of the policy cloning loss.", A_REPLAY, flag_given("use_policy_cloning_loss")
+    )
+    use_value_cloning_loss: bool = option(
+        True, ON_OFF, "CLEAR: keep the values close to the replayed values.", A_REPLAY
+    )
+    value_cloning_loss_weight: float = option(
+        0.005, at_least(0), "Weight of the value cloning loss.", A_REPLAY, flag_given("use_value_cloning_loss")
+    )
     use_kl_mask: bool = option(
         False,
         ON_OFF,
         "LASER: leave states whose acting policy is too far from the current one out of every term of the loss.",
     )
-    kl_div_threshold: float = option(0.3, above(0), "LASER: KL divergence at which a state is left out.")
+    kl_div_threshold: float = option(
+        0.3, above(0), "LASER: KL divergence at which a state is left out.", flag_given("use_kl_mask")
+    )
     impact_epsilon: float = option(
-        0.3, above(0, 1), "IMPACT: how far the ratio to the target policy may go from 1 before it is clipped (ε)."
+        0.3,
+        above(0, 1),
+        "IMPACT: how far the ratio to the target policy may go from 1 before it is clipped (ε).",
+        IMPACT,
     )
     impact_rho: float = option(
         2.0,
         between(1, 100_000),
         "IMPACT: upper bound of the ratio of the acting policy to the target policy (ρ).",
+        IMPACT,
     )
     impact_uses: int = option(
-        2,
-        whole(1, 1000),
-        "IMPACT: how often each batch of fresh unrolls is used (K).",
+        2, whole(1, 1000), "IMPACT: how often each batch of fresh unrolls is used (K).", IMPACT, A_QUEUE
     )
     impact_batches: int = option(
-        4, whole(1, 10_000), "IMPACT: batches of fresh unrolls in the circular buffer, which are used in turn (N)."
+        4,
+        whole(1, 10_000),
+        "IMPACT: batches of fresh unrolls in the circular buffer, which are used in turn (N).",
+        IMPACT,
+        Need("a second use of each fresh unroll", _uses_places),
     )
     impact_target_period: int = option(
         0,
         whole(0),
         "IMPACT: updates between two copies of the network to the target network. 0: impact_batches times impact_uses.",
+        IMPACT,
     )
 
     @property
@@ -144,12 +179,12 @@ class OptimizerOptions(Options):
     lr_warmup_updates: int = option(
         300, whole(0), "First updates, at most a tenth of all, over which the learning rate rises to its schedule."
     )
-    rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.")
-    rmsprop_eps: float = option(1e-5, above(0), "RMSProp: constant added to the divisor.")
-    rmsprop_momentum: float = option(0.0, FRACTION_BELOW_ONE, "RMSProp: momentum.")
-    adam_beta1: float = option(0.9, FRACTION_BELOW_ONE, "Adam: decay of the mean.")
-    adam_beta2: float = option(0.999, FRACTION_BELOW_ONE, "Adam: decay of the mean square.")
-    adam_eps: float = option(1e-5, above(0), "Adam: constant added to the divisor.")
+    rmsprop_alpha: float = option(0.99, FRACTION_BELOW_ONE, "RMSProp: decay of the mean square.", RMSPROP)
+    rmsprop_eps: float = option(1e-5, above(0), "RMSProp: constant added to the divisor.", RMSPROP)
+    rmsprop_momentum: float = option(0.0, FRACTION_BELOW_ONE, "RMSProp: momentum.", RMSPROP)
+    adam_beta1: float = option(0.9, FRACTION_BELOW_ONE, "Adam: decay of the mean.", ADAM)
+    adam_beta2: float = option(0.999, FRACTION_BELOW_ONE, "Adam: decay of the mean square.", ADAM)
+    adam_eps: float = option(1e-5, above(0), "Adam: constant added to the divisor.", ADAM)
     gradient_clip_by_norm_threshold: float = option(
         0.5, at_least(0), "Maximum norm of the gradient. 0: no clipping.", aliases=("max_grad_norm",)
     )

@@ -1,8 +1,25 @@
-"""The options of the processes of a run: workers, nodes of a cluster, and learners."""
+"""The options of processes: workers, nodes of a cluster and learners of a run; and the runs of a sweep."""
 
+import math
 from dataclasses import dataclass
 
-from options.rules import CLUSTER, ON_OFF, Options, above, at_least, one_of, option, whole
+from options.rules import (
+    CLUSTER,
+    ON_OFF,
+    PATH,
+    Need,
+    Options,
+    Rule,
+    UsageError,
+    above,
+    at_least,
+    flag_given,
+    one_of,
+    option,
+    whole,
+)
+
+ON_A_CLUSTER = flag_given("cluster")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -10,7 +27,11 @@ class WorkerOptions(Options):
     topic = "Workers"
 
     worker_count: int = option(
-        0, whole(0), "Worker processes. 0: one per CPU core that this process may use.", aliases=("num_workers",)
+        0,
+        whole(0),
+        "Worker processes. 0: one per CPU core that this process may use.",
+        Need("--local_workers", lambda c: not c.cluster.all_workers_are_remote),
+        aliases=("num_workers",),
     )
     envs_per_worker: int = option(
         32, whole(1), "Environments per worker, all stepped together.", aliases=("num_envs_per_worker",)
@@ -25,6 +46,7 @@ class WorkerOptions(Options):
         whole(0, 8),
         "Rounds of unrolls (one per environment) that a worker may be ahead of the learner. 0: one if "
         "the unrolls of the other workers keep the learner busy, else two.",
+        Need("--noreproducible", lambda c: not c.run.reproducible),
     )
     worker_timeout: float = option(
         120.0, above(0), "Seconds after which a worker is replaced that does not finish a step of its environments."
@@ -42,21 +64,31 @@ class ClusterOptions(Options):
         "Ray cluster whose other machines play too: auto (the one that this machine belongs to) or the host:port of "
         "its head. With --learners, its machines get the learners. Unset: only this machine plays.",
     )
-    local_workers: bool = option(True, ON_OFF, "With --cluster: workers on the learner's machine, too.")
+    local_workers: bool = option(True, ON_OFF, "With --cluster: workers on the learner's machine, too.", ON_A_CLUSTER)
     node_workers: int = option(
-        0, whole(0, 1024), "With --cluster: workers on each other node. 0: one per CPU that the node offers."
+        0,
+        whole(0, 1024),
+        "With --cluster: workers on each other node. 0: one per CPU that the node offers.",
+        ON_A_CLUSTER,
     )
     weights_interval: float = option(
-        0.1, at_least(0), "With --cluster: least number of seconds between two sends of weights to the nodes."
+        0.1,
+        at_least(0),
+        "With --cluster: least number of seconds between two sends of weights to the nodes.",
+        ON_A_CLUSTER,
     )
     weights_precision: str = option(
         "auto",
         one_of("auto", "float32", "bfloat16"),
         "With --cluster: number format of weights on their way to the nodes. auto: that of the workers' networks, "
         "float32 where a network keeps statistics.",
+        ON_A_CLUSTER,
     )
     max_policy_lag: int = option(
-        200, whole(0), "With --cluster: unrolls of other nodes that are more updates old are refused. 0: none is."
+        200,
+        whole(0),
+        "With --cluster: unrolls of other nodes that are more updates old are refused. 0: none is.",
+        ON_A_CLUSTER,
     )
 
     @property
@@ -76,5 +108,42 @@ class LearnerOptions(Options):
         "evenly: on GPUs up to one for each, with 8 unrolls or more; else one for four CPU cores; with --cluster, 1.",
     )
     learner_restarts: int = option(
-        10, whole(0), "With --learners: how often all learners start again from the last checkpoint when one is lost."
+        10,
+        whole(0),
+        "With --learners: how often all learners start again from the last checkpoint when one is lost.",
+        Need("--learners", lambda c: c.learners.learners != 1),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(Options):
+    """Those of multi_train.py itself. The flags of its runs are those of main.py."""
+
+    topic = "Sweep"
+
+    sweep: str | None = option(None, PATH, "JSON file with the sweep, instead of the one in multi_train.py.")
+    sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
+    jobs: int | None = option(
+        None,
+        whole(1, optional=True),
+        "Runs at a time. Set --worker_count and --learner_threads too: each run uses that many cores. Unset: 1; with "
+        "--cluster, as many as its nodes have room for.",
+    )
+    cluster: str | None = option(
+        None,
+        CLUSTER,
+        "Ray cluster whose nodes run the configurations: auto (the one that this machine belongs to) or the host:port "
+        "of its head. Unset: this machine runs them.",
+    )
+    job_cpus: float | None = option(
+        None,
+        Rule(float, "be a number above 0", lambda v: 0 < v < math.inf, optional=True),
+        "With --cluster: CPUs of a node for each run. Unset: as many as it uses, --worker_count and --learner_threads "
+        "for each of its --learners.",
+    )
+    job_gpus: float = option(0.0, at_least(0), "With --cluster: GPUs of a node for each run, or the part of one.")
+
+    def _check_together(self) -> None:
+        for name in ("job_cpus", "job_gpus"):
+            if getattr(self, name) and not self.cluster:
+                raise UsageError(f"--{name} has no effect without --cluster; --cluster=auto with it would be right.")

@@ -1,4 +1,4 @@
-"""The entries of --replay_parameters: the keys of each replay type, and the reader of the JSON."""
+"""The options of batches and replays; the keys of --replay_parameters by type of replay, and the reader of its JSON."""
 
 import itertools
 import json
@@ -6,9 +6,27 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
-from options.rules import UsageError, above, between, did_you_mean, one_of, option, shown, whole
+from options.rules import (
+    ON_OFF,
+    Need,
+    Options,
+    Rule,
+    UsageError,
+    above,
+    between,
+    did_you_mean,
+    flag_given,
+    one_of,
+    option,
+    shown,
+    whole,
+)
+
+A_QUEUE = Need("a queue", lambda config: config.replay.queue_shares)
+A_REPLAY = Need("a replay besides queues", lambda config: config.replay.longest_warmup)
 
 
 @dataclass(frozen=True)
@@ -221,3 +239,76 @@ def check_shares(replays: Sequence[ReplaySpec], shares: Sequence[int], batch_siz
             "--replay_parameters: every unroll passes once through every queue, so all queues need the same share "
             f"of a batch, not {' and '.join(map(str, queue_shares))} unrolls."
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions(Options):
+    topic = "Batches and replays"
+
+    batch_size: int = option(8, whole(1), "Unrolls in one batch.")
+    r_f_steps: int = option(20, whole(1), "Agent steps in one unroll.", aliases=("unroll_length", "num_steps"))
+    replay_parameters: str = option(
+        '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
+        Rule(str, "be a JSON list, as one string"),
+        "JSON list of the replays that fill a batch. Keys of an entry: type (queue, standard, attentive or "
+        "elite), capacity (unrolls), sample_ratio (share of the batch, rounded to whole unrolls; the ratios add up "
+        "to 1), and the keys of its type, see docs/options.md.",
+    )
+    training_fill_in_factor: float = option(
+        0.1,
+        between(0, 1),
+        "Warm-up: fraction of every replay (queues excepted) that is filled before learning starts.",
+        A_REPLAY,
+    )
+    use_replay_compression: bool = option(
+        False,
+        ON_OFF,
+        "Compress unrolls in replays (queues excepted) with lz4: many more fit, at little cost in speed.",
+        A_REPLAY,
+    )
+    lz4_compression_level: int = option(
+        0,
+        whole(0, 12),
+        "Compression level of lz4, in replays and on the way from nodes of a cluster. 0 is fastest; 1 to 12 compress "
+        "better and take longer.",
+        Need("--use_replay_compression or --cluster", lambda c: c.replay.use_replay_compression or c.cluster.cluster),
+    )
+    caching: bool = option(False, ON_OFF, "Prepare batches in the background, before the learner needs them.")
+    cache_output_buffer_size: int = option(
+        1, whole(1, 64), "With --caching: number of batches prepared ahead.", flag_given("caching")
+    )
+
+    @cached_property
+    def replays(self) -> tuple[ReplaySpec, ...]:
+        return parse_replays(self.replay_parameters)
+
+    @cached_property
+    def shares(self) -> tuple[int, ...]:
+        """Number of unrolls per batch from each replay; they add up to batch_size."""
+        return split_by_ratio(self.batch_size, [replay.sample_ratio for replay in self.replays])
+
+    @property
+    def warmup_unrolls(self) -> tuple[int, ...]:
+        """Number of unrolls in each replay before learning starts."""
+        factor = self.training_fill_in_factor
+        return tuple(r.warmup_unrolls(share, factor) for r, share in zip(self.replays, self.shares, strict=True))
+
+    @property
+    def longest_warmup(self) -> int:
+        return max(self.warmup_unrolls)
+
+    @property
+    def batches_ahead(self) -> int:
+        return self.cache_output_buffer_size if self.caching else 0
+
+    @property
+    def ranks_by_features(self) -> bool:
+        """Whether any replay compares states by their features."""
+        return any(replay.ranks_by_features for replay in self.replays)
+
+    @property
+    def queue_shares(self) -> tuple[int, ...]:
+        return tuple(s for replay, s in zip(self.replays, self.shares, strict=True) if replay.type == "queue")
+
+    def _check_together(self) -> None:
+        check_shares(self.replays, self.shares, self.batch_size)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 SWITCH_VALUES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -175,9 +175,23 @@ def is_json_object(text: str) -> bool:
 JSON_OBJECT = Rule(str, """be a JSON object, such as '{"gravity": 9.8}', in single quotes""", is_json_object)
 
 
-def option(default: Any, rule: Rule, sentence: str, aliases: tuple[str, ...] = ()) -> Any:
-    """A dataclass field that declares an option; `sentence` is its help, `aliases` are names on other platforms."""
-    return field(default=default, metadata={"rule": rule, "help": sentence, "aliases": aliases})
+class Need(NamedTuple):
+    """What an option needs to have an effect: in words, and as a question to a `Config`."""
+
+    words: str
+    is_met: Callable[[Any], object]
+
+
+def flag_given(name: str, *values: str) -> Need:
+    """The need for a flag, or for one of these values of it."""
+    if values:
+        return Need(f"--{name}={' or '.join(values)}", lambda config: config.flags()[name] in values)
+    return Need(f"--{name}", lambda config: config.flags()[name])
+
+
+def option(default: Any, rule: Rule, sentence: str, *needs: Need, aliases: tuple[str, ...] = ()) -> Any:
+    """A dataclass field that declares an option; `sentence` is its help, `aliases` are its names on other platforms."""
+    return field(default=default, metadata={"rule": rule, "help": sentence, "needs": needs, "aliases": aliases})
 
 
 def described(item: Field[Any]) -> str:

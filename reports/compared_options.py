@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
-from option_flags import OPTIONS, CheckpointOptions, ReportOptions, TestOptions
-from options.environment_families import is_noframeskip
-from options.replay_options import parse_replays
-from options.rules import UsageError
+from option_flags import OPTIONS, CheckpointOptions, LossOptions, ReportOptions, TestOptions
+from options.presets import is_noframeskip
+from options.replay_options import A_REPLAY, parse_replays
+from options.rules import UsageError, declared
 from run_files.run_folder import read_config
 from run_files.run_history import History
 
@@ -19,10 +19,7 @@ IGNORED_OPTIONS = {
     *(item.name for options in (CheckpointOptions, ReportOptions, TestOptions) for item in fields(options)),
 }
 # Options without effect in a run that has no replay.
-ONLY_WITH_REPLAY = {
-    *("use_policy_cloning_loss", "policy_cloning_loss_weight"),
-    *("use_value_cloning_loss", "value_cloning_loss_weight"),
-}
+ONLY_WITH_REPLAY = {name for name, item in declared(LossOptions).items() if A_REPLAY in item.metadata["needs"]}
 MAX_STEPS, SCHEDULE = "environment_max_steps", "lr_scheduler_steps"
 
 

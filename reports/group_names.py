@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from options.game_protocols import protocol_flags
+from options.presets import preset
 from reports.compared_options import MAX_STEPS, SCHEDULE
 from reports.replay_labels import describe_replays, differing_keys
 
@@ -44,7 +44,7 @@ def _following(configurations: Sequence[Configuration], differing: Sequence[str]
     """The options whose values are those that follow from other options which are named."""
     found = {SCHEDULE} if SETS_SCHEDULE_LENGTH.intersection(differing) else set()
     if "protocol" in differing:
-        flags = [protocol_flags(each["protocol"]) for each in configurations]
+        flags = [preset("protocol", each["protocol"]) for each in configurations]
         found |= {
             name
             for name in differing

@@ -6,9 +6,9 @@ from typing import Any
 
 from option_flags import TOPICS
 from options.command_line import UNSET, FlagFile
+from options.process_options import SweepOptions
 from options.replay_options import REPLAY_KEYS, ReplaySpec
 from options.rules import Options, described
-from options.sweep_options import SweepOptions
 from reports.tables import markdown_table
 
 INTRODUCTION = """\

@@ -2,8 +2,7 @@
 
 from option_flags import EnvironmentOptions
 from options.command_line import flag_words
-from options.environment_families import is_noframeskip
-from options.game_protocols import protocol_flags
+from options.presets import is_noframeskip, preset
 
 
 def protocol_in_words(options: EnvironmentOptions, leave_out: tuple[str, ...] = ()) -> str:
@@ -15,7 +14,7 @@ def protocol_in_words(options: EnvironmentOptions, leave_out: tuple[str, ...] = 
         return ""
     differing = {
         name: getattr(options, name)
-        for name, value in protocol_flags(options.protocol).items()
+        for name, value in preset("protocol", options.protocol).items()
         if getattr(options, name) != value and name not in leave_out
     }
     return f"{options.protocol} protocol" + (f" with {' '.join(flag_words(differing))}" if differing else "")

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from option_flags import OPTIONS, Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
-from options.game_protocols import CLASSIC, protocol_flags
+from options.presets import CLASSIC, preset
 from options.rules import UsageError, declared
 from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
 from run_files.return_goal import reaches_return
@@ -239,7 +239,7 @@ def check_playable(config: Config, checkpoint: Checkpoint) -> None:
         saved = options.get(name, OPTIONS[name].default)  # an older version may lack the option
         if chosen[name] != saved:
             flag, protocol = f"--{name}={chosen[name]}", chosen["protocol"]
-            if protocol != options.get("protocol", CLASSIC) and name in protocol_flags(protocol):
+            if protocol != options.get("protocol", CLASSIC) and name in preset("protocol", protocol):
                 flag = f"--protocol={protocol} with its {flag}"
             raise does_not_fit(flag, saved, config.run.op_mode)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from option_flags import OPTIONS
-from options.environment_families import NATIVE, is_noframeskip
+from options.presets import NATIVE, is_noframeskip
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint, does_not_fit
 

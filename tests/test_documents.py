@@ -19,8 +19,8 @@ from dashboard.__main__ import DashboardOptions
 from multi_train import SWEEP
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
+from options.process_options import SweepOptions
 from options.rules import declared
-from options.sweep_options import SweepOptions
 from replay.unroll_layout import UnrollLayout
 from reports.delay_plot import DelayPlotOptions
 from reports.game_scores import GameScoreOptions

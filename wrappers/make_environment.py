@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium
 
 from option_flags import EnvironmentOptions
-from options.environment_families import is_noframeskip
+from options.presets import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.check import check_any_environment

@@ -28,7 +28,7 @@ from evaluation.parallel_games import evaluation_options, game_streams
 from machine.device import choose_precision
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
-from options.environment_families import is_noframeskip
+from options.presets import is_noframeskip
 from options.rules import UsageError
 from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.checkpoint_content import check_weights

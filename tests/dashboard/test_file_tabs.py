@@ -7,10 +7,9 @@ import pytest
 
 pytest.importorskip("nicegui")
 
-from dashboard.file_tabs import run_defaults
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_data import RunData
-from option_flags import Config
+from option_flags import Config, defaults_beside
 from reports.unused_options import changed_options
 from tests.dashboard.some_runs import write_run
 
@@ -36,12 +35,12 @@ def test_options_that_nobody_changed_have_their_defaults(
     data = RunData(ResultsFolder(tmp_path), folder)
     data.refresh()
     options = data.config["options"]
-    defaults = run_defaults(options)
+    defaults = defaults_beside(options)
     found = {name: value for name, value in options.items() if value != defaults[name]}
     assert found == {**CHANGED, **changed} == changed_options(Config.from_flags(options))
     assert data.history.options["slots_per_worker"] == 2, "in comparisons, the number that the run chose counts"
 
 
 def test_options_of_other_versions_have_no_default() -> None:
-    defaults = run_defaults({"env": 3, "protocol": None, "loss": [], "older_option": 4})
+    defaults = defaults_beside({"env": 3, "protocol": None, "loss": [], "older_option": 4})
     assert "older_option" not in defaults and defaults["skipped_frames"] == 4

@@ -12,7 +12,7 @@ from learners.group import LearnerGroup
 from learners.learner_process import parent_of
 from learners.rank import LearnerRank
 from option_flags import Config
-from options.flag_sets import merged
+from options.presets import merged
 from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.learners.groups import run_group

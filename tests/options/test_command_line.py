@@ -11,9 +11,8 @@ import pytest
 
 from main import main
 from option_flags import OPTIONS, TOPICS, Config
-from options.command_line import HelpRequested, flag_words, given_flags
-from options.flag_sets import set_flags
-from options.foreign_flags import REPLACED_FLAGS
+from options.command_line import REPLACED_FLAGS, HelpRequested, flag_words, given_flags
+from options.presets import preset_flags
 from options.rules import UsageError
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse, sentence_of
@@ -30,7 +29,7 @@ def test_every_option_is_a_flag() -> None:
     for name, value in OTHER_VALUES.items():
         if name in ("op_mode", "load_model_url", "load_weights_only", "c_const"):  # only with another flag
             continue
-        expected = {**DEFAULTS, **set_flags({name: value}), name: value}
+        expected = {**DEFAULTS, **preset_flags({name: value}), name: value}
         assert parse(as_words(name, value)).flags() == expected
         assert parse(as_words(name.replace("_", "-"), value)).flags() == expected
         if not isinstance(value, bool):

@@ -8,7 +8,7 @@ import pytest
 
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
-from options.flag_sets import merged
+from options.presets import merged
 from options.rules import UsageError
 
 

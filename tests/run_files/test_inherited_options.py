@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from option_flags import Config
-from options.flag_sets import merged
+from options.presets import merged
 from options.rules import UsageError
 from run_files.checkpoint import Checkpoint
 from run_files.inherited_options import inherited_options

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from option_flags import Config
-from options.flag_sets import merged
+from options.presets import merged
 from run_files.checkpoint import find_checkpoint
 from run_files.metrics import read_metrics
 from tests.catch import make_catch

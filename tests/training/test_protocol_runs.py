@@ -8,7 +8,7 @@ import pytest
 
 from main import main
 from option_flags import Config
-from options.game_protocols import PROTOCOLS
+from options.presets import PRESETS
 from run_files.checkpoint import find_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -31,10 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment_of(folder: Path) -> dict[str, Any]:
     options = json.loads((folder / "config.json").read_text())["options"]
-    return {name: options[name] for name in (*PROTOCOLS["machado"], "protocol")}
+    return {name: options[name] for name in (*PRESETS["protocol"]["machado"], "protocol")}
 
 
-WANTED = {**PROTOCOLS["machado"], "protocol": "machado", "max_game_frames": 400}
+WANTED = {**PRESETS["protocol"]["machado"], "protocol": "machado", "max_game_frames": 400}
 
 
 def test_its_flags_are_in_its_files_and_its_network_has_all_actions(folder: Path) -> None:

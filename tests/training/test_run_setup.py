@@ -124,8 +124,8 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
 
     assert notes() == notes(use_lstm=True, lstm_size=9) == notes(optimizer="adam", adam_eps=1e-3) == []
     assert notes(lstm_size=9, adam_eps=1e-3, render=True, use_replay_compression=True) == [
-        "--lstm_size has no effect without --use_lstm",
         "--use_replay_compression has no effect without a replay besides queues",
+        "--lstm_size has no effect without --use_lstm",
         "--adam_eps has no effect without --optimizer=adam",
         "--render has no effect without --eval_period",
     ]

@@ -11,7 +11,7 @@ from ale_py import roms
 from gymnasium.spaces import Discrete
 
 from option_flags import EnvironmentOptions
-from options.game_protocols import PROTOCOLS
+from options.presets import PRESETS
 from wrappers.atari import make_atari
 
 Array = npt.NDArray[np.uint8]
@@ -187,7 +187,7 @@ def test_whole_games(game: str, lives: int) -> None:
         ("SpaceInvaders", {"fire_on_reset": False}),
         ("Breakout", {"full_action_space": True}),
         ("Freeway", {"full_action_space": True}),
-        ("SpaceInvaders", {"protocol": "machado", **PROTOCOLS["machado"]}),
+        ("SpaceInvaders", {"protocol": "machado", **PRESETS["protocol"]["machado"]}),
     ],
 )
 def test_other_options(game: str, changed: dict[str, Any]) -> None:

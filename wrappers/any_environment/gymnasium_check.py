@@ -21,7 +21,7 @@ import gymnasium
 from gymnasium.utils.env_checker import check_env
 
 from option_flags import EnvironmentOptions
-from options.environment_families import is_noframeskip
+from options.presets import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.creation import closing_quietly, create
 from wrappers.any_environment.faults import last_line

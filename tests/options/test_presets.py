@@ -1,4 +1,4 @@
-"""--protocol sets several flags at once; single flags beat it, and a run keeps its own."""
+"""--protocol and --loss set several flags at once; single flags beat them, and a run keeps its own."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from option_flags import OPTIONS, Config, EnvironmentOptions
-from options.flag_sets import merged
-from options.game_protocols import PROTOCOLS
+from options.presets import PRESETS, VTRACE, merged
 from options.rules import UsageError
 from reports.protocol_words import protocol_in_words
 from sweeps.plan import plan_sweep
@@ -18,11 +17,11 @@ CLASSIC, MACHADO = parse([]), parse(["--protocol=machado"])
 
 
 def protocol_values(config: Config) -> dict[str, Any]:
-    return {name: getattr(config.environment, name) for name in PROTOCOLS["classic"]}
+    return {name: getattr(config.environment, name) for name in PRESETS["protocol"]["classic"]}
 
 
 def test_classic_is_the_defaults() -> None:
-    assert PROTOCOLS["classic"] == {name: OPTIONS[name].default for name in PROTOCOLS["classic"]}
+    assert PRESETS["protocol"]["classic"] == {name: OPTIONS[name].default for name in PRESETS["protocol"]["classic"]}
     assert parse(["--protocol=classic"]) == CLASSIC == Config()
     assert {name: value for name, value in CLASSIC.flags().items() if name != "seed"} == {
         name: item.default for name, item in OPTIONS.items() if name != "seed"
@@ -36,12 +35,12 @@ def test_machado_is_that_of_the_paper_and_of_dopamine() -> None:
     assert not (environment.episodic_life or environment.fire_on_reset or environment.noop_threshold)
     assert environment.max_game_frames == 108_000
     differing = {name for name, value in MACHADO.flags().items() if value != CLASSIC.flags()[name]}
-    assert differing == {"protocol", *PROTOCOLS["machado"]} - {"max_game_frames"}
+    assert differing == {"protocol", *PRESETS["protocol"]["machado"]} - {"max_game_frames"}
 
 
 def test_all_protocols_set_the_same_flags() -> None:
     """Otherwise one protocol would leave something of another one behind."""
-    assert len({frozenset(flags) for flags in PROTOCOLS.values()}) == 1
+    assert len({frozenset(flags) for flags in PRESETS["protocol"].values()}) == 1
 
 
 def test_single_flags_beat_the_protocol(tmp_path: Path) -> None:
@@ -54,7 +53,7 @@ def test_single_flags_beat_the_protocol(tmp_path: Path) -> None:
     ):
         file.write_text(in_file)
         config = parse([*words, f"--flagfile={file}"])
-        assert protocol_values(config) == {**PROTOCOLS["machado"], "episodic_life": True}
+        assert protocol_values(config) == {**PRESETS["protocol"]["machado"], "episodic_life": True}
 
 
 def test_a_default_that_is_given_beats_the_protocol_too() -> None:
@@ -65,12 +64,12 @@ def test_the_command_line_beats_the_sweep_and_the_sweep_the_protocol() -> None:
     sweep = {"flags": {"protocol": "machado", "noop_threshold": 5}, "grid": {"episodic_life": [False, True]}}
     given = {"repeat_action_probability": 0.1}
     configs = [run.config for run in plan_sweep(sweep, given).runs]
-    wanted = {**PROTOCOLS["machado"], "noop_threshold": 5, "repeat_action_probability": 0.1}
+    wanted = {**PRESETS["protocol"]["machado"], "noop_threshold": 5, "repeat_action_probability": 0.1}
     assert [protocol_values(config) for config in configs] == [
         {**wanted, "episodic_life": False}, {**wanted, "episodic_life": True},
     ]  # fmt: skip
     (run,) = plan_sweep({"flags": {"protocol": "machado", "noop_threshold": 5}}, {"protocol": "classic"}).runs
-    assert protocol_values(run.config) == {**PROTOCOLS["classic"], "noop_threshold": 5}
+    assert protocol_values(run.config) == {**PRESETS["protocol"]["classic"], "noop_threshold": 5}
 
 
 def test_a_protocol_is_kept_as_ordinary_flags() -> None:
@@ -79,7 +78,7 @@ def test_a_protocol_is_kept_as_ordinary_flags() -> None:
     assert Config.from_flags(saved) == chosen
     assert parse([], base=saved) == chosen
     assert parse(["--protocol=machado"], base=saved) == chosen, "the run has it already"
-    assert protocol_values(parse(["--noepisodic_life"], base=saved)) == PROTOCOLS["machado"]
+    assert protocol_values(parse(["--noepisodic_life"], base=saved)) == PRESETS["protocol"]["machado"]
 
 
 def test_runs_without_the_option_are_classic() -> None:
@@ -101,7 +100,7 @@ def test_another_protocol_sets_its_flags_anew(before: str, after: str) -> None:
         parse([f"--protocol={after}"], base=saved.flags()),
         saved.replace_flags(protocol=after),
     ):
-        assert protocol_values(other) == PROTOCOLS[after]
+        assert protocol_values(other) == PRESETS["protocol"][after]
         assert other.optimizer.lr == 0.5
 
 
@@ -141,3 +140,32 @@ def test_what_a_test_always_does_is_left_out() -> None:
     played = EnvironmentOptions(episodic_life=False)
     assert protocol_in_words(played) == "classic protocol with --noepisodic_life"
     assert protocol_in_words(played, leave_out=("episodic_life",)) == "classic protocol"
+
+
+def weight(words: list[str]) -> float:
+    return parse(words).loss.proximal_loss_weight
+
+
+def test_impact_has_no_proximal_loss_unless_it_is_given() -> None:
+    assert weight(["--loss=impact"]) == 0
+    assert weight(["--loss=impact", "--proximal_loss_weight=0.05"]) == 0.05
+    assert weight([]) == weight(["--loss=vtrace"]) == 0.05
+
+
+def test_the_flags_of_vtrace_are_the_defaults() -> None:
+    assert PRESETS["loss"][VTRACE] == {name: OPTIONS[name].default for name in PRESETS["loss"][VTRACE]}
+    assert OPTIONS["loss"].default == VTRACE
+
+
+@pytest.mark.parametrize("saved", [{"loss": "impact", "proximal_loss_weight": 0.05}, {"proximal_loss_weight": 0.2}])
+def test_a_run_that_keeps_its_loss_keeps_the_weight(saved: dict[str, Any]) -> None:
+    assert merged(saved, {"lr": 0.1}) == {**saved, "lr": 0.1}
+    own = {"loss": saved.get("loss", VTRACE)}
+    assert merged(saved, own) == {**saved, **own}
+
+
+def test_a_run_that_goes_on_with_another_loss_gets_its_weight() -> None:
+    assert merged({"proximal_loss_weight": 0.2}, {"loss": "impact"})["proximal_loss_weight"] == 0
+    impact = {"loss": "impact", "proximal_loss_weight": 0.0}
+    assert merged(impact, {"loss": "vtrace"})["proximal_loss_weight"] == 0.05
+    assert merged(impact, {"loss": "vtrace", "proximal_loss_weight": 0.3})["proximal_loss_weight"] == 0.3

@@ -1,0 +1,114 @@
+"""Presets: the values of several options at once, which --protocol, --loss and the kind of environment choose."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from options.command_line import flag_words
+from options.rules import UsageError
+
+CLASSIC, VTRACE = "classic", "vtrace"  # the defaults, which set the declared defaults of other options
+NATIVE = "native"  # the value of --frame_scale_resolution that leaves pictures in their own size
+
+# Options by the values of the option that sets them, where they are not given one by one.
+PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    # The rules under which agents are trained and tested.
+    "protocol": {
+        # Mnih et al., 2015, and most published results of actor-critic agents.
+        CLASSIC: {
+            "noop_threshold": 30,
+            "episodic_life": True,
+            "fire_on_reset": True,
+            "repeat_action_probability": 0.0,
+            "full_action_space": False,
+            "max_game_frames": 108_000,
+        },
+        # Machado et al., 2018, with the length of a game of Dopamine: sticky actions are the only help and chance.
+        "machado": {
+            "noop_threshold": 0,
+            "episodic_life": False,
+            "fire_on_reset": False,
+            "repeat_action_probability": 0.25,
+            "full_action_space": True,
+            "max_game_frames": 108_000,
+        },
+    },
+    "loss": {
+        VTRACE: {"proximal_loss_weight": 0.05},
+        "impact": {"proximal_loss_weight": 0.0},  # the clip bounds how far the policy moves, as in the paper
+    },
+}
+# Atari games with Gymnasium's own ids skip frames themselves, and repeat actions by chance as their id says.
+ALE_DEFAULTS: Mapping[str, Any] = {"skipped_frames": 1, "noop_threshold": 0, "episodic_life": False}
+OTHER_DEFAULTS: Mapping[str, Any] = {
+    **ALE_DEFAULTS,
+    "frames_stacked": 1,
+    "grayscaling_frames": False,
+    "frame_scale_resolution": NATIVE,
+    "reward_clipping_method": "none",
+}
+# Options of which only games with a NoFrameskip id can have other values than these.
+ONLY_NOFRAMESKIP: Mapping[str, Any] = {
+    "protocol": CLASSIC,
+    "full_action_space": False,
+    "noop_threshold": 0,
+    "episodic_life": False,
+    "fire_on_reset": True,
+    "fire_on_life_loss": False,
+    "interaction": "turns",
+}
+
+
+def is_noframeskip(env: str) -> bool:
+    """Whether the id is one of the Atari games that this platform makes itself, such as PongNoFrameskip-v4."""
+    return "NoFrameskip" in env and ":" not in env and "/" not in env
+
+
+def preset(option: str, value: object) -> Mapping[str, Any]:
+    """What a value of --protocol or --loss sets; nothing for a wrong value, which the option's rule refuses."""
+    return PRESETS[option].get(value, {}) if isinstance(value, str) else {}
+
+
+def preset_flags(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the given --protocol and --loss set."""
+    return {name: value for option in PRESETS for name, value in preset(option, given.get(option)).items()}
+
+
+def dependent_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that depend on the given flags, where they differ from the declared ones."""
+    env, defaults = given.get("env"), preset_flags(given)
+    if isinstance(env, str) and not is_noframeskip(env):  # a wrong value is left to its rule
+        defaults |= ALE_DEFAULTS if env.rpartition(":")[2].startswith("ALE/") else OTHER_DEFAULTS
+    return defaults
+
+
+def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The saved values of a run, and over them those that are given.
+
+    A given protocol or loss that is not the run's sets its flags anew; single flags that are given beat it.
+    """
+    defaults = {option: next(iter(values)) for option, values in PRESETS.items()}
+    changed = {
+        option: given[option]
+        for option, default in defaults.items()
+        if option in given and given[option] != saved.get(option, default)
+    }
+    return {**saved, **preset_flags(changed), **given}
+
+
+def check_family(values: Mapping[str, Any]) -> None:
+    """Raise a UsageError if an option has a value without meaning in this environment."""
+    env = values["env"]
+    if is_noframeskip(env):
+        if values["frame_scale_resolution"] == NATIVE:
+            raise UsageError(
+                f"--frame_scale_resolution={NATIVE} has no meaning for --env={env}; 210,160, the size of most Atari "
+                "screens, would be right."
+            )
+        return
+    for name, value in ONLY_NOFRAMESKIP.items():
+        if values[name] != value:
+            (given,), (right,) = flag_words({name: values[name]}), flag_words({name: value})
+            raise UsageError(
+                f"{given} is only for Atari games whose id ends in NoFrameskip-v4, not for --env={env}; {right} would "
+                "be right."
+            )

@@ -1,0 +1,170 @@
+"""The options of a run itself: how it starts and ends, what it saves and reports, and how a policy is tested."""
+
+import math
+from dataclasses import dataclass
+
+from options.rules import (
+    ON_OFF,
+    PATH,
+    Need,
+    Options,
+    Rule,
+    UsageError,
+    above,
+    flag_given,
+    matching,
+    one_of,
+    option,
+    whole,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Options):
+    topic = "Run"
+
+    op_mode: str = option(
+        "train", one_of("train", "train_w_load", "test"), "Start a new run, continue a run, or score a policy."
+    )
+    load_model_url: str | None = option(
+        None, PATH, "Run folder or checkpoint, to continue from with train_w_load or to score with test."
+    )
+    load_weights_only: bool = option(
+        False,
+        ON_OFF,
+        "With train_w_load: start a new run, also of another game, from the weights of --load_model_url alone.",
+    )
+    environment_max_steps: int = option(
+        6_000_000,
+        whole(1, 10**15),
+        "Agent steps of all environments together. Over them the learning rate falls to --lr_end_value, unless "
+        "--lr_scheduler_steps says otherwise: to end earlier with the same curve, use --stop_at_return or CTRL+C.",
+        aliases=("total_timesteps", "total_steps"),
+    )
+    stop_at_return: float | None = option(
+        None,
+        Rule(float, "be a number", math.isfinite, optional=True),
+        "The run ends when the mean return of its latest --avg_buff_size games reaches this. Unset: only "
+        "--environment_max_steps ends it.",
+    )
+    seed: int | None = option(
+        None, whole(0, 2**31 - 1, optional=True), "Seed of all random streams. Unset: chosen at random."
+    )
+    reproducible: bool = option(False, ON_OFF, "Give bit-identical results for the same seed, at some cost in speed.")
+    results_dir: str = option(
+        "results",
+        matching(r"(?s)[^-].*", "be a path that does not begin with a dash", is_path=True),
+        "Folder for the folders of all runs.",
+    )
+    device: str = option(
+        "auto",
+        matching(r"auto|cpu|cuda(:[0-9]{1,3})?|mps", "be one of auto, cpu, cuda, cuda:N, mps"),
+        "Device of the learner: cpu, cuda, cuda:N, mps, or auto (cuda if there is a GPU, else cpu).",
+    )
+    precision: str = option(
+        "auto",
+        one_of("auto", "float32", "bfloat16"),
+        "Number format inside a network for pictures; others use float32. auto is bfloat16 on devices that are fast "
+        "with it, else float32.",
+    )
+    cuda_graphs: bool = option(
+        True,
+        ON_OFF,
+        "On an NVIDIA GPU, launch the kernels of a batch's gradients at once. Not with --reproducible, --loss=impact "
+        "or a network of your own.",
+    )
+    learner_threads: int = option(
+        0, whole(0), "CPU threads of the learner. 0: half of the cores, or at most 4 with a GPU."
+    )
+
+    def _check_together(self) -> None:
+        if self.load_weights_only and (self.op_mode != "train_w_load" or not self.load_model_url):
+            raise UsageError(
+                "--load_weights_only needs --op_mode=train_w_load and --load_model_url, the run folder or checkpoint "
+                "whose weights the new run starts from."
+            )
+        if self.op_mode == "train_w_load" and not self.load_model_url:
+            raise UsageError(
+                "--op_mode=train_w_load needs --load_model_url, the run folder or checkpoint to continue from."
+            )
+        if self.op_mode == "test" and not self.load_model_url:
+            raise UsageError("--op_mode=test needs --load_model_url, the run folder or checkpoint to score.")
+        if self.op_mode == "train" and self.load_model_url:
+            raise UsageError("--load_model_url needs --op_mode=train_w_load or test; --op_mode=train starts a new run.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointOptions(Options):
+    topic = "Checkpoints"
+
+    save_model_period: int = option(2000, whole(1), "Updates between two checkpoints.")
+    save_model_minutes: float = option(5.0, above(0), "Maximum number of minutes between two checkpoints.")
+    keep_checkpoints: int = option(3, whole(1), "Number of latest checkpoints to keep, besides the best one.")
+    save_replay: bool = option(
+        False,
+        ON_OFF,
+        "Save the contents of replays at the end, on signals and at intervals; implied by --reproducible.",
+    )
+    save_replay_minutes: float = option(
+        30.0, above(0), "Minutes between two saves of the replays.", Need("--save_replay", lambda c: c.saves_replays)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(Options):
+    topic = "Reports"
+
+    report_period: int = option(10_000, whole(1), "Agent steps between two lines of metrics.jsonl.")
+    avg_buff_size: int = option(
+        100, whole(1, 10**6), "Number of latest games in return_mean, which decides which policy is best."
+    )
+    console: str = option(
+        "auto", one_of("auto", "live", "plain", "off"), "Terminal output. auto: live on a terminal, plain elsewhere."
+    )
+    console_period: float = option(
+        10.0,
+        above(0),
+        "Seconds between two lines of plain output.",
+        Need("--console=plain", lambda c: c.report.console in ("plain", "auto")),
+    )
+    curves: bool = option(True, ON_OFF, "Draw curves.png, in a separate process of the lowest priority.")
+    tensorboard: bool = option(False, ON_OFF, "Write event files for TensorBoard, including the videos of the run.")
+    wandb: bool = option(False, ON_OFF, "Send the reports to Weights & Biases.", aliases=("track",))
+    wandb_project: str = option(
+        "rl-platform",
+        matching(r"\w[\w./-]*", "be a name such as rl-platform"),
+        "With --wandb: project of the reports.",
+        flag_given("wandb"),
+    )
+    metrics_port: int = option(0, whole(0, 65535), "Port on which Prometheus reads the newest report. 0: no port.")
+    metrics_host: str = option(
+        "127.0.0.1",
+        matching(r"[\w:][\w.:-]*", "be an address such as 127.0.0.1"),
+        "Address of --metrics_port.",
+        flag_given("metrics_port"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestOptions(Options):
+    topic = "Tests and evaluation"
+    __test__ = False  # otherwise pytest would collect the class as tests
+
+    test_episode_count: int = option(100, whole(1, 10**6), "Number of games in a test.", flag_given("op_mode", "test"))
+    test_policy: str = option(
+        "sampled",
+        one_of("sampled", "greedy"),
+        "Actions in a test or evaluation: sampled as in training, or always the most likely one (greedy).",
+        flag_given("eval_period"),
+    )
+    render: bool = option(
+        False,
+        ON_OFF,
+        "Test: record videos of the best, median and worst of the first games, and show a window if there is "
+        "a display. Training: record a video of the median game of each evaluation (needs --eval_period).",
+        flag_given("eval_period"),
+    )
+    eval_period: int = option(0, whole(0), "Agent steps between two evaluations during training. 0: no evaluations.")
+    eval_episode_count: int = option(
+        10, whole(1, 10**6), "Number of games in one evaluation.", flag_given("eval_period")
+    )
