@@ -1,96 +1,85 @@
 """Who may see the page: this machine only, or whoever knows the token."""
 
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import SimpleCookie
 from ipaddress import ip_address
-from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 COOKIE = "dashboard_token"
+THIS_MACHINE = ("127.0.0.1", "localhost", "[::1]")
+NO_RESPONSE = "No response returned."  # the words of Starlette
 
 
 def is_loopback(host: str) -> bool:
     """Whether only programs on this machine can reach the address."""
-    if host.lower() == "localhost":
-        return True
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        return host.lower() == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 
 
-class Guard:
-    """Wraps a web application.
+def guards(host: str, token: str | None) -> list[Middleware]:
+    """What stands before the pages, the outermost first.
 
-    Without a token, a request must name a loopback address as its host, so that no page of the internet can read
-    results through a name that leads to this machine. With a token, a request must carry it: once in the address,
-    from then on in a cookie. Requests that a page of another site makes are refused in both cases.
+    Without a token, a request must name this machine as its host: no page of the internet can read results through a
+    name that it lets lead to this machine.
     """
+    own = f"[{host}]" if ":" in host else host
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=[*THIS_MACHINE, own], www_redirect=False)
+    return [Middleware(ClosedConnections), *([] if token else [hosts]), Middleware(Guard, token=token)]
 
-    def __init__(self, app: App, token: str | None) -> None:
+
+class Guard:
+    """Lets nobody in without the token: once in the address, from then on in a cookie. Nor pages of another site."""
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        given = query.get("token")
-        refusal = self._refusal(headers, given)
-        if refusal:
-            await _refuse(scope, receive, send, refusal)
-        elif self._token and given is not None and scope["type"] == "http":
-            await _set_cookie(send, scope, given)
-        else:
-            await self._app(scope, receive, send)
+        if scope["type"] in ("http", "websocket"):
+            answer = self._answer(HTTPConnection(scope))
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
-    def _refusal(self, headers: dict[str, str], given: str | None) -> str | None:
-        host = headers.get("host", "")
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
-            return "This request comes from a page of another site."
+    def _answer(self, request: HTTPConnection) -> Response | None:
+        """None for those who may see the page."""
+        origin = request.headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+            return PlainTextResponse("This request comes from a page of another site.\n", 403)
         if self._token is None:
-            name = urlsplit(f"//{host}").hostname or ""
-            return None if is_loopback(name) else "Open the page as http://127.0.0.1 or http://localhost."
-        known = given if given is not None else _cookie(headers.get("cookie", ""))
-        if known is not None and hmac.compare_digest(known.encode(), self._token.encode()):
             return None
-        return "This page needs its token: open the address that `python -m dashboard` printed."
+        given = request.query_params.get("token")
+        known = request.cookies.get(COOKIE, "") if given is None else given
+        if not hmac.compare_digest(known.encode(), self._token.encode()):
+            return PlainTextResponse(
+                "This page needs its token: open the address that `python -m dashboard` printed.\n", 403
+            )
+        if given is None or request.scope["type"] == "websocket":
+            return None
+        # The same address without the token. Two slashes at its beginning would lead to another host.
+        answer = RedirectResponse(f"/{quote(request.scope['path'].lstrip('/'))}", 303)
+        answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+        answer.headers["referrer-policy"] = "no-referrer"
+        return answer
 
 
-def _cookie(header: str) -> str | None:
-    """The token. Other programs of the same host set cookies too, and SimpleCookie reads none if one is not valid."""
-    cookies = (pair.strip().partition("=") for pair in header.split(";"))
-    return next((value for name, _, value in cookies if name == COOKIE), None)
+class ClosedConnections:
+    """Nothing is raised for a request without an answer if its browser has gone, and nobody waits for the answer."""
 
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, sentence: str) -> None:
-    if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close", "code": 1008})
-        return
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": f"{sentence}\n".encode()})
-
-
-async def _set_cookie(send: Send, scope: Scope, token: str) -> None:
-    """Keep the token in a cookie, and send the browser to the same address without it."""
-    cookie = SimpleCookie({COOKIE: token})
-    for name, value in (("httponly", True), ("samesite", "Strict"), ("path", "/")):
-        cookie[COOKIE][name] = value
-    headers = [
-        (b"location", f"/{quote(scope['path'].lstrip('/'))}".encode()),  # two slashes would lead to another host
-        (b"set-cookie", cookie[COOKIE].OutputString().encode()),
-        (b"referrer-policy", b"no-referrer"),
-    ]
-    await send({"type": "http.response.start", "status": 303, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except RuntimeError as error:
+            if str(error) != NO_RESPONSE or not await Request(scope, receive).is_disconnected():
+                raise

@@ -21,17 +21,18 @@ from dashboard.comparison import (
 from dashboard.number_text import game_return, number
 from dashboard.page_parts import ChartCard, Notices, heading, is_open, link_to, notice, page_frame
 from dashboard.panels import CHOICES
-from dashboard.results_folder import NotThereError, ResultsFolder
-from dashboard.run_data import RunData
+from dashboard.results_folder import NotThereError, ResultsFolder, printable
 from dashboard.run_list import RunList, RunRow, SweepRow
 from reports.compare_runs import Group, group_runs
 from reports.scores.human_scores import game_name
 from reports.x_axes import X_AXES
 from run_files.run_history import History
+from run_files.run_reader import ReadLimits, RunReader
 
 REFRESH_SECONDS = 5.0
 MOST_CURVES = 60  # runs whose curves are read; the others are in the table only
-REPORTS_OF_EACH, BYTES_OF_EACH = 400, 4 * 1024 * 1024
+EACH = ReadLimits(reports=400, report_bytes=4 * 1024 * 1024)
+SOME = ReadLimits(reports=50, report_bytes=256 * 1024, game_bytes=8 * 1024 * 1024)  # to see which figures there are
 RETURN = "return_mean"
 
 
@@ -57,7 +58,7 @@ def sweep_page(results: ResultsFolder, run_list: RunList) -> Any:
                 notice(str(error))
                 return
             name = results.name(folder)
-            heading(1, folder.name)
+            heading(1, printable(Path(folder.name)))
             await _Comparison(results, run_list, sweep=name).build()
 
     return build
@@ -76,9 +77,9 @@ class _Comparison:
         self._rows: list[RunRow] = []
         self._groups: list[Group] = []  # of the rows, without curves
         self._sweep_row: SweepRow | None = None
-        self._data: dict[str, RunData] = {}  # by name of the run, with one figure: all would take much memory
+        self._data: dict[str, RunReader] = {}  # by name of the run, with one figure: all would take much memory
         self._figure = RETURN
-        self._example: RunData | None = None  # a run that has reports
+        self._example: RunReader | None = None  # a run that has reports
         self._figures: set[str] = set()  # that it has had so far
         self._reading = threading.Lock()
         self._problems: list[str] = []
@@ -124,7 +125,7 @@ class _Comparison:
             self._rows, self._groups = own, groups
 
     def _folder(self, row: RunRow) -> Path:
-        return self._results.root / row.name
+        return self._results.path(row.name)
 
     @property
     def _last_rows(self) -> list[RunRow]:
@@ -142,9 +143,9 @@ class _Comparison:
             self._figures.update(self._example.history.names())
         return [RETURN, *sorted(self._figures - {RETURN})]
 
-    def _first_with_reports(self) -> RunData | None:
+    def _first_with_reports(self) -> RunReader | None:
         for row in self._rows:
-            data = RunData(self._results, self._folder(row), most=50, most_bytes=BYTES_OF_EACH // 16)
+            data = self._results.reader(self._folder(row), limits=SOME)
             data.refresh()
             if data.history.reports:
                 return data
@@ -171,9 +172,7 @@ class _Comparison:
                 self._figure, self._data = metric, {}
             for row in self._curve_rows():
                 if row.name not in self._data:
-                    self._data[row.name] = RunData(
-                        self._results, self._folder(row), names=names, most=REPORTS_OF_EACH, most_bytes=BYTES_OF_EACH
-                    )
+                    self._data[row.name] = self._results.reader(self._folder(row), names, EACH)
                 changed |= self._data[row.name].refresh()
                 histories.append(self._data[row.name].history)
         return [history for history in histories if history.options], changed

@@ -6,15 +6,15 @@ from nicegui import ui
 
 from dashboard.page_parts import ChartCard, notice
 from dashboard.panels import CHOICES, Panel, panel_chart, return_chart
-from dashboard.run_data import RunData
 from run_files.run_history import History
+from run_files.run_reader import RunReader
 
 
 class CurveTab:
     """`panels` says which charts a history has; new ones appear as their figures do."""
 
     def __init__(
-        self, data: RunData, panels: Callable[[History], Sequence[Panel]], *, with_returns: bool = False
+        self, data: RunReader, panels: Callable[[History], Sequence[Panel]], *, with_returns: bool = False
     ) -> None:
         self._data = data
         self._panels = panels

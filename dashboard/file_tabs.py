@@ -10,14 +10,14 @@ from nicegui import ui
 
 from dashboard.number_text import age, game_return, number, size
 from dashboard.page_parts import heading, link_to, notice
-from dashboard.results_folder import ResultsFolder, file_stamp
-from dashboard.run_data import RunData
+from dashboard.results_folder import ResultsFolder, file_stamp, printable
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
 from options.rules import described
 from run_files.growing_file import last_lines
 from run_files.job_runs import JOB_LOG, is_job
 from run_files.run_folder import CHECKPOINTS, MESSAGES, SUMMARY, VIDEOS, read_summary
+from run_files.run_reader import RunReader
 
 LOG_LINES = 400
 CHECKPOINT_FILES = ("best.pt", "best_eval.pt", "checkpoint_*.pt")
@@ -102,7 +102,7 @@ class ConsoleTab:
 class FilesTab:
     """Checkpoints, evaluations and videos, as they come."""
 
-    def __init__(self, results: ResultsFolder, folder: Path, data: RunData) -> None:
+    def __init__(self, results: ResultsFolder, folder: Path, data: RunReader) -> None:
         self._results = results
         self._folder = folder
         self._data = data
@@ -113,7 +113,7 @@ class FilesTab:
     def update(self) -> None:
         checkpoints = self._files(CHECKPOINTS, CHECKPOINT_FILES)
         videos = self._files(VIDEOS, ("*.mp4",))
-        evaluations = self._data.evaluations
+        evaluations = self._data.history.evaluations
         shown = (checkpoints, videos, len(evaluations))
         if shown == self._shown:
             return
@@ -124,7 +124,7 @@ class FilesTab:
             heading(2, "Checkpoints")
             if checkpoints:
                 rows = [
-                    {"file": path.name, "size": size(nbytes), "age": age(written, now)}
+                    {"file": printable(Path(path.name)), "size": size(nbytes), "age": age(written, now)}
                     for path, written, nbytes in checkpoints
                 ]
                 _table(rows, ("file", "size", "age"))
@@ -143,7 +143,7 @@ class FilesTab:
                 for path, _, _ in videos[:24]:
                     with ui.element("figure").classes("card").style("margin: 0"):
                         ui.video(link_to("video", self._results.name(path))).props("preload=metadata")
-                        ui.label(path.name).classes("small soft")
+                        ui.label(printable(Path(path.name))).classes("small soft")
 
     def _files(self, folder: str, patterns: tuple[str, ...]) -> list[tuple[Path, float, int]]:
         """The files in a folder of the run with their time and size, the newest first."""

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from dashboard.number_text import age, game_return, number, progress
 from dashboard.page_parts import Notices, heading, is_open, link_to, page_frame, state_class
-from dashboard.results_folder import ResultsFolder
+from dashboard.results_folder import ResultsFolder, printable
 from dashboard.run_list import AT_WORK, STATES, RunList, RunRow, SweepRow
 
 REFRESH_SECONDS = 3.0
@@ -52,7 +52,7 @@ def list_page(results: ResultsFolder, run_list: RunList) -> Any:
     """The function that builds the page for each visitor."""
 
     async def build(request: Request) -> None:
-        with page_frame(request, f"runs in {results.root}"):
+        with page_frame(request, f"runs in {printable(results.root)}"):
             if await is_open():
                 await _Listing(run_list).build()
 

@@ -52,17 +52,18 @@ def page_frame(request: Request, title: str) -> Element:
     """Begin a page; its content goes into the element that is returned."""
     ui.add_css(STYLE)
     ui.page_title(title)
-    chosen = request.cookies.get("theme", "auto")
-    value, icon, following = THEMES.get(chosen, THEMES["auto"])
+    chosen = request.cookies.get("theme", "auto")  # by any program of this host: only known values are used
+    chosen = chosen if chosen in THEMES else "auto"
+    value, icon, following = THEMES[chosen]
     ui.dark_mode(value)
     ui.colors(primary=COLOURS[0])
     with ui.element("header").classes("bar"):
         ui.link("rl-platform", "/").classes("home")
         ui.label(title).classes("where")
         change = f"document.cookie = 'theme={following}; path=/; max-age=31536000; samesite=strict'; location.reload()"
-        ui.button(icon=icon).props(f'flat round dense color=grey aria-label="colours: {chosen}"').tooltip(
-            f"colours: {chosen}"
-        ).on("click", js_handler=f"() => {{ {change} }}")
+        button = ui.button(icon=icon).props("flat round dense color=grey").tooltip(f"colours: {chosen}")
+        button.props["aria-label"] = f"colours: {chosen}"
+        button.on("click", js_handler=f"() => {{ {change} }}")
     return ui.element("main").classes("main")
 
 
@@ -139,8 +140,8 @@ class ChartCard:
 
     @staticmethod
     def _tool(icon: str, purpose: str, use: Callable[[], object]) -> None:
-        button = ui.button(icon=icon, on_click=use).props(f'flat dense round size=xs color=grey aria-label="{purpose}"')
-        button.tooltip(purpose)
+        button = ui.button(icon=icon, on_click=use).props("flat dense round size=xs color=grey").tooltip(purpose)
+        button.props["aria-label"] = purpose
 
     def _set_height(self, more: int) -> None:
         if more:

@@ -1,6 +1,5 @@
 """The list of all runs and sweeps: how far each is, read from the ends of its files."""
 
-import json
 import math
 import threading
 import time
@@ -15,7 +14,7 @@ from dashboard.results_folder import ResultsFolder, file_stamp
 from reports.scores.human_scores import game_name
 from run_files.job_runs import SWEEP_FILE
 from run_files.metrics import EPISODES, METRICS, last_report
-from run_files.run_folder import CONFIG, SUMMARY, read_config, read_summary
+from run_files.run_folder import CONFIG, SUMMARY, read_config, read_json, read_summary
 from run_files.run_history import options_of, parent_of, weights_of
 
 AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
@@ -80,21 +79,29 @@ class RunList:
     def __init__(self, results: ResultsFolder, clock: Callable[[], float] = time.time) -> None:
         self._results = results
         self._clock = clock
-        self._lock = threading.Lock()
+        self._looking = threading.Lock()  # held by the thread that reads the files
         self._known: dict[Path, _Known] = {}
         self._sweeps: dict[Path, tuple[Stamp, SweepRow]] = {}
         self._next_scan = -math.inf
-        self._found: tuple[list[RunRow], list[SweepRow]] = ([], [])
+        self._found: tuple[list[RunRow], list[SweepRow]] | None = None
 
     def read(self) -> tuple[list[RunRow], list[SweepRow]]:
-        """All runs and all sweeps as they were some seconds ago at most."""
-        with self._lock:
+        """All runs and all sweeps as they were when a thread last looked: some seconds ago, if the disk is not slow.
+
+        Only one thread looks at a time. The others get what it found before; only the first time, they wait for it.
+        """
+        found = self._found
+        if time.monotonic() < self._next_scan or not self._looking.acquire(blocking=found is None):
+            return found or ([], [])
+        try:
             now = time.monotonic()
-            if now >= self._next_scan:
+            if now >= self._next_scan:  # no other thread has looked while this one waited
                 before = time.thread_time()
                 self._found = self._scan(self._clock())
                 self._next_scan = now + max(SCAN_SECONDS, (time.thread_time() - before) / SCAN_SHARE)
-            return self._found
+            return self._found or ([], [])
+        finally:
+            self._looking.release()
 
     def row(self, name: str) -> RunRow | None:
         return next((row for row in self.read()[0] if row.name == name), None)
@@ -120,7 +127,7 @@ class RunList:
             return known
         row = replace(_read_row(folder), name=self._results.name(folder))
         if not row.written:  # no report yet
-            row = replace(row, written=max((stamp[0] / 1e9 for stamp in files if stamp), default=0.0))
+            row = replace(row, written=max((stamp[0] for stamp in files if stamp), default=0.0))
         return _Known(files, row)
 
     def _with_lineage(self, folder: Path, row: RunRow) -> RunRow:
@@ -141,20 +148,12 @@ class RunList:
             return known
         name = self._results.name(folder)
         try:
-            runs = json.loads((folder / SWEEP_FILE).read_text(encoding="utf-8"))["runs"]
+            runs = (read_json(folder / SWEEP_FILE) or {})["runs"]
             statuses = {str(job): str(entry["status"]) for job, entry in runs.items()}
             flags = {str(job): dict(entry["flags"]) for job, entry in runs.items()}
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        except (ValueError, LookupError, TypeError, AttributeError):
             return stamp, SweepRow(name, {}, {}, f"The {SWEEP_FILE} of {name} is damaged or not of a sweep.")
         return stamp, SweepRow(name, statuses, flags)
-
-
-def readable_config(folder: Path) -> dict[str, Any] | None:
-    """The content of config.json. None if no run wrote it."""
-    config = read_config(folder)
-    if config is None or not isinstance(config.get("machine") or {}, Mapping):  # valid JSON of something else
-        return None
-    return config
 
 
 def _parent(folder: Path, config: Mapping[str, Any]) -> Path | None:
@@ -165,7 +164,7 @@ def _parent(folder: Path, config: Mapping[str, Any]) -> Path | None:
 
 
 def _read_row(folder: Path) -> RunRow:
-    config = readable_config(folder)
+    config = read_config(folder)
     if config is None:
         return RunRow("", UNREADABLE, "Its config.json is cut off, damaged, or was not written by a run.")
     options = options_of(config)

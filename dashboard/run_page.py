@@ -16,8 +16,7 @@ from dashboard.number_text import age, game_return, number, progress, time_left
 from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
 from dashboard.panels import LEARNING, MACHINE, replay_panels, shown_panels
 from dashboard.replays.tab import ReplayTab
-from dashboard.results_folder import NotThereError, ResultsFolder
-from dashboard.run_data import RunData
+from dashboard.results_folder import NotThereError, ResultsFolder, printable
 from dashboard.run_list import AT_WORK, RunList, RunRow
 from reports.number_format import duration
 
@@ -47,7 +46,7 @@ class _RunPage:
         self._run_list = run_list
         self._folder = folder
         self._name = results.name(folder)
-        self._data = RunData(results, folder)
+        self._data = results.reader(folder)
         self._row: RunRow | None = None
         self._updates: dict[str, Callable[[], Any]] = {}  # what to do for the open tab when something is new
 
@@ -116,7 +115,7 @@ class _RunPage:
     def _build_head(self) -> None:
         row = self._row
         with ui.element("div").classes("row"):
-            heading(1, row.game if row and row.game else self._folder.name)
+            heading(1, row.game if row and row.game else printable(Path(self._folder.name)))
             self._state = ui.label()
             if row and row.sweep:
                 name = "this folder" if row.sweep == "." else f"sweep {row.sweep}"

@@ -7,16 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from nicegui import app, ui
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 
-from dashboard.access import Guard
-from dashboard.closed_connections import ClosedConnections
+from dashboard.access import guards
 from dashboard.compare_page import compare_page, sweep_page
 from dashboard.list_page import list_page
 from dashboard.process_lock import process_lock
-from dashboard.results_folder import NotThereError, ResultsFolder
+from dashboard.results_folder import NotThereError, ResultsFolder, printable
 from dashboard.run_list import RunList
 from dashboard.run_page import run_page
 from run_files.run_folder import VIDEOS
@@ -38,12 +36,11 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     ui.page("/sweep/{name:path}")(sweep_page(results, run_list))
     ui.page("/compare")(compare_page(results, run_list))
     app.add_route("/video/{name:path}", video(results))
-    app.add_middleware(Guard, token=token)
-    app.on_startup(ignore_closed_connections)
+    app.on_startup(lambda: stand_guard(host, token))
     shown_host = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
     elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
-    app.on_startup(lambda: print(f"runs in {results.root}: {address} (CTRL+C ends){elsewhere}", flush=True))
+    app.on_startup(lambda: print(f"runs in {printable(results.root)}: {address} (CTRL+C ends){elsewhere}", flush=True))
     app.on_shutdown(_end_children)
     with suppress(KeyboardInterrupt):  # the server ends in good order, and then raises it again
         ui.run(
@@ -67,9 +64,9 @@ def _end_children() -> None:
             child.kill()
 
 
-def ignore_closed_connections() -> None:
-    """Called at the start, when NiceGUI has added its own layers: some of these raise the error."""
-    app.user_middleware.insert(0, Middleware(ClosedConnections))
+def stand_guard(host: str, token: str | None) -> None:
+    """Called at the start, when NiceGUI has added its own layers: the guards stand before these."""
+    app.user_middleware[:0] = guards(host, token)
     app.middleware_stack = app.build_middleware_stack()
 
 

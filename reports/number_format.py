@@ -16,6 +16,8 @@ def count(value: float, whole_below: int = 100_000) -> str:
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         scaled = value / size
         if abs(scaled) >= 0.9995:
+            if abs(scaled) >= 999.5:  # as a power of ten: 1.0e15
+                return f"{value:.1e}".replace("e+", "e")
             return f"{scaled:.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{letter}"
     return str(value)  # NaN
 

@@ -50,6 +50,8 @@ def short_count(value: float) -> str:
     """1,250,000 as `1.25M`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
+            if abs(value) >= 1e12:
+                return f"{value:.2g}".replace("e+", "e").replace("-", "−")
             return f"{value / size:.4g}{letter}".replace("-", "−")
     return f"{value:z.4g}".replace("-", "−")
 

@@ -95,9 +95,11 @@ class NewLines:
         step = max(1, (end - self._offset) // self._places)
         for place in range(self._offset, end, step):
             file.seek(max(0, place - 1))
-            if place:
-                file.readline(LONGEST_LINE)  # the rest of a line
+            rest = file.readline(LONGEST_LINE) if place else b""  # of a line
             line = file.readline(LONGEST_LINE)
+            if max(len(rest), len(line)) == LONGEST_LINE:  # no run writes such lines
+                self.too_long += 1
+                break
             if line.endswith(b"\n") and file.tell() <= end:
                 yield line[:-1]
         file.seek(end)

@@ -7,10 +7,13 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from option_flags import OPTIONS
 
 CHECKPOINTS = "checkpoints"  # folders in a run's folder
 VIDEOS = "videos"
@@ -122,16 +125,33 @@ def read_json(path: Path) -> dict[str, Any] | None:
         content = file.read(LARGEST_JSON + 1)
         value = json.loads(content) if len(content) <= LARGEST_JSON else None
         if isinstance(value, dict):
-            return value
+            # Bytes of file names that are not UTF-8 are half characters in Python, which no page can show.
+            text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+            return dict(json.loads(text))
     return None
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
     """The content of the run's config.json. None if there is none, or if no run wrote it."""
     config = read_json(folder / CONFIG)
-    if config is None or not isinstance(config.get("options"), dict):
+    if config is None or not isinstance(config.get("machine"), dict | None):
         return None
-    return config if isinstance(config.get("machine"), dict | None) else None
+    options = config.get("options")
+    if not isinstance(options, dict) or not all(_may_have(name, value) for name, value in options.items()):
+        return None
+    return config
+
+
+def _may_have(option: str, value: object) -> bool:
+    """Whether a value in config.json has the type of this option, whatever values its version of us accepts."""
+    if option not in OPTIONS:
+        return not isinstance(value, dict | list)
+    rule = OPTIONS[option].metadata["rule"]
+    if isinstance(value, bool | None):
+        return bool(rule.optional if value is None else rule.kind is bool)
+    if isinstance(value, int | float) and rule.kind in (int, float):
+        return (rule.kind is float or isinstance(value, int)) and abs(value) <= sys.float_info.max
+    return isinstance(value, rule.kind)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

@@ -91,7 +91,8 @@ class LiveTab:
     def _checkpoints(self) -> list[str]:
         folder = self._folder / CHECKPOINTS
         best = [name for name in ("best.pt", "best_eval.pt") if (folder / name).is_file()]
-        return [*best, *sorted((path.name for path in folder.glob("checkpoint_*.pt")), reverse=True)]
+        names = (path.name for path in folder.glob("checkpoint_*.pt") if path.name.isprintable())
+        return [*best, *sorted(names, reverse=True)]
 
     def _find_checkpoints(self) -> None:
         self._choice.set_options([NEWEST, *self._checkpoints()])
@@ -211,7 +212,9 @@ def _close(player: LivePlayer) -> None:
 
 
 def _picture(purpose: str) -> ui.element:
-    return ui.element("img").props(f'alt="{purpose}"')
+    picture = ui.element("img")
+    picture.props["alt"] = purpose
+    return picture
 
 
 def _as_url(png: bytes) -> str:

@@ -11,8 +11,8 @@ from dashboard.page_parts import ChartCard, heading
 from dashboard.panels import replay_panels
 from dashboard.replays.map import NoMapError, ReplayMap, read_replay_map
 from dashboard.results_folder import ResultsFolder
-from dashboard.run_data import RunData
 from run_files.run_folder import CHECKPOINTS
+from run_files.run_reader import RunReader
 
 COLOURINGS = {  # what the page says: field of an unroll
     "age in updates": "age",
@@ -27,7 +27,7 @@ TITLE = "Unrolls by their features, first two principal components"
 class ReplayTab:
     """The charts of the draws, and a map of the newest saved replays on demand."""
 
-    def __init__(self, results: ResultsFolder, data: RunData) -> None:
+    def __init__(self, results: ResultsFolder, data: RunReader) -> None:
         self._checkpoints: Path = data.folder / CHECKPOINTS
         self._readable = results.inside(self._checkpoints)
         self._map: ReplayMap | None = None

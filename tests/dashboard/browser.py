@@ -159,4 +159,4 @@ def visiting(browser: Any, address: str, width: int = 1280, scheme: str = "light
     visitor = Visitor(context.new_page(), address)
     yield visitor
     context.close()
-    assert visitor.wrong == []
+    assert not visitor.wrong, visitor.wrong

@@ -1,4 +1,4 @@
-"""Who may see the page."""
+"""Who may see the page, and requests whose browser has gone."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from dashboard.access import COOKIE, Guard, is_loopback
+pytest.importorskip("starlette")
+
+from starlette.middleware.base import BaseHTTPMiddleware
+
+from dashboard.access import COOKIE, ClosedConnections, guards, is_loopback
 
 TOKEN = "a-secret-word"
 
@@ -16,7 +20,10 @@ async def inner(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"page"})
 
 
-def answer(token: str | None, headers: dict[str, str], query: str = "", kind: str = "http", path: str = "/") -> Any:
+def answer(
+    token: str | None, headers: dict[str, str], query: str = "", kind: str = "http", path: str = "/",
+    own: str = "127.0.0.1",
+) -> Any:  # fmt: skip
     """The messages that a request is answered with."""
     sent: list[MutableMapping[str, Any]] = []
 
@@ -27,10 +34,13 @@ def answer(token: str | None, headers: dict[str, str], query: str = "", kind: st
         return {"type": "websocket.connect"}
 
     scope = {
-        "type": kind, "path": path, "query_string": query.encode(),
+        "type": kind, "path": path, "query_string": query.encode(), "extensions": {"websocket.http.response": {}},
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
     }  # fmt: skip
-    asyncio.run(Guard(inner, token)(scope, receive, send))
+    app: Any = inner
+    for layer in reversed(guards(own, token)):
+        app = layer.cls(app, *layer.args, **layer.kwargs)
+    asyncio.run(app(scope, receive, send))
     return sent
 
 
@@ -39,11 +49,18 @@ def test_this_machine_needs_no_token(host: str) -> None:
     assert answer(None, {"host": host})[0]["status"] == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example:8050", "192.168.1.3:8050", "", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example:8050", "192.168.1.3:8050", "", "127.0.0.1.evil.example", "[", "[::1", "[x]:1", "a:b:c"]
+)
 def test_other_names_of_this_machine_are_refused(host: str) -> None:
     """A page of the internet could otherwise read results through a name that it lets lead to 127.0.0.1."""
-    start, body = answer(None, {"host": host})
-    assert start["status"] == 403 and body["body"].endswith(b".\n")
+    assert answer(None, {"host": host})[0]["status"] == 400
+    assert answer(TOKEN, {"host": host, "origin": f"http://{host}"})[0]["status"] == 403
+
+
+def test_another_address_of_this_machine_can_be_chosen() -> None:
+    assert answer(None, {"host": "127.8.9.1:8050"}, own="127.8.9.1")[0]["status"] == 200
+    assert answer(None, {"host": "[::1]:8050"}, own="::1")[0]["status"] == 200
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])
@@ -66,11 +83,8 @@ def test_requests_of_pages_of_other_sites_are_refused(token: str | None) -> None
     ],
 )
 def test_without_the_token_nothing_is_shown(kind: str, headers: dict[str, str], query: str) -> None:
-    sent = answer(TOKEN, {"host": "127.0.0.1:8050", **headers}, query, kind)
-    if kind == "http":
-        assert sent[0]["status"] == 403 and b"token" in sent[1]["body"]
-    else:
-        assert sent == [{"type": "websocket.close", "code": 1008}]
+    start, body = answer(TOKEN, {"host": "127.0.0.1:8050", **headers}, query, kind)
+    assert start["type"].startswith(kind) and start["status"] == 403 and b"token" in body["body"]
 
 
 def test_the_token_moves_from_the_address_into_a_cookie() -> None:
@@ -78,7 +92,7 @@ def test_the_token_moves_from_the_address_into_a_cookie() -> None:
     headers = {name.decode(): value.decode() for name, value in start["headers"]}
     assert (start["status"], headers["location"]) == (303, "/run/a%20b")
     assert headers["set-cookie"].startswith(f"{COOKIE}={TOKEN};")
-    assert "HttpOnly" in headers["set-cookie"] and "SameSite=Strict" in headers["set-cookie"]
+    assert "HttpOnly" in headers["set-cookie"] and "SameSite=strict" in headers["set-cookie"]
     assert answer(TOKEN, {"host": "machine:8050", "cookie": f"a=b; {COOKIE}={TOKEN}"})[0]["status"] == 200
 
 
@@ -100,3 +114,52 @@ def test_the_token_leads_to_no_other_site() -> None:
 )  # fmt: skip
 def test_addresses_that_only_this_machine_reaches(host: str, loopback: bool) -> None:
     assert is_loopback(host) == loopback
+
+
+# --- Closed connections ---
+
+SCOPE: dict[str, Any] = {"type": "http", "path": "/", "headers": []}
+
+
+async def answers_nothing(scope: Any, receive: Any, send: Any) -> None:
+    """As an application does that notices that the browser has gone."""
+
+
+async def fails(scope: Any, receive: Any, send: Any) -> None:
+    raise RuntimeError("the disk is full")
+
+
+async def pass_on(request: Any, call_next: Any) -> Any:
+    return await call_next(request)
+
+
+def request(inner: Any, *, closed: bool) -> list[Any]:
+    """The answer to a request whose connection is closed, or open and silent."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        if not closed:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = ClosedConnections(BaseHTTPMiddleware(inner, pass_on))
+    asyncio.run(app(SCOPE, receive, send))
+    return sent
+
+
+def test_a_closed_page_needs_no_answer() -> None:
+    assert request(answers_nothing, closed=True) == []
+
+
+def test_an_open_page_without_an_answer_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="No response returned"):
+        request(answers_nothing, closed=False)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_other_errors_stay_errors(closed: bool) -> None:
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        request(fails, closed=closed)

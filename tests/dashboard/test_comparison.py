@@ -15,7 +15,6 @@ from dashboard.comparison import (
     without_curves,
 )
 from dashboard.results_folder import ResultsFolder
-from dashboard.run_data import RunData
 from dashboard.run_list import RunList
 from reports.compare_runs import group_runs
 from reports.x_axes import X_AXES
@@ -32,7 +31,7 @@ def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
     results = ResultsFolder(tmp_path)
     folders = [write_run(tmp_path / f"s{seed}", seed=seed, final_return=10.0 * seed) for seed in (1, 2, 3)]
     folders.append(write_run(tmp_path / "other", lr=1e-4, final_return=5.0))
-    data = [RunData(results, folder) for folder in folders]
+    data = [results.reader(folder) for folder in folders]
     for one in data:
         one.refresh()
     groups = group_runs([one.history for one in data])
@@ -48,7 +47,7 @@ def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
 def test_more_configurations_than_colours_have_dashes_also_in_their_labels(tmp_path: Path) -> None:
     results = ResultsFolder(tmp_path)
     many = 2 * len(LINES) + 1
-    data = [RunData(results, write_run(tmp_path / str(place), lr=1e-4 * (place + 1))) for place in range(many)]
+    data = [results.reader(write_run(tmp_path / str(place), lr=1e-4 * (place + 1))) for place in range(many)]
     for one in data:
         one.refresh()
     groups = group_runs([one.history for one in data])
@@ -84,7 +83,7 @@ def groups_by_rows(root: Path, names: Sequence[str]) -> list[tuple[str, list[str
     results = ResultsFolder(root)
     rows = {row.name: row for row in RunList(results).read()[0]}
     groups = without_curves([rows[name] for name in names], {name: root / name for name in names})
-    data = [RunData(results, root / name) for name in names]
+    data = [results.reader(root / name) for name in names]
     for one in data:
         one.refresh()
     by_rows, by_curves = (

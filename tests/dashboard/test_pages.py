@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -183,9 +184,48 @@ def test_the_tab_of_the_replays_comes_with_the_first_report(visitor: Visitor, re
     shutil.rmtree(folder)
 
 
-def test_a_reason_with_markup_is_shown_as_text(visitor: Visitor) -> None:
-    page = visitor.open("/run/Breakout_1")
-    page.get_by_text("<b>the disk</b> is full").wait_for()
+ATTACKS = ('x" onclick="attack()" x="', "<img src=x onerror=attack()>", "');attack();//", "{{ attack() }}")
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_text_of_users_files_and_cookies_is_only_shown(browser: Any, tmp_path: Path, text: str) -> None:
+    name = f"run {text}".replace("/", "")
+    write_sweep(tmp_path / "sweep", {name.replace("run", "job"): {"lr": 1e-4}})
+    folder = write_run(tmp_path / "sweep" / name, why=text, status="failed")
+    config = json.loads((folder / "config.json").read_text())
+    config["options"] |= dict.fromkeys(("env", "network", "optimizer", text), text)
+    (folder / "config.json").write_text(json.dumps({**config, "machine": {text: text}}))
+    (folder / "messages.txt").write_text(text)
+    checkpoint = f"checkpoint_{text}.pt".replace("/", "")
+    for written in (f"checkpoints/{checkpoint}", f"videos/{name}.mp4"):
+        (folder / written).parent.mkdir(exist_ok=True)
+        (folder / written).write_text("empty")
+    with (folder / "metrics.jsonl").open("a") as file:
+        line = {"agent_steps": 21_000, "seconds": 21, "frames": 84_000, text: 1, "time_shares": {text: 0.5},
+                "replays": {f"0_{text}": {"size": 1}}}  # fmt: skip
+        file.write(json.dumps(line) + "\n")
+    with serving(tmp_path) as address, visiting(browser, address) as visitor:
+        page = visitor.page
+        page.context.add_cookies([{"name": "theme", "value": text.replace(";", ""), "url": address}])
+        page.add_init_script("window.attack = () => { window.attacked = true }")
+
+        def nothing_ran() -> None:
+            assert not page.evaluate("() => Boolean(window.attacked)")
+            assert page.locator("[onclick], [onerror], img[src=x]").count() == 0
+
+        visitor.open("/").wait_for_selector("tbody a")
+        nothing_ran()
+        visitor.open(f"/run/{quote('sweep/' + name)}")
+        visitor.wait_for_chart(RETURNS)
+        for tab in ("Machine", "Replays", "Configuration", "Console", "Files", "Agent"):
+            page.get_by_role("tab", name=tab).click()
+            page.wait_for_timeout(300)
+            nothing_ran()
+        visitor.open(f"/compare?run={quote('sweep/' + name)}&run={quote(text)}")
+        page.locator(".notice").first.wait_for()
+        nothing_ran()
+        visitor.open("/sweep/sweep").locator("tbody tr").first.wait_for()
+        nothing_ran()
 
 
 def test_a_film_plays_in_the_page(visitor: Visitor, results: Path) -> None:
