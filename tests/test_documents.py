@@ -22,11 +22,9 @@ from options.command_line import given_flags
 from options.process_options import SweepOptions
 from options.rules import declared
 from replay.unroll_layout import UnrollLayout
-from reports.delay_plot import DelayPlotOptions
 from reports.game_scores import GameScoreOptions
 from reports.plot import PlotOptions
 from reports.sinks import curves_sink
-from reports.staggering_plot import StaggeringPlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
 from run_files.metrics import read_metrics
 from sweeps.plan import KEYS, plan_sweep, read_sweep
@@ -150,7 +148,7 @@ def test_the_first_command_is_the_defaults() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_that_is_named_exists(document: str) -> None:
     programs = declared(
-        *(SweepOptions, PlotOptions, StaggeringPlotOptions, DelayPlotOptions, GameScoreOptions, DashboardOptions),
+        *(SweepOptions, PlotOptions, GameScoreOptions, DashboardOptions),
         CommandOptions,
     )
     known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.floor_policies Boxing Krull NameThisGame Tetris --output=docs/data/floors.json
 
 Each policy plays `--games` full games with the frame skip of the defaults: random chooses uniformly in every agent
-step, idle never acts. The file is for `python -m reports.delay_plot --floors`.
+step, idle never acts. The file is for `python -m tests.benchmarks.delay_plot --floors`.
 """
 
 import argparse

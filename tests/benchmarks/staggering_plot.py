@@ -1,7 +1,9 @@
-"""Draws what the staggering rules do: `python -m reports.staggering_plot`. Actions and their intervals against N."""
+"""Draw what the staggering rules do: actions and their intervals against the number of inference processes N.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+python -m tests.benchmarks.staggering_plot [--fps=60] [--sigma=0.3] [--output=staggering.png]
+"""
+
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from machine.program import run_command
-from options.command_line import split_words
-from options.rules import Options, UsageError, above, between, declared, option, whole
 from realtime.latency import LogNormal
 from realtime.simulation import Timing, measure, simulate
 from realtime.staggering import RULES, needed_processes
 from reports.colours import COLOURS
-from reports.plot_style import FAINT_INK, INK, new_figure, output_option, short_count, style_axes, write_picture
+from reports.plot_style import FAINT_INK, INK, new_figure, short_count, style_axes, write_picture
 
 # The frames of 1/60 s that an inference of each network takes: the delays in the README of CERC-AAI/realtime_rl.
 NETWORKS = {"1M": 5, "10M": 8, "100M": 70, "1B": 599}
@@ -26,32 +25,19 @@ PROCESSES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700
 INFERENCES = 40  # of each process, of which the first third is left out
 STYLES = {"none": "no staggering", "max": "spaced by the longest time", "mean": "spaced by the mean"}
 
-USAGE = "usage: python -m reports.staggering_plot [--name=value ...]"
 
-
-@dataclass(frozen=True, kw_only=True)
-class StaggeringPlotOptions(Options):
-    topic = "Options"
-
-    fps: float = option(60.0, above(0, 10_000), "Frames of the game in a second.")
-    sigma: float = option(0.3, between(0, 3), "Spread of the log-normal inference times: deviation of their logarithm.")
-    seed: int = option(1, whole(0), "Seed of the inference times.")
-    output: str = output_option("staggering.png")
-
-
-def main(arguments: Sequence[str]) -> None:
-    flags, words = split_words(arguments, declared(StaggeringPlotOptions))
-    given = StaggeringPlotOptions(**flags)
-    if words:
-        raise UsageError(f"reports.staggering_plot takes no words without --, such as {words[0]}.")
-    output = Path(given.output)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fps", type=float, default=60.0, help="frames of the game in a second")
+    parser.add_argument("--sigma", type=float, default=0.3, help="deviation of the logarithm of the inference times")
+    parser.add_argument("--output", type=Path, default=Path("staggering.png"))
+    given = parser.parse_args()
     frame = 1000 / given.fps
     models = {name: LogNormal(frames * 1000 / 60, given.sigma) for name, frames in NETWORKS.items()}
-    timings = {name: simulated(model, frame, given.seed) for name, model in models.items()}
-    write_picture(output, draw(models, timings, frame))
+    timings = {name: simulated(model, frame, seed=1) for name, model in models.items()}
+    write_picture(given.output, draw(models, timings, frame))
     for name, model in models.items():
-        print(_summary(name, model, timings[name], frame))
-    print(f"{output}: {len(models)} networks, 1 to {PROCESSES[-1]} processes")
+        print(summary(name, model, timings[name], frame))
 
 
 def simulated(model: LogNormal, frame: float, seed: int) -> dict[str, list[Timing]]:
@@ -67,7 +53,7 @@ def simulated(model: LogNormal, frame: float, seed: int) -> dict[str, list[Timin
     return timings
 
 
-def _summary(name: str, model: LogNormal, timings: dict[str, list[Timing]], frame: float) -> str:
+def summary(name: str, model: LogNormal, timings: dict[str, list[Timing]], frame: float) -> str:
     """How many of the simulated processes each rule needs to act in 99% of the frames."""
     words = []
     for rule, of_rule in timings.items():
@@ -138,4 +124,4 @@ def _legend(figure: Figure, axes: Axes, frame: float) -> None:
 
 
 if __name__ == "__main__":
-    run_command(main, USAGE, StaggeringPlotOptions)
+    main()

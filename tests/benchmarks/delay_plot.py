@@ -1,9 +1,14 @@
-"""Draws what delays cost: `python -m reports.delay_plot RUN [RUN ...]`. Return and regret against `--action_delay`."""
+"""Draw what delays cost: return and regret against `--action_delay`.
 
+    python -m tests.benchmarks.delay_plot results/<sweep>/*/* [--floors=docs/data/floors.json] [--output=delays.png]
+
+The floors are returns of other policies, drawn as lines: {"BoxingNoFrameskip-v4": {"random": 0.1}}.
+"""
+
+import argparse
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,17 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from machine.program import run_command
 from option_flags import EnvironmentOptions
-from options.command_line import split_words
-from options.rules import PATH, Options, UsageError, counted, declared, option
 from reports.colours import COLOURS
 from reports.compare_runs import each_once, without_continued
 from reports.plot_style import (
     FAINT_INK,
     INK,
     new_figure,
-    output_option,
     short_count,
     style_axes,
     verbatim,
@@ -31,23 +32,9 @@ from reports.plot_style import (
 from reports.scores.human_scores import game_name
 from reports.tables import table_lines
 from run_files.curve_archive import read_histories
-from run_files.run_folder import read_summary
 from run_files.run_history import History
 
-USAGE = "usage: python -m reports.delay_plot RUN [RUN ...] [--name=value ...]"
-
 ASYNCHRONOUS, TURNS = "asynchronous", "turns"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DelayPlotOptions(Options):
-    topic = "Options"
-
-    floors: str | None = option(
-        None, PATH, "JSON file with the returns of other policies in each game, drawn as lines: "
-        '{"BoxingNoFrameskip-v4": {"random": 0.1}}. None are drawn if unset.'
-    )  # fmt: skip
-    output: str = output_option("delays.png")
 
 
 class Outcome(NamedTuple):
@@ -66,30 +53,17 @@ Outcomes = Mapping[str, Mapping[int, Sequence[Outcome]]]  # of one game: arm →
 Floors = Mapping[str, Mapping[str, float]]  # game → policy → return
 
 
-def main(arguments: Sequence[str]) -> None:
-    flags, folders = split_words(arguments, declared(DelayPlotOptions))
-    given = DelayPlotOptions(**flags)
-    if not folders:
-        raise UsageError("reports.delay_plot needs at least one RUN, a run folder or an archive of curves.")
-    floors = read_floors(Path(given.floors)) if given.floors else {}
-    outcomes, left_out = usable([history for folder in folders for history in read_histories(Path(folder))])
-    if not outcomes:
-        raise UsageError("; ".join(left_out) + ". Runs that have ended would be right.")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders, or an archive of curves")
+    parser.add_argument("--floors", type=Path, help="JSON file with the returns of other policies in each game")
+    parser.add_argument("--output", type=Path, default=Path("delays.png"))
+    given = parser.parse_args()
+    floors = json.loads(given.floors.read_text()) if given.floors else {}
+    outcomes, left_out = usable([history for place in given.runs for history in read_histories(place)])
     games = by_game(outcomes)
-    output = Path(given.output)
-    write_picture(output, draw(games, floors))
+    write_picture(given.output, draw(games, floors))
     print("\n".join([*table(games, floors), *left_out]))
-    print(f"{output}: {counted(len(games), 'game')}")
-
-
-def read_floors(path: Path) -> Floors:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {game: {name: float(value) for name, value in of.items()} for game, of in content.items()}
-    except OSError as error:
-        raise UsageError(f"--floors={path} cannot be read ({error.strerror}).") from None
-    except (ValueError, AttributeError, TypeError):
-        raise UsageError(f"--floors={path} must be a JSON object of objects of numbers.") from None
 
 
 def usable(histories: Sequence[History]) -> tuple[list[Outcome], list[str]]:
@@ -114,20 +88,9 @@ def _why_left_out(history: History) -> str:
         return "no game has ended"
     if not len(history.curve("frames").y):
         return "it has no counts of frames"
-    if history.agent_steps < planned and not _has_reached_goal(history):
+    if history.agent_steps < planned:
         return f"it has made {history.agent_steps:,.0f} of {planned:,.0f} steps"
     return ""
-
-
-def _has_reached_goal(history: History) -> bool:
-    """Whether --stop_at_return ended the run; the mean in its last report may be lower, by games that ended since."""
-    goal = history.options.get("stop_at_return")
-    if goal is None:
-        return False
-    status = read_summary(history.folder).get("status")
-    if status is None:  # an archive, or a run of an older version
-        return bool(history.curve("return_mean").y.max() >= goal)
-    return bool(status == "finished")
 
 
 def _environment(history: History) -> EnvironmentOptions:
@@ -309,4 +272,4 @@ def _delay_axis(axes: Axes, arms: Outcomes) -> None:
 
 
 if __name__ == "__main__":
-    run_command(main, USAGE, DelayPlotOptions)
+    main()

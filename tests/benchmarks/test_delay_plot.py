@@ -1,16 +1,14 @@
 """Return and regret against delay: which runs form an arm, the figures, and messages for wrong input."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from option_flags import EnvironmentOptions
-from options.rules import UsageError
-from reports.delay_plot import arm_of, by_game, draw, main, outcome, regrets, table, usable
 from run_files.curve_archive import ArchivedRun, read_histories, write_archive
+from tests.benchmarks.delay_plot import arm_of, by_game, draw, outcome, regrets, table, usable
 
 BOXING = "BoxingNoFrameskip-v4"
 
@@ -77,46 +75,21 @@ def test_runs_that_cannot_be_compared_are_named_and_resumed_ones_count_once(tmp_
         run("asynchronous", 16, 3.0, planned=2000, name="half"),
         run("realtime", 0, 3.0, name="clock"),
         run("sequential", 16, 3.0, name="no_game"),
-        run("asynchronous", 32, 3.0, planned=2000, name="goal"),
     ]
     without = [{name: value for name, value in each.items() if name != "return_mean"} for each in RUNS[0].reports]
     others[3] = others[3]._replace(reports=without)
-    others[4] = others[4]._replace(options={**others[4].options, "stop_at_return": 2.0})
     write_archive(archive, [*RUNS, *others])
     histories = read_histories(archive)
     resumed = next(history for history in histories if history.options["action_delay"] == 8)
     (old,) = [history for history in histories if history.folder.name == "resumed"]
     histories[histories.index(resumed)] = dataclasses.replace(resumed, ancestors=frozenset({old.folder.resolve()}))
     outcomes, left_out = usable(histories)
-    assert sorted(each.return_mean for each in outcomes) == [3.0, 5.0, 11.0, 20.0, 26.0, 30.0, 40.0]
+    assert sorted(each.return_mean for each in outcomes) == [5.0, 11.0, 20.0, 26.0, 30.0, 40.0]
     assert [text.rpartition(": ")[2] for text in left_out] == [
         "it has made 1,000 of 2,000 steps",
         "it was played by the clock, and its delay is not a number of frames",
         "no game has ended",
     ]
-
-
-@pytest.mark.parametrize(
-    ("mean", "status", "counts"),
-    [(5.0, None, True), (4.0, None, False), (4.0, "finished", True), (4.0, "stopped", False)],
-)
-def test_a_run_that_ended_at_its_goal_counts_also_if_its_mean_was_lower_after_it(
-    tmp_path: Path, mean: float, status: str | None, counts: bool
-) -> None:
-    """In its two reports, the mean return is `mean` and 3."""
-    ended = run("asynchronous", 0, 3.0, planned=2000)
-    first = {**ended.reports[0], "return_mean": mean}
-    reports = [first, ended.reports[1]]
-    write_archive(
-        tmp_path / "run.jsonl.gz",
-        [ended._replace(options={**ended.options, "stop_at_return": 5.0}, reports=reports)],
-    )
-    (history,) = read_histories(tmp_path / "run.jsonl.gz")
-    if status is not None:
-        (tmp_path / "summary.json").write_text(json.dumps({"status": status}))
-        history = dataclasses.replace(history, folder=tmp_path)
-    outcomes, _ = usable([history])
-    assert bool(outcomes) is counts
 
 
 def test_a_part_of_a_sweep_has_regrets_of_what_is_there_only(tmp_path: Path) -> None:
@@ -174,34 +147,13 @@ def test_short_delays_of_sequential_interaction_are_those_of_asynchronous(option
     assert arm_of(EnvironmentOptions(**options)) == arm
 
 
-def test_the_command_draws_two_games_and_prints_their_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    archive, floors, output = tmp_path / "runs.jsonl.gz", tmp_path / "floors.json", tmp_path / "delays.png"
-    write_archive(archive, [*RUNS, run("turns", 0, 7.0, env="KrullNoFrameskip-v4")])
-    floors.write_text(json.dumps({BOXING: {"random": 0.5, "idle": -2.0}}))
-    main([str(archive), f"--floors={floors}", f"--output={output}"])
-    assert output.read_bytes().startswith(b"\x89PNG")
-    text = capsys.readouterr().out
-    lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in text.splitlines()]
+def test_two_games_are_drawn_and_their_table_has_all_arms(tmp_path: Path) -> None:
+    write_archive(tmp_path / "runs.jsonl.gz", [*RUNS, run("turns", 0, 7.0, env="KrullNoFrameskip-v4")])
+    games = by_game(usable(read_histories(tmp_path / "runs.jsonl.gz"))[0])
+    floors = {BOXING: {"random": 0.5, "idle": -2.0}}
+    assert len(draw(games, floors).axes) == 6
+    lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in table(games, floors)]
     assert ["Boxing", "asynchronous", "40", "30", "20/26"] in lines
     assert ["Boxing", "sequential, repeat", "40", "30", "11"] in lines
     assert ["Boxing", "idle policy", "-2"] in lines
     assert ["Krull", "asynchronous", "7"] in lines
-    assert text.endswith(f"{output}: 2 games\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ([], "needs at least one RUN"),
-        (["{archive}", "--floors={folder}/none.json"], "cannot be read"),
-        (["{archive}", "--floors={archive}"], "must be a JSON object of objects of numbers"),
-        (["{archive}", "--output=a.txt"], "--output must end in one of"),
-        (["{folder}"], "is not the folder of a run"),
-        (["{unfinished}"], r"it has made 1,000 of 5,000 steps. Runs that have ended would be right"),
-    ],
-)
-def test_wrong_input_is_one_sentence(tmp_path: Path, archive: Path, words: list[str], sentence: str) -> None:
-    unfinished = tmp_path / "unfinished.jsonl.gz"
-    write_archive(unfinished, [run("asynchronous", 0, 1.0, planned=5000)])
-    with pytest.raises(UsageError, match=sentence):
-        main([word.format(archive=archive, folder=tmp_path, unfinished=unfinished) for word in words])
