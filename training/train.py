@@ -18,7 +18,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.run_header import NetworkInUse, run_header
 from reports.sinks.make_sinks import make_sinks
-from reports.terminal.console import RecordedConsole, make_console
+from reports.terminal.console import make_console
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import MESSAGES
 from training.gpu_memory import explained
@@ -48,7 +48,7 @@ def train(
     with ExitStack() as parts:  # closed in reverse order
         stop = parts.enter_context(StopSignals())
         folder, shown = make_folder_of_learner(setup), setup.part.report
-        console = RecordedConsole(make_console(shown.console, shown.console_period, sys.stdout), folder / MESSAGES)
+        console = make_console(shown.console, shown.console_period, sys.stdout, folder / MESSAGES)
         run = Run(setup, folder, stop, console)
         sinks = parts.enter_context(closing(make_sinks(run.part, folder, run.announce)))
         parts.callback(console.close, run.last_lines)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +21,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 class Fact(NamedTuple):
-    """One line of a card. The note is dropped if the card is too narrow for it."""
+    """One line of a card. The note is left out if the card is too narrow for notes."""
 
     label: str
     value: str
@@ -29,10 +30,10 @@ class Fact(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A heading and the lines below it. A Text is shown as it is."""
+    """A heading and the lines below it."""
 
     title: str
-    lines: Sequence[Fact | Text]
+    lines: Sequence[Fact | RenderableType]
 
 
 def column_count(width: int) -> int:
@@ -48,31 +49,42 @@ def card_width(width: int, columns: int, spanned: int = 1) -> int:
     return single * spanned + GAP * (spanned - 1)
 
 
-def card_row(cards: Sequence[Card], widths: Sequence[int]) -> list[Text]:
-    """The lines of one row of cards. Shorter cards are filled with empty lines."""
-    height = max(len(card.lines) for card in cards)
-    return [
-        Text(" " * GAP).join(_card_line(card, row, width) for card, width in zip(cards, widths, strict=True))
-        for row in range(-1, height)
-    ]
+def card_row(cards: Sequence[Card], widths: Sequence[int]) -> Table:
+    row = Table.grid(padding=(0, GAP, 0, 0))
+    for width in widths:
+        row.add_column(width=width, no_wrap=True, overflow="crop")
+    row.add_row(*(_drawn(card, width) for card, width in zip(cards, widths, strict=True)))
+    return row
 
 
-def card_rows(cards: Sequence[Card], width: int, columns: int) -> list[list[Text]]:
-    """The lines of each row, with `columns` cards in a row."""
+def card_rows(cards: Sequence[Card], width: int, columns: int) -> list[Table]:
+    """All cards, with `columns` of them in a row."""
     rows = [cards[first : first + columns] for first in range(0, len(cards), columns)]
     return [card_row(row, [card_width(width, columns)] * len(row)) for row in rows]
 
 
-def heading(title: str, width: int) -> Text:
+def _drawn(card: Card, width: int) -> RenderableType:
+    lines: list[RenderableType] = [heading(card.title)]
+    for line in card.lines:
+        if not isinstance(line, Fact):
+            lines.append(line)
+            continue
+        label = line.label.ljust(LABEL_WIDTH + max(0, min(3, width - FULL_CARD)))
+        note = f" {line.note}" if width >= FULL_CARD else ""
+        lines.append(Text.assemble((label, DIM), (line.value.rjust(VALUE_WIDTH), line.style), (note, DIM)))
+    return Group(*lines)
+
+
+def heading(title: str) -> Rule:
     """A title and a line that fills the rest of the width."""
-    return Text.assemble((title, "bold"), (" " + "─" * (width - len(title) - 1), DIM))
+    return Rule(Text(title, "bold"), align="left", style=DIM)
 
 
 def bar(fraction: float, width: int | None = None) -> ProgressBar:
     return ProgressBar(1.0, min(1.0, fraction), width, complete_style=ACCENT, finished_style=ACCENT)
 
 
-def progress_line(done: float) -> RenderableType:
+def progress_line(done: float) -> Table:
     """A bar over the whole width, then the percentage."""
     grid = Table.grid(expand=True, padding=(0, 0, 0, 1))
     grid.add_column(ratio=1)
@@ -113,22 +125,3 @@ class Trend:
         if len(self.samples) == self._max_samples:
             self.samples = self.samples[::2]
             self._interval *= 2
-
-
-def _card_line(card: Card, row: int, width: int) -> Text:
-    if row < 0:
-        return heading(card.title, width)
-    if row >= len(card.lines):
-        return Text(" " * width)
-    line = card.lines[row]
-    text = _fact_line(line, width) if isinstance(line, Fact) else line.copy()
-    text.truncate(width, overflow="crop", pad=True)
-    return text
-
-
-def _fact_line(fact: Fact, width: int) -> Text:
-    label_width = LABEL_WIDTH + max(0, min(3, width - FULL_CARD))
-    text = Text.assemble((fact.label.ljust(label_width), DIM), (fact.value.rjust(VALUE_WIDTH), fact.style))
-    if len(fact.note) < width - len(text):
-        text.append(" " + fact.note, DIM)
-    return text

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, Protocol, TextIO, cast
 
 import rich.console
-from rich.control import Control
+from rich.console import Group
+from rich.constrain import Constrain
 from rich.live import Live
-from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
 from options.rules import counted
@@ -48,10 +48,18 @@ class Display(Protocol):
 
 
 class Console:
-    """Shows nothing, messages included: the console for `off`, and the base of the others."""
+    """Shows nothing on the terminal: the console for `off`, and the base of the others.
+
+    All lines that stay are also appended to the file `messages`, if there is one, each with its time. A file that
+    cannot be written does not end the run.
+    """
+
+    def __init__(self, messages: Path | None = None) -> None:
+        self._messages = messages
 
     def start(self, header: Sequence[str]) -> None:
         """Print the lines that describe the run."""
+        self._keep(header)
 
     def due(self, now: float) -> bool:
         """Whether `show` would draw now. If not, the caller need not make a status."""
@@ -62,74 +70,45 @@ class Console:
 
     def message(self, text: str) -> None:
         """Print a message, which stays on the screen."""
+        self._keep([text])
 
     def close(self, final_lines: Sequence[str]) -> None:
         """Draw the newest status once more, then print the last lines of the run."""
+        self._keep(final_lines)
 
-
-def make_console(mode: str, period: float, stream: TextIO) -> Console:
-    """The console for `mode`: live, plain, off, or auto, which is live on a terminal and plain elsewhere."""
-    match mode:
-        case "auto":
-            on_terminal = stream.isatty() and os.environ.get("TERM", "").lower() not in TERMS_WITHOUT_CURSOR
-            return make_console("live" if on_terminal else "plain", period, stream)
-        case "live":
-            return LiveConsole(stream)
-        case "plain":
-            return PlainConsole(stream, period)
-        case "off":
-            return Console()
-        case _:
-            raise ValueError(f"the console is auto, live, plain or off, not {mode!r}")
-
-
-class RecordedConsole(Console):
-    """Another console, whose messages are appended to a file too, each line with its time.
-
-    A file that cannot be written does not end the run; its messages are on the other console.
-    """
-
-    def __init__(self, console: Console, path: Path) -> None:
-        self._console = console
-        self._path = path
-
-    def start(self, header: Sequence[str]) -> None:
-        self._console.start(header)
-        self._record(header)
-
-    def due(self, now: float) -> bool:
-        return self._console.due(now)
-
-    def show(self, status: Display, now: float) -> None:
-        self._console.show(status, now)
-
-    def message(self, text: str) -> None:
-        self._console.message(text)
-        self._record([text])
-
-    def close(self, final_lines: Sequence[str]) -> None:
-        self._console.close(final_lines)
-        self._record(final_lines)
-
-    def _record(self, texts: Sequence[str]) -> None:
+    def _keep(self, texts: Sequence[str]) -> None:
+        self._print([text.rstrip("\n") for text in texts])
+        if self._messages is None:
+            return
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        lines = [f"{stamp}  {line}" for text in texts for line in text.splitlines()]
-        text = _lines(lines).encode(errors="backslashreplace")  # names of files may contain bytes that are not UTF-8
-        with contextlib.suppress(OSError), self._path.open("ab") as file:
-            file.write(text)
+        lines = "".join(f"{stamp}  {line}\n" for text in texts for line in text.splitlines())
+        # Names of files may contain bytes that are not UTF-8.
+        with contextlib.suppress(OSError), self._messages.open("ab") as file:
+            file.write(lines.encode(errors="backslashreplace"))
+
+    def _print(self, texts: Sequence[str]) -> None:
+        """Print texts on lines of their own."""
+
+
+def make_console(mode: str, period: float, stream: TextIO, messages: Path | None = None) -> Console:
+    """The console for `mode`: live, plain, off, or auto, which is live on a terminal and plain elsewhere."""
+    if mode == "auto":
+        on_terminal = stream.isatty() and os.environ.get("TERM", "").lower() not in TERMS_WITHOUT_CURSOR
+        mode = "live" if on_terminal else "plain"
+    if mode == "live":
+        return LiveConsole(stream, messages)
+    return PlainConsole(stream, period, messages) if mode == "plain" else Console(messages)
 
 
 class PlainConsole(Console):
     """One line per period: for files, pipes and terminals that cannot move their cursor."""
 
-    def __init__(self, stream: TextIO, period: float) -> None:
+    def __init__(self, stream: TextIO, period: float, messages: Path | None = None) -> None:
+        super().__init__(messages)
         self._output = _QuietStream(stream)
         self._timer = _Timer(period)
         self._unshown: Display | None = None
         self._start_announced = False
-
-    def start(self, header: Sequence[str]) -> None:
-        self._output.write(_lines(header))
 
     def due(self, now: float) -> bool:
         return self._timer.due(now)
@@ -138,32 +117,30 @@ class PlainConsole(Console):
         if status.starting:
             if not self._start_announced:
                 self._start_announced = True
-                what = (
-                    f"starting {counted(status.worker_count, 'worker')}"
-                    if status.worker_count
-                    else "waiting for other nodes"
-                )
-                self._output.write(f"{what}\n")
+                workers = counted(status.worker_count, "worker")
+                self._print([f"starting {workers}" if status.worker_count else "waiting for other nodes"])
         elif self._timer.due(now):
             self._timer.restart(now)
             self._unshown = None
-            self._output.write(status.line() + "\n")
+            self._print([status.line()])
         else:
             self._unshown = status
 
-    def message(self, text: str) -> None:
-        self._output.write(_lines([text]))
-
     def close(self, final_lines: Sequence[str]) -> None:
-        last = [self._unshown.line()] if self._unshown else []
-        self._unshown = None
-        self._output.write(_lines([*last, *final_lines]))
+        if self._unshown is not None:
+            self._print([self._unshown.line()])
+            self._unshown = None
+        super().close(final_lines)
+
+    def _print(self, texts: Sequence[str]) -> None:
+        self._output.write("".join(f"{text}\n" for text in texts))
 
 
 class LiveConsole(Console):
     """A display at the bottom of a terminal, redrawn in place; messages are printed above it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, messages: Path | None = None) -> None:
+        super().__init__(messages)
         self._terminal = rich.console.Console(
             file=cast(IO[str], _QuietStream(stream)),
             force_terminal=True,
@@ -174,14 +151,11 @@ class LiveConsole(Console):
             highlight=False,
         )
         # Drawn by the caller's thread, at the times that the caller chooses.
-        self._live = Live(console=self._terminal, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(console=self._terminal, auto_refresh=False, redirect_stdout=False, redirect_stderr=False,
+                          vertical_overflow="crop")  # fmt: skip
         self._timer = _Timer(LIVE_PERIOD)
         self._status: Display | None = None
         self._trend = Trend()
-        self._drawn_widths: list[int] = []  # of the lines on the screen
-
-    def start(self, header: Sequence[str]) -> None:
-        self.message("\n".join(header))
 
     def due(self, now: float) -> bool:
         return self._timer.due(now)
@@ -191,47 +165,28 @@ class LiveConsole(Console):
         if self._timer.due(now):
             self._timer.restart(now)
             self._trend.add(status.trend_value)
-            self._draw()
-
-    def message(self, text: str) -> None:
-        self._step_over_wrapped_lines()
-        self._terminal.print(Text(text.rstrip("\n")), soft_wrap=True)  # long lines stay whole, for copying
+            self._draw(status)
 
     def close(self, final_lines: Sequence[str]) -> None:
         if self._status is not None:
-            self._draw()
+            self._draw(self._status)
             self._live.stop()
             self._status = None
-            self._drawn_widths = []
-        if final_lines:
-            self.message("\n".join(final_lines))
+        super().close(final_lines)
 
-    def _draw(self) -> None:
-        self._step_over_wrapped_lines()
+    def _print(self, texts: Sequence[str]) -> None:
+        if texts:
+            self._terminal.print(Text("\n".join(texts)), soft_wrap=True)  # long lines stay whole, for copying
+
+    def _draw(self, status: Display) -> None:
         size = self._terminal.size
         # The last column stays free: terminals differ in where the cursor goes from there.
         width = max(1, min(size.width - 1, WIDEST_DISPLAY))
-        view = self._status.view(width, size.height - 1, self._trend.samples) if self._status else ""
-        lines = self._terminal.render_lines(view, self._terminal.options.update(width=width), pad=False)
-        # The last row stays free for the cursor. A display higher than the terminal could not be redrawn: it is cut.
-        lines = [*lines[: max(1, size.height - 1)], [Segment(" ")]]
-        self._drawn_widths = [Segment.get_line_length(line) for line in lines]
+        view = Constrain(status.view(width, size.height - 1, self._trend.samples), width)
         if not self._live.is_started:
             self._live.start()
             self._terminal.show_cursor()  # Live hides it, and it would stay hidden after a run that is killed
-        self._live.update(SegmentLines(lines, new_lines=True), refresh=True)
-
-    def _step_over_wrapped_lines(self) -> None:
-        """Erase the rows that Live does not count: a terminal that became narrower has wrapped its lines."""
-        width = max(1, self._terminal.width)
-        rows = sum(max(0, math.ceil(drawn / width) - 1) for drawn in self._drawn_widths)
-        if rows:
-            self._terminal.control(Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * rows))
-            self._drawn_widths = []
-
-
-def _lines(texts: Sequence[str]) -> str:
-    return "".join(text.rstrip("\n") + "\n" for text in texts)
+        self._live.update(Group(view, " "), refresh=True)  # the cursor waits in an empty last line
 
 
 class _Timer:

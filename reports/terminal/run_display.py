@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from rich.console import Group, RenderableType
+from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
@@ -24,12 +25,13 @@ from reports.terminal.cards import (
     progress_line,
     sparkline,
 )
-from reports.terminal.node_rows import Node, node_rows, node_text
-from reports.terminal.timing_rows import Timing, timing_rows, timing_text
+from reports.terminal.extra_rows import Node, Timing, node_rows, node_text, timing_rows, timing_text
 from run_files.metrics import JsonValue, Report
 
 MAX_COLUMNS = 4  # of cards; only then does the mean return get a card with its curve
 WIDE = 72  # characters; narrower displays abbreviate words
+CARD_HEIGHT = 6  # lines of the highest card
+NO_NODES = "waiting for other nodes of the cluster…"
 
 
 class ReplayFill(NamedTuple):
@@ -101,27 +103,19 @@ class Status:
     def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
         """The live display in `width` columns and `height` lines; `trend` is the history of the mean return."""
         if self.starting:
-            if not self.worker_count:
-                return Group("", progress_line(self.done), Text("waiting for other nodes of the cluster…"))
             running = (f" {self.workers_alive} of {self.worker_count} running", DIM)
-            return Group("", progress_line(self.done), Text.assemble("starting workers…", running))
+            text = Text.assemble("starting workers…", running) if self.worker_count else Text(NO_NODES)
+            return Group("", progress_line(self.done), text)
         columns = column_count(width)
         width = card_width(width, columns, columns)  # without the characters that remain at the right of the cards
-        rows_of_cards = _cards(self, width, columns, trend)
-        timing = timing_rows(self.timing, width)
-        nodes = node_rows(self.nodes, width)
-        below = [*_replays(self, width), *timing, *nodes]
-        needed = (
-            2
-            + sum(map(len, rows_of_cards))
-            + 1
-            + len(self.replays)
-            + len(timing)
-            + (len(nodes) and 1 + len(self.nodes))
-        )
-        blank = [Text()] if needed + len(rows_of_cards) + 1 <= height else []
-        spaced = [line for row in rows_of_cards for line in (*blank, *row)]
-        return Group("", progress_line(self.done), *spaced, *blank, *below)
+        rows = _cards(self, width, columns, trend)
+        below = [*_replays(self, width), *timing_rows(self.timing), *node_rows(self.nodes)]
+        needed = 2 + len(rows) * (CARD_HEIGHT + 1) + len(below) + len(self.replays) + len(self.nodes)
+        blank = [Text()] if needed <= height else []
+        spaced: list[RenderableType] = []
+        for row in rows:
+            spaced += [*blank, row]
+        return Constrain(Group("", progress_line(self.done), *spaced, *blank, *below), width)
 
     def line(self) -> str:
         return plain_line(self)
@@ -152,8 +146,8 @@ def plain_line(status: Status) -> str:
     )
 
 
-def _cards(status: Status, width: int, columns: int, trend: Sequence[float]) -> list[list[Text]]:
-    """All cards, in rows of lines."""
+def _cards(status: Status, width: int, columns: int, trend: Sequence[float]) -> list[Table]:
+    """The rows of cards."""
     first = [_progress(status), _speed(status), _returns(status)]
     last = [_warm_up(status, width, columns) if status.is_warming_up else _losses(status), _learner(status)]
     if columns < MAX_COLUMNS:
@@ -266,4 +260,4 @@ def _replays(status: Status, width: int) -> list[RenderableType]:
         grid.add_row(
             Text(name, DIM), full, count(fill), Text(f"of {count(capacity)}", DIM), Text(f"{share}{batch}", DIM)
         )
-    return [heading("replays", width), grid]
+    return [heading("replays"), grid]

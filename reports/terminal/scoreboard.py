@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.constrain import Constrain
 
 from reports.number_format import count, duration, key_values, score
 from reports.tables import table_lines
@@ -70,8 +71,7 @@ class TestStatus:
             Fact("highest", score(highest)),
         ]
         cards = [Card("games", games), Card("speed and time", times), Card("returns", returns)]
-        lines = [line for row in card_rows(cards, width, columns) for line in row]
-        return Group("", progress_line(self.done), *lines)
+        return Constrain(Group("", progress_line(self.done), *card_rows(cards, width, columns)), width)
 
     def line(self) -> str:
         return key_values(

@@ -56,6 +56,7 @@ class EveryStatus(Console):
     """Keeps every status instead of showing it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.shown: list[Display] = []
 
     def due(self, now: float) -> bool:

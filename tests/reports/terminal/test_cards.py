@@ -18,13 +18,12 @@ def test_cards_side_by_side_fill_the_width_and_never_exceed_it(width: int, colum
 def test_a_row_of_cards_is_aligned_and_a_narrow_card_has_no_notes() -> None:
     cards = [Card("one", [Fact("steps", "1,000", "of 2k"), Fact("games", "7")]), Card("two", [Fact("mean", "14.5")])]
     (row,) = card_rows(cards, 52, 2)
-    assert [line.plain.rstrip() for line in row] == [
+    assert as_lines(row, 60) == [
         "one ─────────────────────  two ─────────────────────",
         "steps      1,000 of 2k     mean        14.5",
         "games          7",
     ]
-    rows = card_rows(cards, 18, 1)
-    assert [[line.plain.rstrip() for line in row] for row in rows] == [
+    assert [as_lines(row, 60) for row in card_rows(cards, 18, 1)] == [
         ["one ──────────────", "steps      1,000", "games          7"],
         ["two ──────────────", "mean        14.5"],
     ]

@@ -2,7 +2,7 @@
 
 from rich.console import Group
 
-from reports.terminal.timing_rows import Timing, timing_rows, timing_text
+from reports.terminal.extra_rows import Timing, timing_rows, timing_text
 from tests.reports.terminal.rendering import as_lines
 
 TIMING = {
@@ -28,7 +28,7 @@ CLOCK = {
 
 
 def lines(timing: Timing) -> list[str]:
-    rows = timing_rows(timing, 100)
+    rows = timing_rows(timing)
     return as_lines(Group(*rows), 100) if rows else []
 
 

@@ -1,19 +1,53 @@
-"""The timing of actions on the console, for games that do not wait."""
+"""Rows that only some runs have: nodes of a cluster, and the timing of games that do not wait for actions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from reports.number_format import NOTHING_YET, count, decimal, percent
-from reports.terminal.cards import DIM, heading
+from reports.terminal.cards import ALERT, DIM, heading
+from run_files.metrics import JsonValue
 
+Node = Mapping[str, JsonValue]
 Timing = Mapping[str, float | None]  # by the names in metrics.jsonl
 LABEL_WIDTH = 11
 
 
+def node_text(nodes: Sequence[Node]) -> str:
+    """All nodes in a few words: how many play, their steps a second, lag and bandwidth."""
+    playing = [node for node in nodes if node["alive"]]
+    lags = [lag for node in playing if (lag := _number(node, "policy_lag")) is not None]
+    return (
+        f"nodes {len(playing)}: {count(_total(playing, 'steps_per_second'))} steps/s, "
+        f"lag {decimal(sum(lags) / len(lags) if lags else None, 1)}, "
+        f"{_total(playing, 'received_bytes_per_second') / 1e6:.1f} MB/s in, "
+        f"{_total(playing, 'sent_bytes_per_second') / 1e6:.1f} MB/s out"
+    )
+
+
+def node_rows(nodes: Sequence[Node]) -> list[RenderableType]:
+    """A heading, and a line for each node; nothing for a run on one machine."""
+    if not nodes:
+        return []
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for justify in ("left", "right", "right", "right", "right", "right"):
+        grid.add_column(no_wrap=True, justify=justify)
+    for node in nodes:
+        figures = [
+            f"{node['workers']} workers",
+            f"{count(_total([node], 'steps_per_second'))} steps/s",
+            f"lag {decimal(_number(node, 'policy_lag'), 1)}",
+            f"{_total([node], 'received_bytes_per_second') / 1e6:.1f} MB/s in",
+            f"{_total([node], 'sent_bytes_per_second') / 1e6:.1f} out",
+        ]
+        grid.add_row(Text(str(node["node"]), DIM), *(figures if node["alive"] else [Text("gone", ALERT)]))
+    return [heading("nodes"), grid]
+
+
 def timing_text(timing: Timing) -> str:
-    """The most important figures in a few words."""
+    """The most important figures of the actions' timing in a few words."""
     age, interval = decimal(timing["action_age_mean"], 1), decimal(timing["action_interval_mean"], 1)
     text = f"an action every {interval} frames, {age} frames old; {_share(timing['idle_share'])} of the frames idle"
     if "missed_share" not in timing:
@@ -25,7 +59,7 @@ def timing_text(timing: Timing) -> str:
     )
 
 
-def timing_rows(timing: Timing, width: int) -> list[RenderableType]:
+def timing_rows(timing: Timing) -> list[RenderableType]:
     """A heading, and a line for each kind of figures; nothing for a game that waits."""
     if not timing:
         return []
@@ -55,7 +89,16 @@ def timing_rows(timing: Timing, width: int) -> list[RenderableType]:
         Text.assemble((label.ljust(LABEL_WIDTH), DIM), text, no_wrap=True, overflow="ellipsis")
         for label, text in rows.items()
     ]
-    return [heading("actions", width), *lines]
+    return [heading("actions"), *lines]
+
+
+def _number(node: Node, name: str) -> float | None:
+    value = node[name]
+    return value if isinstance(value, int | float) else None
+
+
+def _total(nodes: Sequence[Node], name: str) -> float:
+    return sum(_number(node, name) or 0.0 for node in nodes)
 
 
 def _share(fraction: float | None) -> str:
