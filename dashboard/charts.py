@@ -5,18 +5,17 @@ All colours are readable on a light and on a dark page, so a chart is the same o
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.colours import COLOURS
+from reports.panels import COLOURS, Panel
 
 INK = "#7D838C"  # of labels: its contrast is above 3.8 on white and on nearly black
 GRID = "rgba(128,134,144,0.18)"
-LINES = (*COLOURS[:-1], INK)
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 MOST_POINTS, MOST_DOTS = 1000, 3000  # more than a chart has pixels
 NARROW_CHART = 330  # pixels of the narrowest charts
@@ -37,57 +36,61 @@ class Line:
     y: Numbers
     colour: str
     dots: bool = False
-    faint: bool = False
-    filled: bool = False
     dashes: Sequence[float] = ()  # lengths that are drawn and left out in turn, in widths of the line
     low: Numbers | None = None
     high: Numbers | None = None
 
 
-def line_chart(
-    lines: Sequence[Line],
-    *,
-    x_label: str,
-    logarithmic: bool = False,
-    log_x: bool = False,
-    percent: bool = False,
-    stacked: bool = False,
-    labels_below: bool = False,
-) -> ChartOptions:
-    """Lines over a common x axis: values under the pointer, zoom, and logarithmic axes on demand.
+@dataclass(frozen=True)
+class Frame:
+    """The axes of a chart of lines, and where its labels are."""
 
-    Long labels are written `labels_below`, one in a row; the chart must be `label_height` pixels higher then.
-    """
+    x_label: str
+    log_y: bool = False
+    log_x: bool = False
+    percent: bool = False
+    stacked: bool = False
+    from_zero: bool = False
+    labels_below: bool = False  # long labels, one in a row; the chart must be `label_height` pixels higher
+
+    def of(self, panel: Panel) -> "Frame":
+        """The frame of a panel, whose figures may want a logarithmic axis, or one from 0, or none such."""
+        log_y = (self.log_y or panel.logarithmic) and not panel.stacked
+        return replace(self, log_y=log_y, percent=panel.percent, stacked=panel.stacked, from_zero=panel.from_zero)
+
+
+def line_chart(lines: Sequence[Line], frame: Frame) -> ChartOptions:
+    """Lines over a common x axis: values under the pointer, zoom, and logarithmic axes on demand."""
     series: list[dict[str, Any]] = []
     for index, line in enumerate(lines):
         if line.low is not None and line.high is not None:
-            series += _band(index, line, logarithmic, log_x)
-        series.append(_series(line, logarithmic, log_x, stacked))
+            series += _band(index, line, frame)
+        series.append(_series(line, frame))
     named = [line for line in lines if line.label]
     width = sum(_label_width(line.label) for line in named)
-    above = 0 if labels_below or len(named) < 2 else LABEL_ROW * math.ceil(width / NARROW_CHART)
-    below = label_height(len(named)) if labels_below else 0
+    above = 0 if frame.labels_below or len(named) < 2 else LABEL_ROW * math.ceil(width / NARROW_CHART)
+    below = label_height(len(named)) if frame.labels_below else 0
     return {
         "animation": False,
         "textStyle": {"fontFamily": FONT, "color": INK, "fontSize": 11},
         "grid": {"left": 8, "right": 16, "top": 14 + above, "bottom": 26 + below, "containLabel": True},
         "legend": {
-            **_legend(labels_below), "itemWidth": DASHED_BAR if any(line.dashes for line in named) else BAR,
+            **_legend(frame.labels_below), "itemWidth": DASHED_BAR if any(line.dashes for line in named) else BAR,
             "show": len(named) > 1, "data": [_label(line) for line in named],
         },
-        "tooltip": _tooltip(percent),
+        "tooltip": _tooltip(frame.percent),
         "xAxis": {
-            "type": "log" if log_x else "value", "name": x_label, "nameLocation": "middle", "nameGap": 24,
-            "nameTextStyle": {"color": INK}, "scale": log_x, "min": None if log_x else 0, "max": "dataMax",
+            "type": "log" if frame.log_x else "value", "name": frame.x_label, "nameLocation": "middle", "nameGap": 24,
+            "nameTextStyle": {"color": INK}, "scale": frame.log_x, "min": None if frame.log_x else 0, "max": "dataMax",
             "splitLine": {"show": False}, "axisLine": {"show": True, "lineStyle": {"color": GRID}},
             "axisLabel": {"color": INK, ":formatter": SHORT, "hideOverlap": True, "showMaxLabel": False},
             "splitNumber": 4,
         },
         "yAxis": {
-            "type": "log" if logarithmic else "value", "scale": not stacked, "splitNumber": 4,
-            "max": 1 if stacked and percent else None, "interval": 0.25 if stacked and percent else None,
+            "type": "log" if frame.log_y else "value", "scale": not (frame.stacked or frame.from_zero),
+            "splitNumber": 4, "max": 1 if frame.stacked else None, "interval": 0.25 if frame.stacked else None,
             "splitLine": {"lineStyle": {"color": GRID}}, "axisLine": {"show": False}, "axisTick": {"show": False},
-            "axisLabel": {"color": INK, ":formatter": PERCENT if percent else SHORT},
+            "axisLabel": {"color": INK, ":formatter": PERCENT if frame.percent else SHORT},
         },
         "dataZoom": [
             {"type": "inside", "xAxisIndex": 0, "filterMode": "none", "zoomOnMouseWheel": "ctrl",
@@ -112,12 +115,12 @@ def parallel_chart(
             "nameTextStyle": {"color": INK, "fontSize": 11}, "nameGap": 14,
             "axisLine": {"lineStyle": {"color": INK}}, "axisTick": {"show": False},
             "axisLabel": {"color": INK, "hideOverlap": True},
-            "areaSelectStyle": {"width": 18, "borderColor": LINES[1], "color": LINES[1], "opacity": 0.25},
+            "areaSelectStyle": {"width": 18, "borderColor": COLOURS[1], "color": COLOURS[1], "opacity": 0.25},
         }},
         "parallelAxis": [_parallel_axis(index, name, columns[index]) for index, name in enumerate(axes)],
         "visualMap": {
             "show": False, "dimension": colour_by, "min": min(known, default=0.0), "max": max(known, default=1.0),
-            "inRange": {"color": [LINES[5], LINES[0], LINES[1]]},
+            "inRange": {"color": [COLOURS[5], COLOURS[0], COLOURS[1]]},
         },
         "tooltip": {**_tooltip(False), "trigger": "item", ":formatter": NAME},
         "series": [{
@@ -145,7 +148,7 @@ def scatter_chart(groups: Mapping[str, Sequence[tuple[float, float, float]]], va
         "visualMap": {
             "min": min(values, default=0.0), "max": max(values, default=1.0), "dimension": 2, "orient": "horizontal",
             "left": "center", "bottom": 0, "itemHeight": 160, "itemWidth": 10, "text": [value_label, ""],
-            "textStyle": {"color": INK}, "inRange": {"color": [LINES[5], LINES[0], LINES[1]]}, "calculable": True,
+            "textStyle": {"color": INK}, "inRange": {"color": [COLOURS[5], COLOURS[0], COLOURS[1]]}, "calculable": True,
         },
         "series": [
             {"type": "scatter", "name": name, "symbol": symbols[index % len(symbols)], "symbolSize": 7,
@@ -158,8 +161,9 @@ def scatter_chart(groups: Mapping[str, Sequence[tuple[float, float, float]]], va
 
 # Functions of JavaScript that write numbers: 1250000 as 1.25M, and 0.25 as 25%.
 SHORT = (
-    "(v) => { const a = Math.abs(v); const s = a >= 1e9 ? [1e9, 'G'] : a >= 1e6 ? [1e6, 'M'] : a >= 1e3 ? [1e3, 'k'] "
-    ": [1, '']; return String(Number((v / s[0]).toPrecision(4))).replace('-', '−') + s[1]; }"
+    "(v) => { const a = Math.abs(v); if (a >= 1e12) return v.toExponential(1).replace('e+', 'e'); "
+    "const s = a >= 1e9 ? [1e9, 'G'] : a >= 1e6 ? [1e6, 'M'] : a >= 1e3 ? [1e3, 'k'] : [1, '']; "
+    "return String(Number((v / s[0]).toPrecision(4))).replace('-', '−') + s[1]; }"
 )
 NAME = "(p) => p.name.replace(/&/g, '&amp;').replace(/</g, '&lt;')"  # a tooltip is HTML
 PERCENT = "(v) => Number((100 * v).toPrecision(3)) + '%'"
@@ -207,32 +211,29 @@ def _legend(below: bool = False) -> ChartOptions:
     }  # fmt: skip
 
 
-def _series(line: Line, logarithmic: bool, log_x: bool, stacked: bool) -> dict[str, Any]:
-    data = _points(line.x, line.y, MOST_DOTS if line.dots else MOST_POINTS, logarithmic, log_x)
+def _series(line: Line, frame: Frame) -> dict[str, Any]:
+    data = _points(line.x, line.y, MOST_DOTS if line.dots else MOST_POINTS, frame)
     common = {"name": line.label, "data": data, "itemStyle": {"color": line.colour}}
     if line.dots:
         item = {"color": line.colour, "opacity": 0.35}
         return {**common, "type": "scatter", "symbolSize": 4, "itemStyle": item, "z": 1}
-    opacity = 0.35 if line.faint else 1.0
     style: ChartOptions = {
-        "color": line.colour, "width": 1 if line.faint else 0 if stacked else 1.8, "opacity": opacity,
+        "color": line.colour, "width": 0 if frame.stacked else 1.8,
         "type": [DASH_UNIT * length for length in line.dashes] or "solid",
     }  # fmt: skip
     series = {**common, "type": "line", "lineStyle": style, "showSymbol": len(data) == 1, "z": 3}
-    if line.faint:
-        series |= {"silent": True, "tooltip": {"show": False}, "z": 2}
-    if stacked or line.filled:
-        series |= {"areaStyle": {"color": line.colour, "opacity": 0.7 if stacked else 0.15}}
-    return {**series, "stack": "all"} if stacked else series
+    if frame.stacked:
+        series |= {"areaStyle": {"color": line.colour, "opacity": 0.7}}
+    return {**series, "stack": "all"} if frame.stacked else series
 
 
-def _band(index: int, line: Line, logarithmic: bool, log_x: bool) -> list[dict[str, Any]]:
+def _band(index: int, line: Line, frame: Frame) -> list[dict[str, Any]]:
     """The space between two curves: an invisible line, and on top of it a filled one as high as their distance."""
     assert line.low is not None and line.high is not None
     hidden = {"type": "line", "symbol": "none", "lineStyle": {"opacity": 0}, "silent": True, "stack": f"band {index}",
               "stackStrategy": "all", "tooltip": {"show": False}, "z": 1}  # fmt: skip
-    low = _points(line.x, line.low, MOST_POINTS, logarithmic, log_x)
-    gap = _points(line.x, line.high - line.low, MOST_POINTS, False, log_x)
+    low = _points(line.x, line.low, MOST_POINTS, frame)
+    gap = _points(line.x, line.high - line.low, MOST_POINTS, replace(frame, log_y=False))
     fill = {"areaStyle": {"color": line.colour, "opacity": 0.18}}
     return [
         {**hidden, "name": f"{line.label} low", "data": low},
@@ -240,15 +241,15 @@ def _band(index: int, line: Line, logarithmic: bool, log_x: bool) -> list[dict[s
     ]
 
 
-def _points(x: Numbers, y: Numbers, most: int, logarithmic: bool, log_x: bool) -> list[list[float | None]]:
+def _points(x: Numbers, y: Numbers, most: int, frame: Frame) -> list[list[float | None]]:
     """Points as JSON, at most `most`. A logarithmic axis has no place for numbers that are not positive."""
     if len(x) > most:
         kept = np.unique(np.linspace(0, len(x) - 1, most).astype(int))
         x, y = x[kept], y[kept]
     return [
-        [short(a), None if (logarithmic and b <= 0) or not math.isfinite(b) else short(b)]
+        [short(a), None if (frame.log_y and b <= 0) or not math.isfinite(b) else short(b)]
         for a, b in zip(x.tolist(), y.tolist(), strict=True)
-        if not log_x or a > 0
+        if not frame.log_x or a > 0
     ]
 
 

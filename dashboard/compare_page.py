@@ -18,14 +18,14 @@ from dashboard.comparison import (
     without_abandoned,
     without_curves,
 )
+from dashboard.curve_tab import AxisChoice, seconds_of
 from dashboard.number_text import game_return, number
 from dashboard.page_parts import ChartCard, Notices, heading, is_open, link_to, notice, page_frame
-from dashboard.panels import CHOICES
 from dashboard.results_folder import NotThereError, ResultsFolder, printable
 from dashboard.run_list import RunList, RunRow, SweepRow
 from reports.compare_runs import Group, group_runs
+from reports.panels import X_AXES
 from reports.scores.human_scores import game_name
-from reports.x_axes import X_AXES
 from run_files.run_history import History
 from run_files.run_reader import ReadLimits, RunReader
 
@@ -94,9 +94,7 @@ class _Comparison:
             figures = await to_thread(self._read_figures)
             self._metric = ui.select(figures, value=RETURN, label="figure", with_input=True, on_change=self._draw)
             self._metric.props("dense outlined").style("min-width: 260px")
-            self._x = ui.toggle(list(CHOICES), value="steps", on_change=self._draw).props("dense unelevated")
-            self._log_y = ui.checkbox("log y", on_change=self._draw).props("dense")
-            self._log_x = ui.checkbox("log x", on_change=self._draw).props("dense")
+            self._axes = AxisChoice(self._draw)
         self._grid = ui.element("div").classes("charts broad w-full")
         self._table_place = ui.column().classes("w-full gap-3")
         await self._draw()
@@ -165,7 +163,7 @@ class _Comparison:
 
     def _histories(self, metric: str) -> tuple[list[History], bool]:
         """The runs with the reports of one figure, and whether anything is new."""
-        names = {metric, *(X_AXES[name].figure for name in CHOICES)}
+        names = {metric, *(axis.figure for axis in X_AXES.values())}
         changed, histories = False, []
         with self._reading:
             if metric != self._figure:
@@ -204,13 +202,9 @@ class _Comparison:
 
     def _draw_charts(self, groups: Sequence[Group], metric: str) -> None:
         for env in dict.fromkeys(group.env for group in groups):
-            options = comparison_chart(
-                [group for group in groups if group.env == env],
-                metric,
-                X_AXES[str(self._x.value)],
-                log_y=bool(self._log_y.value),
-                log_x=bool(self._log_x.value),
-            )
+            own = [group for group in groups if group.env == env]
+            axis, frame = self._axes.frame(max(seconds_of(run) for group in own for run in group.runs))
+            options = comparison_chart(own, metric, axis, frame)
             title = f"{game_name(env)}, {'mean return' if metric == RETURN else metric}"
             self._put(env, title, options)
         if not groups:

@@ -3,20 +3,20 @@
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dashboard.charts import LINES, ChartOptions, Line, line_chart, parallel_chart
+from dashboard.charts import ChartOptions, Frame, Line, line_chart, parallel_chart
 from dashboard.run_list import RunRow
 from options.replay_options import REPLAY_KEYS, parse_replays
 from options.rules import UsageError
-from reports.colours import dashes
 from reports.compare_runs import Group, group_runs, seed_band
 from reports.compared_options import IGNORED_OPTIONS, all_options
+from reports.panels import XAxis, colour_of, dashes
 from reports.scores.human_scores import game_name
-from reports.x_axes import XAxis
 from run_files.job_runs import is_job, run_of_job
 from run_files.run_history import Curve, History
 
@@ -66,20 +66,20 @@ def label_of(group: Group) -> str:
     return group.label or "all runs alike"
 
 
-def comparison_chart(groups: Sequence[Group], metric: str, axis: XAxis, *, log_y: bool, log_x: bool) -> ChartOptions:
+def comparison_chart(groups: Sequence[Group], metric: str, axis: XAxis, frame: Frame) -> ChartOptions:
     """The groups of one game: a line for each, with a band from the lowest to the highest seed."""
     lines = []
     for index, group in enumerate(groups):
         curves = [curve for run in group.runs for curve in [_curve(run, metric, axis)] if len(curve.x)]
         if not curves:
             continue
-        colour, label, dashed = LINES[index % len(LINES)], label_of(group), dashes(index)
+        colour, label, dashed = colour_of(index), label_of(group), dashes(index)
         if len(curves) == 1:
             lines.append(Line(label, curves[0].x, curves[0].y, colour, dashes=dashed))
             continue
         band = seed_band(curves)
         lines.append(Line(label, band.x, band.mean, colour, dashes=dashed, low=band.low, high=band.high))
-    return line_chart(lines, x_label=axis.label, logarithmic=log_y, log_x=log_x, labels_below=True)
+    return line_chart(lines, replace(frame, labels_below=True))
 
 
 def _curve(run: History, metric: str, axis: XAxis) -> Curve:

@@ -23,7 +23,7 @@ def age(written: float, now: float) -> str:
         return "now"
     for size, word in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= size:
-            return f"{seconds // size:.0f} {word}"
+            return f"{seconds // size:.0f} {word} ago"
     raise AssertionError
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from dashboard.charts import ChartOptions
 from dashboard.run_list import AT_WORK
-from reports.colours import COLOURS
+from reports.panels import COLOURS
 
 STYLE = Path(__file__).with_name("style.css")
 CONNECT_SECONDS = 60.0

@@ -14,11 +14,11 @@ from dashboard.file_tabs import ConsoleTab, FilesTab, configuration_tab
 from dashboard.live.tab import LiveTab
 from dashboard.number_text import age, game_return, number, progress, time_left
 from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
-from dashboard.panels import LEARNING, MACHINE, replay_panels, shown_panels
 from dashboard.replays.tab import ReplayTab
 from dashboard.results_folder import NotThereError, ResultsFolder, printable
 from dashboard.run_list import AT_WORK, RunList, RunRow
 from reports.number_format import duration
+from reports.panels import learning_panels, machine_panels, replay_panels
 
 REFRESH_SECONDS = 2.0
 
@@ -56,8 +56,8 @@ class _RunPage:
         self._build_head()
         self._notices = Notices()
         self._tabs: dict[str, Callable[[], object]] = {
-            "Curves": lambda: CurveTab(self._data, lambda h: shown_panels(LEARNING, h), with_returns=True),
-            "Machine": lambda: CurveTab(self._data, lambda h: shown_panels(MACHINE, h)),
+            "Curves": lambda: CurveTab(self._data, learning_panels, with_returns=True),
+            "Machine": lambda: CurveTab(self._data, machine_panels),
             "Replays": lambda: ReplayTab(self._results, self._data),
             "Configuration": lambda: configuration_tab(self._data.config),
             "Console": lambda: ConsoleTab(self._results, self._folder),

@@ -23,10 +23,15 @@ def count(value: float, whole_below: int = 100_000) -> str:
 
 
 def score(value: float | None) -> str:
-    """A return: one decimal below 1,000, none above."""
+    """A return: three significant digits of a small one, one decimal below 1,000, none above."""
     if value is None:
         return NOTHING_YET
-    return f"{value:z.1f}" if abs(value) < 999.95 else count(value)
+    if 0 < abs(value) < 0.0005:
+        return f"{value:.0e}".replace("e-0", "e-") if abs(value) > 1e-99 else "0.0"
+    for below, decimals in ((0.0995, 4), (0.9995, 3), (9.995, 2), (999.95, 1)):
+        if abs(value) < below and value:
+            return f"{value:.{decimals}f}"
+    return count(value) if value else "0.0"
 
 
 def decimal(value: float | None, max_decimals: int = 4) -> str:

@@ -14,8 +14,8 @@ from matplotlib.ticker import FuncFormatter
 from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, counted, declared, one_of, option, whole
-from reports.colours import COLOURS, dashes
 from reports.compare_runs import Group, group_runs, label_of_all, seed_band
+from reports.panels import COLOURS, X_AXES, dashes
 from reports.plot_style import (
     FAINT_INK,
     INK,
@@ -29,7 +29,6 @@ from reports.plot_style import (
     write_picture,
 )
 from reports.scores.human_scores import game_name
-from reports.x_axes import X_AXES
 from run_files.curve_archive import SUFFIX, read_histories
 from run_files.run_history import Curve, History
 

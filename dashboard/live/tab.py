@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 from nicegui import ui
 
-from dashboard.charts import LINES, ChartOptions, Line, line_chart
+from dashboard.charts import ChartOptions, Frame, Line, line_chart
 from dashboard.live.picture import LivePicture
 from dashboard.live.player import LiveGameEndedError, LivePlayer
 from dashboard.number_text import game_return, number
 from dashboard.page_parts import fact
 from dashboard.results_folder import ResultsFolder
+from reports.panels import MEAN
 from run_files.run_folder import CHECKPOINTS
 
 PICTURE_SECONDS = 1 / 15  # most games make 15 agent steps in a second
@@ -223,7 +224,7 @@ def _as_url(png: bytes) -> str:
 
 def _value_options(values: list[tuple[float, float]]) -> ChartOptions:
     points = np.array(values).reshape(-1, 2)
-    line = Line("", points[:, 0] - (points[-1, 0] if len(points) else 0), points[:, 1], LINES[0])
-    options = line_chart([line], x_label="seconds")
+    line = Line("", points[:, 0] - (points[-1, 0] if len(points) else 0), points[:, 1], MEAN)
+    options = line_chart([line], Frame("seconds"))
     options["xAxis"] |= {"min": -SHOWN_SECONDS, "max": 0}
     return options

@@ -8,9 +8,9 @@ from nicegui import ui
 from dashboard.charts import scatter_chart
 from dashboard.curve_tab import CurveTab
 from dashboard.page_parts import ChartCard, heading
-from dashboard.panels import replay_panels
 from dashboard.replays.map import NoMapError, ReplayMap, read_replay_map
 from dashboard.results_folder import ResultsFolder
+from reports.panels import replay_panels
 from run_files.run_folder import CHECKPOINTS
 from run_files.run_reader import RunReader
 

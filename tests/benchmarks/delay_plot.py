@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from option_flags import EnvironmentOptions
-from reports.colours import COLOURS
 from reports.compare_runs import each_once, without_continued
+from reports.panels import COLOURS
 from reports.plot_style import (
     FAINT_INK,
     INK,

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 from realtime.latency import LogNormal
 from realtime.simulation import Timing, measure, simulate
 from realtime.staggering import RULES, needed_processes
-from reports.colours import COLOURS
+from reports.panels import COLOURS
 from reports.plot_style import FAINT_INK, INK, new_figure, short_count, style_axes, write_picture
 
 # The frames of 1/60 s that an inference of each network takes: the delays in the README of CERC-AAI/realtime_rl.

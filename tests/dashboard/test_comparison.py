@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.charts import LINES
+from dashboard.charts import Frame
 from dashboard.comparison import (
     comparison_chart,
     score_groups,
@@ -17,7 +17,7 @@ from dashboard.comparison import (
 from dashboard.results_folder import ResultsFolder
 from dashboard.run_list import RunList
 from reports.compare_runs import group_runs
-from reports.x_axes import X_AXES
+from reports.panels import COLOURS, X_AXES
 from run_files.checkpoint import checkpoint_name
 from tests.dashboard.some_runs import write_interrupted_runs, write_run, write_sweep
 
@@ -35,9 +35,7 @@ def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
     for one in data:
         one.refresh()
     groups = group_runs([one.history for one in data])
-    low, gap, mean, single = comparison_chart(groups, "return_mean", X_AXES["steps"], log_y=False, log_x=False)[
-        "series"
-    ]
+    low, gap, mean, single = comparison_chart(groups, "return_mean", X_AXES["steps"], Frame("agent steps"))["series"]
     assert low["data"][-1] == [20_000, 10] and gap["data"][-1] == [20_000, 20] and mean["data"][-1] == [20_000, 20]
     assert low["stack"] == gap["stack"] and "areaStyle" in gap and "areaStyle" not in low
     assert single["data"][-1] == [20_000, 5]
@@ -46,20 +44,20 @@ def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
 
 def test_more_configurations_than_colours_have_dashes_also_in_their_labels(tmp_path: Path) -> None:
     results = ResultsFolder(tmp_path)
-    many = 2 * len(LINES) + 1
+    many = 2 * len(COLOURS) + 1
     data = [results.reader(write_run(tmp_path / str(place), lr=1e-4 * (place + 1))) for place in range(many)]
     for one in data:
         one.refresh()
     groups = group_runs([one.history for one in data])
-    chart = comparison_chart(groups, "return_mean", X_AXES["steps"], log_y=False, log_x=False)
+    chart = comparison_chart(groups, "return_mean", X_AXES["steps"], Frame("agent steps"))
     styles = [line["lineStyle"] for line in chart["series"]]
     assert len({(style["color"], str(style["type"])) for style in styles}) == many
-    assert [style["type"] for style in styles[: len(LINES)]] == ["solid"] * len(LINES)
+    assert [style["type"] for style in styles[: len(COLOURS)]] == ["solid"] * len(COLOURS)
     names = [line["name"] for line in chart["series"]]
     labels = chart["legend"]["data"]
-    assert labels[: len(LINES)] == names[: len(LINES)]
-    assert [label["name"] for label in labels[len(LINES) :]] == names[len(LINES) :]
-    assert len({label["icon"] for label in labels[len(LINES) :]}) == 2
+    assert labels[: len(COLOURS)] == names[: len(COLOURS)]
+    assert [label["name"] for label in labels[len(COLOURS) :]] == names[len(COLOURS) :]
+    assert len({label["icon"] for label in labels[len(COLOURS) :]}) == 2
 
 
 def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ def test_curves_grow_with_the_files_and_a_deleted_run_is_said(visitor: Visitor, 
     assert (len(games), len(means)) == (30, 20)
     append_report(folder, 21)
     visitor.wait_until(lambda: len(visitor.chart(RETURNS)[1]) == 21)
-    page.get_by_text("hours", exact=True).click()
-    visitor.wait_until(lambda: visitor.chart(RETURNS)[1][-1][0] == pytest.approx(21 / 3600, rel=1e-4))
+    page.get_by_text("time", exact=True).click()
+    visitor.wait_until(lambda: visitor.chart(RETURNS)[1][-1][0] == pytest.approx(21 / 60, rel=1e-4))
     with (folder / "metrics.jsonl").open("a") as file:
         file.write("half a li\n")
     page.get_by_text("1 line is left out of the curves, because metrics.jsonl is damaged there.").wait_for()

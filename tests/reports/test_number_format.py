@@ -49,15 +49,27 @@ def test_duration(seconds: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "—"), (-20.25, "-20.2"), (999.94, "999.9"), (999.96, "1,000"), (864_000, "864k")]
+    ("value", "text"),
+    [
+        (None, "—"),
+        (0.0, "0.0"),
+        (0.97, "0.970"),
+        (1.0, "1.00"),
+        (-0.0123, "-0.0123"),
+        (2e-5, "2e-5"),
+        (-20.25, "-20.2"),
+        (999.94, "999.9"),
+        (999.96, "1,000"),
+        (864_000, "864k"),
+    ],
 )
 def test_score(value: float | None, text: str) -> None:
     assert score(value) == text
 
 
 def test_a_number_that_is_rounded_to_zero_has_no_minus() -> None:
-    assert [count(-0.4), score(-0.04), decimal(-1e-9), percent(-0.004)] == ["0", "0.0", "0.0000", "0%"]
-    assert [count(-0.6), score(-0.06), decimal(-1e-4), percent(-0.006)] == ["-1", "-0.1", "-0.0001", "-1%"]
+    assert [count(-0.4), score(-0.0), decimal(-1e-9), percent(-0.004)] == ["0", "0.0", "0.0000", "0%"]
+    assert [count(-0.6), score(-0.06), decimal(-1e-4), percent(-0.006)] == ["-1", "-0.0600", "-0.0001", "-1%"]
     assert scientific(-0.0) == "0.00e0"
 
 

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from options.rules import UsageError
 from reports import plot, plot_style, run_curves
-from reports.colours import COLOURS, dashes
+from reports.panels import COLOURS, dashes, learning_panels, machine_panels, page_panels
 from reports.plot_style import as_bytes, short_count, smoothed
 from reports.run_curves import draw_run
 from run_files.curve_archive import write_archive
-from run_files.run_history import History
 from run_files.run_reader import read_history
 from tests.benchmarks.keep_curves import reduced
 from tests.reports.some_run import write_run
@@ -52,19 +50,27 @@ def test_a_share_of_zero_is_drawn_and_a_term_of_the_loss_without_weight_is_not(
     assert {"policy", "idle action", "late"} <= set(drawn) and "entropy" not in drawn
 
 
-@pytest.mark.parametrize(("replays", "lines"), [("queue", None), ("queue elite", ["elite"])])
-def test_new_unrolls_of_a_queue_are_not_among_the_replayed_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replays: str, lines: list[str] | None
+@pytest.mark.parametrize(
+    ("replays", "lines"), [("queue", None), ("queue elite", ["queue (replay 1)", "elite (replay 2)"])]
+)
+def test_the_ages_of_unrolls_are_drawn_where_some_are_replayed(
+    tmp_path: Path, replays: str, lines: list[str] | None
 ) -> None:
-    drawn: dict[str, list[str]] = {}
-
-    def seen(axes: Axes, panel: run_curves.Panel, history: History) -> None:
-        drawn[panel.title] = [label for _, label in panel.lines]
-
-    monkeypatch.setattr(run_curves, "_draw_panel", seen)
     figures = {f"{place}_{kind}": {"age_mean": 5.0} for place, kind in enumerate(replays.split())}
-    draw_run(read_history(write_run(tmp_path / "run", more={"replays": figures})))
-    assert drawn.get("Mean age of replayed unrolls") == lines
+    panels = page_panels(read_history(write_run(tmp_path / "run", more={"replays": figures})), 4)
+    drawn = {panel.title: [label for _, label in panel.figures] for panel in panels}
+    assert drawn.get("Age of drawn unrolls, updates") == lines
+
+
+def test_both_pictures_of_a_run_have_the_same_panels_and_colours(tmp_path: Path) -> None:
+    history = read_history(write_run(tmp_path / "run"))
+    drawn = page_panels(history, 4)
+    shown = {panel.title: panel.curves(history) for panel in learning_panels(history) + machine_panels(history)}
+    assert len(drawn) >= 4
+    for panel in drawn:
+        assert [(label, colour) for label, _, colour in panel.curves(history)] == [
+            (label, colour) for label, _, colour in shown[panel.title]
+        ]
 
 
 # --- Several runs -----------------------------------------------------------------------------------------------------

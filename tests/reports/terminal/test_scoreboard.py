@@ -31,7 +31,7 @@ def test_the_display_has_every_figure_at_every_width(width: int) -> None:
     lines = as_lines(STATUS.view(width, 23, []), width)
     shown = re.sub(r" +", " ", " ".join(lines))
     facts = ("20.0%", "ended 200", "processes 2", "steps/s 2,000", "elapsed 1m00s", "left 4m00s")
-    for fact in (*facts, "mean 3.0", "lowest 1.0", "highest 6.0"):
+    for fact in (*facts, "mean 3.00", "lowest 1.00", "highest 6.00"):
         assert fact in shown, fact
     assert max(map(len, lines)) <= width
 
@@ -44,7 +44,7 @@ def test_a_test_that_has_just_begun_has_a_line_and_a_display() -> None:
 
 def test_the_line_is_pairs_of_key_and_value() -> None:
     assert re.split(r" {2,}", STATUS.line()) == [
-        *("done 20%", "games 200 of 1,000", "speed 2,000/s", "time 1m00s", "left 4m00s", "return 3.0"),
+        *("done 20%", "games 200 of 1,000", "speed 2,000/s", "time 1m00s", "left 4m00s", "return 3.00"),
     ]
 
 

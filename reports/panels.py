@@ -1,0 +1,200 @@
+"""What the charts of a run show, in curves.png and in the dashboard: panels, x axes and colours."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from run_files.metrics import LABELLED_LOSS_TERMS
+from run_files.run_history import Curve, History
+
+# Okabe and Ito's colours, which colour-blind readers can distinguish too; the most different ones first. Each can be
+# seen on white and on nearly black.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C6D1F", "#7D838C")
+GAMES, MEAN, TESTED = COLOURS[5], COLOURS[0], COLOURS[4]  # of the returns
+DASH, DOT, GAP = 3.0, 1.0, 1.2  # in widths of the line
+AGES = "Age of drawn unrolls, updates"
+MINUTES_BELOW = 2 * 3600  # seconds; the time axis of a longer run is in hours
+
+
+class XAxis(NamedTuple):
+    """A choice for the x axis: the figure of the reports, its units in one unit of the axis, and its label."""
+
+    figure: str
+    unit: float
+    label: str
+
+
+X_AXES: Mapping[str, XAxis] = {
+    "steps": XAxis("agent_steps", 1, "agent steps"),
+    "frames": XAxis("frames", 1, "frames"),
+    "minutes": XAxis("seconds", 60, "minutes"),
+    "hours": XAxis("seconds", 3600, "hours"),
+}
+
+
+def time_axis(seconds: float) -> XAxis:
+    """The axis for a run that has taken so long."""
+    return X_AXES["minutes" if seconds < MINUTES_BELOW else "hours"]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart: its figures by flat name with their labels. A name that ends in `/` stands for all that begin so."""
+
+    title: str
+    figures: Sequence[tuple[str, str]]
+    logarithmic: bool = False
+    percent: bool = False
+    stacked: bool = False
+    from_zero: bool = False  # the axis begins at 0
+    without_zero: bool = False  # leave out figures that are always 0, such as switched-off losses
+    spare: bool = False  # curves.png has it only where a place is free
+
+    def curves(self, history: History, x: str = "agent_steps") -> list[tuple[str, Curve, str]]:
+        """The label, the points and the colour of each figure."""
+        found = [(label, history.curve(name, x), colour_of(i)) for i, (name, label) in enumerate(self.figures)]
+        return [each for each in found if len(each[1].x) and not (self.without_zero and not each[1].y.any())]
+
+
+LEARNING = (
+    Panel("Terms of the loss", LABELLED_LOSS_TERMS, without_zero=True),
+    Panel("Entropy of the policy, nats", (("entropy", ""),)),
+    Panel("Spread of the policy over states", (("policy_spread", ""),)),
+    Panel("Norm of the gradient", (("gradient_norm", ""),)),
+    Panel("Policy lag, updates", (("policy_lag_mean", "mean"), ("policy_lag_max", "oldest")), from_zero=True),
+    Panel("KL divergence, acting to present policy", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
+    Panel("KL divergence, target to present policy", (("kl_target", ""),), True),
+    Panel("Share of states that are clipped", (("clipped_share", ""),), percent=True, from_zero=True),
+    Panel("Importance weight π/μ", (("ratio_fresh", "fresh"), ("ratio_replayed", "replayed")), spare=True),
+    Panel("Mean value estimate", (("value_mean", ""),), spare=True),
+    Panel("Learning rate", (("learning_rate", ""),), spare=True),
+    Panel("Ratio to the target policy", (("ratio_target", ""),), spare=True),
+)
+TIMING = (  # of games that do not wait
+    Panel(
+        "Age of the screens behind actions, frames",
+        (("action_age_mean", "mean"), ("action_age_95", "95%"), ("action_age_max", "maximum")),
+        from_zero=True,
+    ),
+    Panel(
+        "Interval between actions, frames",
+        (
+            ("action_interval_mean", "mean"),
+            ("action_interval_deviation", "deviation"),
+            ("action_interval_max", "maximum"),
+        ),
+        from_zero=True,
+    ),
+    Panel(
+        "Share of frames, idle or late",
+        (("idle_share", "idle action"), ("missed_share", "late")),
+        percent=True,
+        from_zero=True,
+    ),
+    Panel("Inference time, ms", (("inference_ms_mean", "mean"), ("inference_ms_max", "maximum")), from_zero=True),
+    Panel(
+        "Inference processes that are needed",
+        (("needed_processes_mean", "by the mean"), ("needed_processes_max", "by the maximum")),
+        from_zero=True,
+    ),
+    Panel("Updates a second", (("updates_per_second", ""),), from_zero=True),
+    Panel("Core-seconds for 1,000 frames", (("core_seconds_per_1000_frames", ""),), from_zero=True),
+)
+SPEED = Panel("Speed, agent steps per second", (("steps_per_second", ""),), from_zero=True)
+LEARNER_TIME = Panel("Time of the learner", (("time_shares/", ""),), percent=True, stacked=True)
+MACHINE = (
+    SPEED,
+    LEARNER_TIME,
+    Panel("Time of the workers", (("worker_time_shares/", ""),), percent=True, stacked=True),
+    Panel("CPU, percent of one core", (("cpu_learner", "learner"), ("cpu_workers", "all workers")), from_zero=True),
+    Panel("Memory, MB", (("memory_learner_mb", "learner"), ("memory_workers_mb", "workers")), from_zero=True),
+    Panel("GPU, percent", (("gpu_utilization", ""),), from_zero=True),
+    Panel("GPU memory, MB", (("gpu_memory_mb", ""),), from_zero=True),
+    Panel("Power, watts", (("cpu_watts", "CPU"), ("gpu_watts", "GPU")), from_zero=True),
+    Panel("Energy so far, watt-hours", (("cpu_watt_hours", "CPU"), ("gpu_watt_hours", "GPU")), from_zero=True),
+    Panel("Rounds of unrolls in flight", (("rounds_under_way", ""),), from_zero=True),
+    Panel("Replaced workers", (("worker_restarts", ""),), without_zero=True),
+)
+
+
+def learning_panels(history: History) -> list[Panel]:
+    """What a run learns, and how a game that does not wait was played."""
+    names = history.names()
+    return shown(LEARNING, names) + (shown(TIMING, names) if "idle_share" in names else [])
+
+
+def machine_panels(history: History) -> list[Panel]:
+    return shown(MACHINE, history.names())
+
+
+def replay_panels(history: History) -> list[Panel]:
+    """What the replays chose: one chart for each figure of the draws, with a line for each replay."""
+    names = history.names()
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name in names:
+        parts = name.split("/")
+        if parts[0] == "replays" and len(parts) == 3:
+            found.setdefault(parts[2], []).append((name, replay_label(parts[1])))
+    distances = [
+        Panel(
+            f"Distance, {label}",
+            ((name.replace("distance_candidates", "distance_drawn"), "drawn"), (name, "all candidates")),
+        )
+        for name, label in found.get("distance_candidates", ())
+    ]
+    panels = [
+        Panel(AGES, found.get("age_mean", ()), from_zero=True),
+        Panel("How often a drawn unroll had been drawn", found.get("times_drawn_mean", ()), from_zero=True),
+        *distances,
+        Panel("Candidates for each drawn unroll (λ)", found.get("lambda", ())),
+        Panel("Divergence of policies on drawn unrolls", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
+        Panel("Unrolls in each replay", found.get("size", ()), from_zero=True),
+        Panel("Time for drawing, share of the total", (("replay_time_shares/", ""),), percent=True, from_zero=True),
+    ]
+    return shown(panels, names)
+
+
+def page_panels(history: History, free: int) -> list[Panel]:
+    """Those of curves.png, whose rows have `free` places each: what is learned, the replays' ages, speed and time."""
+    learning = learning_panels(history)
+    panels = [panel for panel in learning if not panel.spare]
+    # Unrolls of a queue are new ones.
+    ages = [panel for panel in replay_panels(history) if panel.title == AGES]
+    panels += [panel for panel in ages if any("queue" not in name for name, _ in panel.figures)]
+    panels += shown((SPEED, LEARNER_TIME), history.names())
+    return panels + [panel for panel in learning if panel.spare][: -len(panels) % free]
+
+
+def shown(panels: Sequence[Panel], names: Sequence[str]) -> list[Panel]:
+    """The panels that have any of these figures, with the names of their figures written out."""
+    found = []
+    for panel in panels:
+        figures: list[tuple[str, str]] = []
+        for name, label in panel.figures:
+            if name.endswith("/"):
+                figures += [(each, replay_label(each.removeprefix(name))) for each in names if each.startswith(name)]
+            elif name in names:
+                figures.append((name, label))
+        if figures:
+            found.append(replace(panel, figures=figures))
+    return found
+
+
+def replay_label(key: str) -> str:
+    """`1_elite` as `elite (replay 2)`, because reports count from 0; anything else as it is."""
+    place, _, kind = key.partition("_")
+    return f"{kind} (replay {int(place) + 1})" if kind and place.isdigit() else key
+
+
+def colour_of(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]
+
+
+def dashes(place: int) -> tuple[float, ...]:
+    """How a picture's line at this place is interrupted: lengths that are drawn and left out in turn.
+
+    Empty for the first lines, which are solid. When all colours are used, they begin again with dashes, then with a
+    dash and a dot, a dash and two dots, and so on.
+    """
+    repeats = place // len(COLOURS)
+    return (DASH, GAP, *(DOT, GAP) * (repeats - 1)) if repeats else ()
