@@ -19,13 +19,13 @@ from dashboard.comparison import (
     without_curves,
 )
 from dashboard.curve_tab import AxisChoice, seconds_of
-from dashboard.number_text import game_return, number
 from dashboard.page_parts import ChartCard, Notices, heading, is_open, link_to, notice, page_frame
 from dashboard.results_folder import NotThereError, ResultsFolder, printable
 from dashboard.run_list import RunList, RunRow, SweepRow
 from reports.compare_runs import Group, group_runs
+from reports.number_format import count_or_nothing, game_return
 from reports.panels import X_AXES
-from reports.scores.human_scores import game_name
+from reports.published_scores import game_name
 from run_files.run_history import History
 from run_files.run_reader import ReadLimits, RunReader
 
@@ -262,7 +262,7 @@ def _score_row(score: Score) -> dict[str, str]:
         "mean": game_return(score.mean),
         "range": f"{game_return(score.low)} to {game_return(score.high)}" if len(score.names) > 1 else "",
         "best": game_return(score.best_game),
-        "steps": number(score.agent_steps),
+        "steps": count_or_nothing(score.agent_steps),
     }
 
 

@@ -14,9 +14,9 @@ from dashboard.run_list import RunRow
 from options.replay_options import REPLAY_KEYS, parse_replays
 from options.rules import UsageError
 from reports.compare_runs import Group, group_runs, seed_band
-from reports.compared_options import IGNORED_OPTIONS, all_options
+from reports.configurations import IGNORED_OPTIONS, all_options
 from reports.panels import XAxis, colour_of, dashes
-from reports.scores.human_scores import game_name
+from reports.published_scores import game_name
 from run_files.job_runs import is_job, run_of_job
 from run_files.run_history import Curve, History
 

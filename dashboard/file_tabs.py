@@ -8,12 +8,12 @@ from typing import Any
 
 from nicegui import ui
 
-from dashboard.number_text import age, game_return, number, size
 from dashboard.page_parts import heading, link_to, notice
 from dashboard.results_folder import ResultsFolder, file_stamp, printable
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
 from options.rules import described
+from reports.number_format import age, count_or_nothing, file_size, game_return
 from run_files.growing_file import last_lines
 from run_files.job_runs import JOB_LOG, is_job
 from run_files.run_folder import CHECKPOINTS, MESSAGES, SUMMARY, VIDEOS, read_summary
@@ -124,7 +124,7 @@ class FilesTab:
             heading(2, "Checkpoints")
             if checkpoints:
                 rows = [
-                    {"file": printable(Path(path.name)), "size": size(nbytes), "age": age(written, now)}
+                    {"file": printable(Path(path.name)), "size": file_size(nbytes), "age": age(written, now)}
                     for path, written, nbytes in checkpoints
                 ]
                 _table(rows, ("file", "size", "age"))
@@ -164,8 +164,8 @@ def _table(rows: list[dict[str, str]], names: tuple[str, ...]) -> None:
 
 def _evaluation_row(row: Mapping[str, float]) -> dict[str, str]:
     return {
-        "steps": number(row.get("agent_steps")),
-        "games": number(row.get("eval_episodes")),
+        "steps": count_or_nothing(row.get("agent_steps")),
+        "games": count_or_nothing(row.get("eval_episodes")),
         "mean return": game_return(row.get("eval_return_mean")),
         "lowest": game_return(row.get("eval_return_min")),
         "highest": game_return(row.get("eval_return_max")),

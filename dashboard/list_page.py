@@ -8,10 +8,10 @@ from urllib.parse import quote
 from nicegui import ui
 from starlette.requests import Request
 
-from dashboard.number_text import age, game_return, number, progress
 from dashboard.page_parts import Notices, heading, is_open, link_to, page_frame, state_class
 from dashboard.results_folder import ResultsFolder, printable
 from dashboard.run_list import AT_WORK, STATES, RunList, RunRow, SweepRow
+from reports.number_format import age, count_or_nothing, game_return
 
 REFRESH_SECONDS = 3.0
 ROWS_AT_ONCE = 50
@@ -161,15 +161,15 @@ def _as_table_row(row: RunRow, now: float) -> dict[str, Any]:
         "game": row.game,
         "sweep": row.sweep,
         "steps": steps,
-        "steps_text": number(steps),
+        "steps_text": count_or_nothing(steps),
         "done": (steps or 0) / (row.max_steps or 1),
-        "done_text": progress(row),
+        "done_text": row.progress,
         "return": mean,
         "return_text": game_return(mean),
         "best": best,
         "best_text": game_return(best),
         "speed": speed,
-        "speed_text": number(speed),
+        "speed_text": count_or_nothing(speed),
         "age": -row.written,  # ascending: the newest first
         "age_text": age(row.written, now),
     }

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dashboard.results_folder import ResultsFolder, file_stamp
-from reports.scores.human_scores import game_name
+from reports.number_format import NOTHING_YET, duration
+from reports.published_scores import game_name
 from run_files.job_runs import SWEEP_FILE
 from run_files.metrics import EPISODES, METRICS, last_report
 from run_files.run_folder import CONFIG, SUMMARY, read_config, read_json, read_summary
@@ -51,6 +52,19 @@ class RunRow:
     @property
     def game(self) -> str:
         return game_name(self.env)
+
+    @property
+    def progress(self) -> str:
+        """The fraction of its steps that the run has made."""
+        if self.agent_steps is None or not self.max_steps:
+            return NOTHING_YET
+        return f"{min(1.0, self.agent_steps / self.max_steps):.0%}"
+
+    @property
+    def time_left(self) -> str:
+        if not self.steps_per_second or self.agent_steps is None or self.max_steps is None:
+            return NOTHING_YET
+        return duration(max(0.0, self.max_steps - self.agent_steps) / self.steps_per_second)
 
 
 @dataclass(frozen=True)

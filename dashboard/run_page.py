@@ -12,12 +12,11 @@ from starlette.requests import Request
 from dashboard.curve_tab import CurveTab
 from dashboard.file_tabs import ConsoleTab, FilesTab, configuration_tab
 from dashboard.live.tab import LiveTab
-from dashboard.number_text import age, game_return, number, progress, time_left
 from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
 from dashboard.replays.tab import ReplayTab
 from dashboard.results_folder import NotThereError, ResultsFolder, printable
 from dashboard.run_list import AT_WORK, RunList, RunRow
-from reports.number_format import duration
+from reports.number_format import age, count_or_nothing, duration, game_return
 from reports.panels import learning_panels, machine_panels, replay_panels
 
 REFRESH_SECONDS = 2.0
@@ -141,11 +140,11 @@ class _RunPage:
         values = {
             "mean return": game_return(row.return_mean),
             "best game": game_return(row.return_max),
-            "agent steps": number(row.agent_steps),
-            "done": progress(row),
-            "steps/s": number(row.steps_per_second),
+            "agent steps": count_or_nothing(row.agent_steps),
+            "done": row.progress,
+            "steps/s": count_or_nothing(row.steps_per_second),
             "training time": duration(row.seconds),
-            "left": time_left(row) if at_work else "—",
+            "left": row.time_left if at_work else "—",
             "last report": age(row.written, time.time()),
         }
         for name, value in values.items():

@@ -14,7 +14,7 @@ from evaluation.film import AgentScore, Film, Picture, Scene, film_format, score
 from evaluation.parallel_games import IDLE, GameResult, game_streams
 from option_flags import EnvironmentOptions
 from options.rules import counted
-from reports.scores.human_scores import game_name
+from reports.published_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import FIRE, NOOP

@@ -28,7 +28,7 @@ from machine.process_memory import check_processes
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError, counted
-from reports.protocol_words import protocol_in_words
+from reports.run_header import protocol_in_words
 from reports.terminal.console import Console, make_console
 from reports.terminal.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test

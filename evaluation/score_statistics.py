@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.parallel_games import GameResult
-from reports.scores.human_scores import human_normalised
-from reports.scores.score_aggregates import RESAMPLES, interval_of
+from reports.published_scores import human_normalised
+from reports.score_aggregates import RESAMPLES, interval_of
 
 
 class Summary(NamedTuple):

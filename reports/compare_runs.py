@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from options.rules import counted
-from reports.compared_options import compared_options
-from reports.group_names import group_names
+from reports.configurations import compared_options, group_names
 from run_files.run_history import Curve, History, Series
 
 GRID_POINTS = 400

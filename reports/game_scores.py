@@ -17,9 +17,8 @@ from options.command_line import split_words
 from options.rules import Options, UsageError, declared, one_of, option, whole
 from reports.compare_runs import group_runs
 from reports.number_format import NOTHING_YET, count, percent, score
-from reports.scores.dopamine_scores import AGENTS, AT_10M_FRAMES
-from reports.scores.human_scores import game_name, human_normalised, published_name
-from reports.scores.score_aggregates import (
+from reports.published_scores import AGENTS, AT_10M_FRAMES, game_name, human_normalised, published_name
+from reports.score_aggregates import (
     ATARI_5,
     Estimate,
     atari5_median,

@@ -67,3 +67,30 @@ def duration(seconds: float | None) -> str:
 def key_values(pairs: list[tuple[str, int]]) -> str:
     """One line of `key value` pairs in columns of fixed width, two or more spaces apart."""
     return "  ".join(pair.ljust(width) for pair, width in pairs).rstrip()
+
+
+def game_return(value: float | None) -> str:
+    """A return on a page, with the sign of mathematics."""
+    return score(value).replace("-", "−")
+
+
+def count_or_nothing(value: float | None) -> str:
+    return NOTHING_YET if value is None else count(value)
+
+
+def age(written: float, now: float) -> str:
+    """How long ago a run last wrote something, coarse enough not to change all the time: `6 min ago`."""
+    seconds = now - written
+    if not written:
+        return NOTHING_YET
+    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {word} ago"
+    return "now"
+
+
+def file_size(nbytes: float) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.0f} B"

@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from options.replay_options import parse_replays
 from options.rules import UsageError
+from reports.configurations import describe_replays
 from reports.number_format import duration, score
 from reports.panels import GAMES, MEAN, TESTED, Panel, page_panels
 from reports.plot_style import (
@@ -30,8 +31,7 @@ from reports.plot_style import (
     thinned,
     verbatim,
 )
-from reports.replay_labels import describe_replays
-from reports.scores.human_scores import game_name
+from reports.published_scores import game_name
 from run_files.run_history import Curve, History, Series
 
 COLUMNS = 4

@@ -6,10 +6,11 @@ from typing import NamedTuple
 import torch
 
 from machine.machine_setup import Machine
-from option_flags import Config
+from option_flags import Config, EnvironmentOptions
+from options.command_line import flag_words
+from options.presets import is_noframeskip, preset
 from options.rules import counted
 from replay.unroll_layout import UnrollLayout
-from reports.protocol_words import protocol_in_words
 from reports.unused_options import unused_in_training
 
 HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
@@ -86,6 +87,21 @@ def described_actions(layout: UnrollLayout) -> str:
     if len(set(sizes)) == 1:
         return f"{len(sizes)} choices of {sizes[0]} actions"
     return f"choices of {', '.join(sizes[:-1])} and {sizes[-1]} actions"
+
+
+def protocol_in_words(options: EnvironmentOptions, leave_out: tuple[str, ...] = ()) -> str:
+    """`machado protocol with --noop_threshold=30`: its name, and the flags that differ from it.
+
+    Empty for an environment without protocols.
+    """
+    if not is_noframeskip(options.env):
+        return ""
+    differing = {
+        name: getattr(options, name)
+        for name, value in preset("protocol", options.protocol).items()
+        if getattr(options, name) != value and name not in leave_out
+    }
+    return f"{options.protocol} protocol" + (f" with {' '.join(flag_words(differing))}" if differing else "")
 
 
 def _cluster(config: Config) -> list[str]:

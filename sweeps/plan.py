@@ -12,7 +12,7 @@ from typing import Any
 from option_flags import Config
 from options.replay_options import refuse_duplicate_keys
 from options.rules import UsageError
-from reports.replay_labels import describe_replays, differing_keys
+from reports.configurations import describe_replays, differing_keys
 from wrappers.make_environment import check_environment
 
 KEYS = {

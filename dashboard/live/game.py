@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from agents.acting import Actor, ActorState, flat_weights
 from agents.network import make_network
 from agents.spaces import check_spaces, make_unroll_layout
-from dashboard.live.action_bars import bar_names, chosen_bars
 from dashboard.live.picture import LivePicture
 from dashboard.live.saliency import overlay, saliency
 from evaluation.film import AgentScore, film_format
@@ -30,6 +29,7 @@ from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
 from options.presets import is_noframeskip
 from options.rules import UsageError
+from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.checkpoint_content import check_weights
 from run_files.run_folder import CHECKPOINTS, newest_first
@@ -262,3 +262,21 @@ def _png(picture: NDArray[np.uint8]) -> bytes:
     done, encoded = cv2.imencode(".png", np.ascontiguousarray(picture), [cv2.IMWRITE_PNG_COMPRESSION, 3])
     assert done
     return encoded.tobytes()
+
+
+def bar_names(layout: UnrollLayout, names: Sequence[str]) -> tuple[str, ...]:
+    """One name for each of the numbers that `as_bars` of a distribution gives; `names` are of discrete actions."""
+    if layout.action_kind == "gaussian":
+        return tuple(f"action {index}" for index in range(len(layout.action_sizes)))
+    if layout.action_kind == "product":
+        return tuple(f"{factor}: {choice}" for factor, size in enumerate(layout.action_sizes) for choice in range(size))
+    return tuple(names)
+
+
+def chosen_bars(layout: UnrollLayout, action: torch.Tensor) -> tuple[int, ...]:
+    """The bars of an action; none for real numbers."""
+    if layout.action_kind == "gaussian":
+        return ()
+    sizes = layout.action_sizes or (layout.action_count,)
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    return tuple(start + int(choice) for start, choice in zip(starts, action.reshape(-1).tolist(), strict=True))

@@ -13,9 +13,9 @@ from nicegui import ui
 from dashboard.charts import ChartOptions, Frame, Line, line_chart
 from dashboard.live.picture import LivePicture
 from dashboard.live.player import LiveGameEndedError, LivePlayer
-from dashboard.number_text import game_return, number
 from dashboard.page_parts import fact
 from dashboard.results_folder import ResultsFolder
+from reports.number_format import count_or_nothing, game_return
 from reports.panels import MEAN
 from run_files.run_folder import CHECKPOINTS
 
@@ -170,7 +170,7 @@ class LiveTab:
         self._facts["score"].set_text(game_return(picture.score))
         self._facts["step"].set_text(f"{picture.steps:,}")
         self._facts["last scores"].set_text(", ".join(map(game_return, picture.scores[:-4:-1])) or "—")
-        self._facts["checkpoint, steps"].set_text(number(picture.agent_steps))
+        self._facts["checkpoint, steps"].set_text(count_or_nothing(picture.agent_steps))
         if len(self._bars) != len(picture.actions):
             self._build_bars(picture.actions)
         for index, (probability, bar) in enumerate(zip(picture.probabilities, self._bars, strict=True)):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.scores.human_scores import human_normalised
-from reports.scores.score_aggregates import RESAMPLES, interquartile_mean, interval_of
+from reports.published_scores import human_normalised
+from reports.score_aggregates import RESAMPLES, interquartile_mean, interval_of
 from reports.tables import table_lines
 
 NOTHING = "-"

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from reports.number_format import NOTHING_YET, count, percent, score
-from reports.scores.human_scores import human_normalised
-from reports.scores.score_aggregates import interquartile_mean_of_runs
+from reports.published_scores import human_normalised
+from reports.score_aggregates import interquartile_mean_of_runs
 from reports.tables import markdown_table, table_lines
 from run_files.metrics import Report
 

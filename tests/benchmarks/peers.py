@@ -29,8 +29,8 @@ from typing import NamedTuple
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
-from reports.scores.human_scores import RANDOM_AND_HUMAN
-from reports.scores.score_aggregates import ATARI_5
+from reports.published_scores import RANDOM_AND_HUMAN
+from reports.score_aggregates import ATARI_5
 from run_files.metrics import JsonLinesSink, Report, read_metrics
 from tests.benchmarks.peer_environments import PEERS, Peer, PeerError, make_environment
 from tests.benchmarks.peer_runs import Command, Line, own_reports, peer_reports, run_for, speed

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.score_statistics import best_median_worst, bootstrap_interval, summarise
-from reports.scores.human_scores import RANDOM_AND_HUMAN, human_normalised
+from reports.published_scores import RANDOM_AND_HUMAN, human_normalised
 from wrappers.atari import ID_ENDING, atari_ids
 
 

@@ -9,7 +9,7 @@ import pytest
 from option_flags import OPTIONS, Config, EnvironmentOptions
 from options.presets import PRESETS, VTRACE, merged
 from options.rules import UsageError
-from reports.protocol_words import protocol_in_words
+from reports.run_header import protocol_in_words
 from sweeps.plan import plan_sweep
 from tests.options.words import parse, sentence_of
 

@@ -9,8 +9,8 @@ import pytest
 from option_flags import Config
 from options.rules import UsageError
 from reports.game_scores import main
-from reports.scores.human_scores import game_name
-from reports.scores.score_aggregates import ATARI_5
+from reports.published_scores import game_name
+from reports.score_aggregates import ATARI_5
 from run_files.checkpoint import checkpoint_name
 from wrappers.atari import ID_ENDING
 
