@@ -109,7 +109,7 @@ def sweep(arguments: Sequence[str], program: Path, poll_seconds: float) -> int:
         show_results(plan, source, state, table, print_line, draw=not stop.requested)
         unfinished = len(source.runs) < source.total or not state.have_ended(run.name for run in source.runs)
         if unfinished:
-            print_line(f"go on with: {shlex.join([*command_of('multi_train.py'), *arguments])}")
+            print_line(f"resume with: {shlex.join([*command_of('multi_train.py'), *arguments])}")
         return 1 if unfinished and not stop.requested else 0
 
 

@@ -34,8 +34,9 @@ def configuration_tab(config: Mapping[str, Any]) -> None:
             _group(topic.topic, {name: values[name] for name in names}, defaults)
         _group("Of other versions", {name: value for name, value in values.items() if name not in OPTIONS}, {})
         machine = config.get("machine")
+        chosen = {"network": config["network"]} if "network" in config else {}  # what `auto` has come to
         if isinstance(machine, Mapping):
-            _group("Machine", dict(machine), {})
+            _group("Machine", {**machine, **chosen}, {})
 
 
 def _group(title: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
@@ -94,7 +95,7 @@ class ConsoleTab:
         if isinstance(why, str):
             ui.label(why)
         if isinstance(go_on, str):
-            ui.label("It goes on with:").classes("soft")
+            ui.label("Resume with:").classes("soft")
             with ui.element("div").classes("card w-full"):
                 ui.label(go_on).classes("console mono")
 

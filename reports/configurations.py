@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
-from option_flags import OPTIONS, CheckpointOptions, LossOptions, ReportOptions, TestOptions
-from options.presets import is_noframeskip, preset
+from option_flags import OPTIONS, CheckpointOptions, LossOptions, ReportOptions, TestOptions, defaults_beside
+from options.presets import is_noframeskip
 from options.replay_options import A_REPLAY, REPLAY_KEYS, ReplaySpec, parse_replays
 from options.rules import UsageError, declared
 from run_files.run_folder import read_config
@@ -50,11 +50,16 @@ def _options_of(history: History) -> dict[str, Any]:
         values["replay_parameters"] = parse_replays(str(values["replay_parameters"]))
         if all(replay.type == "queue" for replay in values["replay_parameters"]):
             values |= {name: OPTIONS[name].default for name in ONLY_WITH_REPLAY}
-    is_84 = values["frame_scale_resolution"] == OPTIONS["frame_scale_resolution"].default
-    if values["network"] == "auto" and is_noframeskip(str(values["env"])) and is_84:
-        values["network"] = "nature"  # what auto chooses there, and what older runs call it
+    if values["network"] == "auto":
+        values["network"] = _network_by_default(values)
     compared = {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
     return {**compared, "weights_from": history.weights_from}
+
+
+def _network_by_default(values: Mapping[str, Any]) -> str:
+    """What `auto` chooses for Atari games; elsewhere it depends on the observations."""
+    is_84 = values["frame_scale_resolution"] == OPTIONS["frame_scale_resolution"].default
+    return "nature" if is_noframeskip(str(values["env"])) and is_84 else "auto"
 
 
 def _planned_updates(history: History) -> int:
@@ -135,16 +140,20 @@ def _differing(configurations: Sequence[Configuration]) -> list[str]:
 
 
 def _following(configurations: Sequence[Configuration], differing: Sequence[str]) -> set[str]:
-    """The options whose values are those that follow from other options which are named."""
+    """The options that follow from others which are named, and from the environment, which has a panel of its own."""
     found = {SCHEDULE} if SETS_SCHEDULE_LENGTH.intersection(differing) else set()
-    if "protocol" in differing:
-        flags = [preset("protocol", each["protocol"]) for each in configurations]
-        found |= {
-            name
-            for name in differing
-            if all(each[name] == of.get(name) for each, of in zip(configurations, flags, strict=True))
-        }
+    found |= {name for name in differing if all(each[name] == _default(name, each) for each in configurations)}
     return found.intersection(differing)
+
+
+def _default(name: str, configuration: Configuration) -> Any:
+    """The default of an option, or one that depends on the environment, the protocol or the loss of the run."""
+    if name not in OPTIONS:
+        return None
+    if name == "network":
+        return _network_by_default(configuration)
+    default = defaults_beside(configuration)[name]
+    return parse_replays(default) if name == "replay_parameters" else default
 
 
 def _of_equal_names(configurations: Sequence[Configuration], names: Sequence[str]) -> list[list[Configuration]]:

@@ -32,7 +32,7 @@ from reports.plot_style import (
     verbatim,
 )
 from reports.published_scores import game_name
-from run_files.run_history import Curve, History, Series
+from run_files.run_history import CHOSEN_NETWORK, Curve, History, Series
 
 COLUMNS = 4
 
@@ -158,7 +158,8 @@ def _write_title(figure: Figure, history: History, height: float) -> None:
 def _facts(history: History) -> list[str]:
     """The configuration and the progress of the run, a few words each."""
     options = history.options
-    facts = [f"{options[name]}" for name in ("network",) if name in options]
+    network = options.get(CHOSEN_NETWORK, options.get("network"))
+    facts = [str(network)] if network else []
     if options.get("use_lstm"):
         facts.append(f"LSTM {options['lstm_size']}")
     if {"batch_size", "r_f_steps"} <= set(options):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Series: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = dict[str, float]  # the figures of one report, with flat names (`time_shares/update`)
+CHOSEN_NETWORK = "chosen_network"
 EVALUATED = "eval_"  # prefix of the names of evaluation figures
 EVALUATED_MEAN = f"{EVALUATED}return_mean"
 
@@ -58,9 +59,13 @@ class History:
 
 
 def options_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with `slots_per_worker` as the run chose it, so that it equals a run with this number as its flag."""
-    chosen = (config.get("machine") or {}).get("slots_per_worker")
-    return {**config["options"], **({"slots_per_worker": chosen} if chosen else {})}
+    """The flags, with `slots_per_worker` as the run chose it, so that it equals a run with this number as its flag.
+
+    Beside them is the network that `--network=auto` has come to.
+    """
+    slots, network = (config.get("machine") or {}).get("slots_per_worker"), config.get("network")
+    chosen = {"slots_per_worker": slots, CHOSEN_NETWORK: network if isinstance(network, str) else None}
+    return {**config["options"], **{name: value for name, value in chosen.items() if value}}
 
 
 def weights_of(config: Mapping[str, Any]) -> str | None:

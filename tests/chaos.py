@@ -38,7 +38,7 @@ FIRST_FLAGS = (
     *("--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5", "--save_model_period=20"),
     *("--report_period=200", "--console=plain", "--console_period=0.5"),
 )
-GO_ON = "go on with: "
+GO_ON = "resume with: "
 REPLAYS_BEGUN = "saving the replays"
 
 

@@ -53,5 +53,5 @@ def test_the_command_trains_in_the_folder_of_the_user(network: list[str], tmp_pa
     assert json.loads((folder / "summary.json").read_text())["status"] == "finished"
     assert read_metrics(folder / "metrics.jsonl")
     # The last line is a command that works in this folder.
-    _, program, *_ = shlex.split(run.stdout.splitlines()[-1].removeprefix("go on with: "))
+    _, program, *_ = shlex.split(run.stdout.splitlines()[-1].removeprefix("resume with: "))
     assert program == str(ROOT / "main.py")

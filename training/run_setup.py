@@ -127,7 +127,7 @@ def make_folder_of_learner(setup: RunSetup) -> Path:
     """The run's folder, which the first learner makes; or within it, the folder of another learner."""
     learners, rank = setup.learners, setup.learners.rank
     if rank.is_first:
-        folder = make_run_folder(setup.config, setup.machine, setup.weights, setup.resume)
+        folder = make_run_folder(setup)
         tell_folder(folder)
         learners.from_first(str(folder))
         return folder
@@ -137,17 +137,18 @@ def make_folder_of_learner(setup: RunSetup) -> Path:
     return folder
 
 
-def make_run_folder(config: Config, machine: Machine, weights: InitialWeights, resume: Resume) -> Path:
+def make_run_folder(setup: RunSetup) -> Path:
     """A new folder with config.json and a folder for checkpoints; a resumed run starts with its parent's checkpoint."""
-    folder = None
+    config, resume, folder = setup.config, setup.resume, None
     try:
         folder = create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())
         described = {
             "options": config.flags(),
-            "machine": machine.described(),
+            "machine": setup.machine.described(),
+            "network": setup.network.torso_name,
             "planned_updates": resume.planned_updates,
             "parent": resume.described(),
-            "weights_from": weights.described(),
+            "weights_from": setup.weights.described(),
         }
         write_json(folder / CONFIG, described)
         (folder / CHECKPOINTS).mkdir()

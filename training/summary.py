@@ -128,15 +128,16 @@ def last_lines(run: Run, saver: CheckpointSaver, load: MachineLoad) -> list[str]
     games = "no game ended" if mean is None else f"mean return of the last games {mean:.2f}"
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
     energy = " + ".join(f"{used:,.1f} Wh ({source.upper()})" for source, used in load.measured_watt_hours().items())
+    ended = "stopped with CTRL+C or a signal" if run.status == "stopped" else run.status
     lines = [
-        f"{run.status} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and "
+        f"{ended} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and "
         f"{progress.updates:,} updates after {progress.seconds:,.0f} s, {speed:,.0f} steps/s; {games}",
         goal_reached(run) if progress.goal_reached else "",
         never_scored(progress.episodes) if progress.never_scored else "",
         bottleneck(run, load),
         f"energy {energy}" if energy else "",
         f"metrics.jsonl, episodes.csv and checkpoints are in {run.folder}; saving took {saver.seconds:.1f} s",
-        f"go on with: {go_on_command(run)}"
+        f"resume with: {go_on_command(run)}"
         if saver.has_saved
         else "nothing could be saved, so the run cannot be resumed",
     ]

@@ -24,7 +24,7 @@ def test_the_picture_of_the_console_has_the_header_and_the_last_display(monkeypa
     console.start(["results in results/Pong_1"])
     for second in range(4):
         console.show(changed(STATUS, episodes=1000 + second), float(second))
-    console.close(["go on with: python main.py"])
+    console.close(["resume with: python main.py"])
     svg = draw(stream.getvalue(), "python main.py").decode()
     text = "".join(ElementTree.fromstring(svg).itertext()).replace("\xa0", " ")
     assert "results in results/Pong_1" in text and "python main.py" in text

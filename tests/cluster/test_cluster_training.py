@@ -137,7 +137,7 @@ def test_commands_from_the_cluster(start_run: StartRun, nodes: SomeNodes) -> Non
         assert run.process.poll() is None and time.monotonic() < deadline + 60
         time.sleep(0.1)
     assert command(nodes, "stop").returncode == 0
-    assert "stopped at" in run.finish()
+    assert "stopped with CTRL+C or a signal at" in run.finish()
     late = command(nodes, "stop")
     assert late.returncode == 2 and "no run of this cluster is alive" in late.stderr
 

@@ -96,7 +96,7 @@ def test_a_killed_learner_brings_all_back_from_the_last_checkpoint(start: Start,
     run.send_signal(signal.SIGINT)
     out, errors = run.communicate(timeout=100)
     assert run.returncode == 0, errors
-    assert "go on with: python main.py --op_mode=train_w_load" in out
+    assert "resume with: python main.py --op_mode=train_w_load" in out
     assert ended(processes)
     first, second = sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime)
     assert find_checkpoint(str(second)).agent_steps > find_checkpoint(str(first)).agent_steps

@@ -150,6 +150,15 @@ def test_the_network_that_auto_chooses_for_atari_is_the_one_that_older_runs_name
     assert [len(group.runs) for group in group_runs(runs)] == [2, 1]
 
 
+def test_defaults_of_environments_are_not_named(tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path / env, env=env) for env in ("PongNoFrameskip-v4", "CartPole-v1", "BreakoutNoFrameskip-v4")
+    ]
+    runs.append(write_run(tmp_path / "slow", env="CartPole-v1", lr=1e-4))
+    groups = group_runs([read_history(run) for run in runs])
+    assert [group.name for group in groups] == ["lr 0.001", "lr 0.001", "lr 0.001", "lr 0.0001"]
+
+
 def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
     long = Curve(np.array([0.0, 10.0, 20.0]), np.array([0.0, 10.0, 20.0]))
     short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))

@@ -62,7 +62,7 @@ def test_a_sweep_is_a_table_of_its_games(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_the_last_hundred_games_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_run(tmp_path / "run", [0.0] * 100 + [5.0] * 50 + [9.0] * 50)
-    assert table(capsys, run)[0]["Pong"][:3] == ["1", "1,000", "7.0"]
+    assert table(capsys, run)[0]["Pong"][:3] == ["1", "1,000", "7.00"]
     assert table(capsys, run, "--agent_steps=500")[0]["Pong"][:3] == ["1", "500", "0.0"]
     assert table(capsys, run, "--agent_steps=750")[0]["Pong"][:3] == ["1", "750", "2.5"]
 
@@ -83,8 +83,8 @@ def test_a_start_of_a_job_that_was_killed_before_its_first_checkpoint_is_no_run(
     (second / "checkpoints" / checkpoint_name(5)).touch()
     assert table(capsys, tmp_path)[0]["Pong"][0] == "3", "these are not the runs of a sweep"
     (tmp_path / "sweep.json").write_text("{}")
-    assert table(capsys, tmp_path)[0]["Pong"][:5] == ["2", "1,000", "5.0", "1.0", "9.0"]
-    assert table(capsys, tmp_path / "job_seed1")[0]["Pong"][:3] == ["1", "1,000", "1.0"]
+    assert table(capsys, tmp_path)[0]["Pong"][:5] == ["2", "1,000", "5.00", "1.00", "9.00"]
+    assert table(capsys, tmp_path / "job_seed1")[0]["Pong"][:3] == ["1", "1,000", "1.00"]
     assert table(capsys, tmp_path / "job_seed1" / "first")[0]["Pong"][:3] == ["1", "1,000", "9.0"]
 
 
@@ -123,7 +123,7 @@ def test_the_terminal_shows_the_same_without_markdown(tmp_path: Path, capsys: py
 def test_a_game_without_human_scores_has_its_returns_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "run", [4.0, 6.0], env=env("Tetris"))
     rows, printed = table(capsys, tmp_path)
-    assert rows["Tetris"] == ["1", "1,000", "5.0", *["—"] * 6]
+    assert rows["Tetris"] == ["1", "1,000", "5.00", *["—"] * 6]
     assert "Dopamine" not in printed and "interquartile" not in printed
 
 

@@ -42,7 +42,7 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys:
     assert run_sweep(words) == 0
     assert meanwhile == ["done", "running", "waiting"], "the table is written while the sweep runs"
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].startswith("go on with: python multi_train.py --sweep=")
+    assert out.splitlines()[-1].startswith("resume with: python multi_train.py --sweep=")
     assert [row["status"] for row in rows(folder).values()] == ["done", "stopped", "waiting"]
     assert not c.exists()
 
@@ -189,7 +189,7 @@ def test_a_real_run_is_interrupted_and_continues(tmp_path: Path) -> None:
     rest = endless.communicate(timeout=200)[0].decode()
     assert endless.returncode == 0, rest
     assert rest.splitlines()[-1] == (
-        f"go on with: python multi_train.py {own[0]} {own[1]} --environment_max_steps=100000000"
+        f"resume with: python multi_train.py {own[0]} {own[1]} --environment_max_steps=100000000"
     )
     (row,) = rows(folder).values()
     assert row["status"] == "stopped"

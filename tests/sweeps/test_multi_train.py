@@ -95,7 +95,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, capsys: pytes
     assert run_sweep(words) == 1
     out = capsys.readouterr().out
     assert "failed with exit code 3" in out and "    the last words\n" in out
-    assert "go on with: python multi_train.py --sweep=" in out and "4 curves in curves.png" in out
+    assert "resume with: python multi_train.py --sweep=" in out and "4 curves in curves.png" in out
     table = rows(folder)
     assert [row["status"] for row in table.values()] == ["failed", "failed", "done", "done"]
     good = table["good_seed2"]

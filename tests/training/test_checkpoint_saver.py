@@ -59,7 +59,7 @@ def test_a_checkpoint_is_kept_if_its_replays_cannot_be_saved(
     folder = catch_run(tmp_path, environment_max_steps=1_000, save_replay=True, console="plain")
     out = capsys.readouterr().out
     assert "the replays could not be written (No space left on device); the checkpoint is complete without them" in out
-    assert "no checkpoint could be written" not in out and "go on with: " in out.splitlines()[-1]
+    assert "no checkpoint could be written" not in out and "resume with: " in out.splitlines()[-1]
     assert find_checkpoint(str(folder)).agent_steps == 1_000
 
 
@@ -95,7 +95,7 @@ def test_a_run_whose_last_checkpoint_cannot_be_written_fails(
     (folder,) = tmp_path.iterdir()
     assert json.loads((folder / "summary.json").read_text())["status"] == "failed"
     assert find_checkpoint(str(folder)).updates == 15
-    assert capsys.readouterr().out.splitlines()[-1].startswith("go on with: ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("resume with: ")
 
 
 def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

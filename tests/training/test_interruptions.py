@@ -71,8 +71,8 @@ def interrupt_after_updates(run: subprocess.Popen[str], number: signal.Signals) 
 
 
 def resume_flags(last_line: str) -> list[str]:
-    assert last_line.startswith("go on with: python main.py --op_mode=train_w_load --load_model_url=")
-    return shlex.split(last_line.removeprefix("go on with: python main.py"))
+    assert last_line.startswith("resume with: python main.py --op_mode=train_w_load --load_model_url=")
+    return shlex.split(last_line.removeprefix("resume with: python main.py"))
 
 
 def test_a_run_interrupted_by_signals_to_all_processes_is_resumed_exactly(
@@ -156,8 +156,8 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, start: Start) -> None:
     children = learner.children(recursive=True)
     signal_session(run.pid, signal.SIGINT)
     out = finish(run)
-    assert "stopped at" in out and "Traceback" not in out
-    assert out.splitlines()[-1].startswith("go on with: ")
+    assert "stopped with CTRL+C or a signal at" in out and "Traceback" not in out
+    assert out.splitlines()[-1].startswith("resume with: ")
     assert not psutil.wait_procs(children, timeout=60)[1]
     steps = [report["agent_steps"] for report in reports(folder)]
     gaps = [after - before for before, after in pairwise([0, *steps])]

@@ -44,7 +44,7 @@ def test_a_run_that_never_scored_says_so_and_where_to_read_on(games: int, begin:
 
 
 def test_the_last_line_goes_on() -> None:
-    command = "go on with: python main.py --op_mode=train_w_load --load_model_url=results/run"
+    command = "resume with: python main.py --op_mode=train_w_load --load_model_url=results/run"
     assert ending()[-1] == f"{command} --environment_max_steps=10000"
     assert ending(steps_left=True)[-1] == command
     assert ending(has_saved=False)[-1] == "nothing could be saved, so the run cannot be resumed"
@@ -54,7 +54,7 @@ def test_a_run_that_was_started_from_another_folder_is_resumed_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ending(steps_left=True)[-1].removeprefix("go on with: ")
+    command = ending(steps_left=True)[-1].removeprefix("resume with: ")
     python, program, *flags = shlex.split(command)
     assert (python, flags) == ("python", ["--op_mode=train_w_load", "--load_model_url=results/run"])
     assert Path(program).is_file()

@@ -277,7 +277,7 @@ def test_the_last_line_is_the_resume_command_even_if_an_evaluation_is_dropped(
     monkeypatch.setattr(FilmProcesses, "begin", begin)
     folder = run(tmp_path, console="plain", render=True, eval_period=1600)
     announced = capsys.readouterr().out.splitlines()
-    assert announced[-1].startswith("go on with: ")
+    assert announced[-1].startswith("resume with: ")
     assert "unfinished videos are dropped" in announced
     assert len(evaluations(folder)) == 1
     assert not spawned()
@@ -305,7 +305,7 @@ def test_an_evaluation_that_a_signal_interrupts_is_played_by_the_resumed_run(
     announced = capsys.readouterr().out.splitlines()
     assert sum(line.endswith("agent steps is not finished and is dropped") for line in announced) == 1
     assert not any("waiting for" in line for line in announced)
-    assert announced[-1].startswith("go on with: ")
+    assert announced[-1].startswith("resume with: ")
     assert not spawned()
     assert not evaluations(folder)
     stopped_at = find_checkpoint(str(folder)).agent_steps

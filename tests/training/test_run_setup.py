@@ -70,7 +70,7 @@ def test_a_run_too_short_for_a_batch_prints_how_many_steps_it_needs(
     assert parent.updates == 0
     flags = {
         **parent.options,
-        **given_flags(shlex.split(lines[-1].removeprefix("go on with: python main.py")), OPTIONS),
+        **given_flags(shlex.split(lines[-1].removeprefix("resume with: python main.py")), OPTIONS),
     }
     assert find_checkpoint(str(train(Config.from_flags(flags), make_catch, parent))).updates == 1
 

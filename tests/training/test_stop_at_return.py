@@ -27,7 +27,7 @@ def test_a_run_ends_in_good_order_at_its_mean_return(
     assert last["episodes"] >= 30
     assert any(line.startswith(f"finished at {saved.agent_steps} agent steps") for line in out)
     assert "the mean return of the last 30 games reached --stop_at_return=-1" in out
-    assert out[-1] == f"go on with: python main.py --op_mode=train_w_load --load_model_url={folder}"
+    assert out[-1] == f"resume with: python main.py --op_mode=train_w_load --load_model_url={folder}"
     assert (folder / "evaluations.jsonl").exists() == ("eval_period" in flags)
 
 

@@ -187,7 +187,7 @@ def test_sigterm_to_all_processes_ends_a_run_cleanly(tmp_path: Path) -> None:
     out, errors = run.communicate(timeout=200)
     assert run.returncode == 0, errors
     assert "Traceback" not in errors + out
-    assert "stopped at" in out
+    assert "stopped with CTRL+C or a signal at" in out
     assert not psutil.wait_procs(children, timeout=60)[1]
     (folder,) = tmp_path.iterdir()
     assert find_checkpoint(str(folder)).updates > 0

@@ -169,7 +169,7 @@ def test_all_learners_end_after_the_same_update(start: Start, how: str) -> None:
         assert "saves and ends now" in run.command("stop")
     assert run.end() == 0, run.output
     assert run.command("status") == "", "nothing of the run stays in the cluster"
-    assert "go on with: python main.py --op_mode=train_w_load" in run.output
+    assert "resume with: python main.py --op_mode=train_w_load" in run.output
     assert not wait_until_gone(left)
     (folder,) = folders(run.results)
     assert_equal_weights(folder)
