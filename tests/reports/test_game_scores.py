@@ -64,7 +64,7 @@ def test_the_last_hundred_games_count(tmp_path: Path, capsys: pytest.CaptureFixt
     run = write_run(tmp_path / "run", [0.0] * 100 + [5.0] * 50 + [9.0] * 50)
     assert table(capsys, run)[0]["Pong"][:3] == ["1", "1,000", "7.00"]
     assert table(capsys, run, "--agent_steps=500")[0]["Pong"][:3] == ["1", "500", "0.0"]
-    assert table(capsys, run, "--agent_steps=750")[0]["Pong"][:3] == ["1", "750", "2.5"]
+    assert table(capsys, run, "--agent_steps=750")[0]["Pong"][:3] == ["1", "750", "2.50"]
 
 
 def test_a_run_that_was_gone_on_with_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +85,7 @@ def test_a_start_of_a_job_that_was_killed_before_its_first_checkpoint_is_no_run(
     (tmp_path / "sweep.json").write_text("{}")
     assert table(capsys, tmp_path)[0]["Pong"][:5] == ["2", "1,000", "5.00", "1.00", "9.00"]
     assert table(capsys, tmp_path / "job_seed1")[0]["Pong"][:3] == ["1", "1,000", "1.00"]
-    assert table(capsys, tmp_path / "job_seed1" / "first")[0]["Pong"][:3] == ["1", "1,000", "9.0"]
+    assert table(capsys, tmp_path / "job_seed1" / "first")[0]["Pong"][:3] == ["1", "1,000", "9.00"]
 
 
 def test_other_configurations_have_tables_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
