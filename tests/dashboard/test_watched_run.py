@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from tests.dashboard.browser import ROOT, Visitor, need_browser, running_browser, serving, visiting
+from tests.dashboard.browser import ROOT, Visitor, need_browser, serving, visiting
 
 need_browser()
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # on a busy machine, every page takes seconds
@@ -18,8 +19,8 @@ RETURNS, ENTROPY = "Return of full games", "Entropy of the policy, nats"
 
 
 @pytest.fixture
-def visitor(tmp_path: Path) -> Iterator[Visitor]:
-    with serving(tmp_path) as address, running_browser() as browser, visiting(browser, address) as visitor:
+def visitor(browser: Any, tmp_path: Path) -> Iterator[Visitor]:
+    with serving(tmp_path) as address, visiting(browser, address) as visitor:
         yield visitor
 
 
