@@ -148,6 +148,7 @@ IMPORTED_NAME = Rule(
 NETWORKS = (
     "auto",
     "nature",
+    "nature_norm",
     "nature_small",
     "impala_shallow",
     "impala_deep",

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict
 from torch import nn
 
 from agents.torsos.own_torso import LARGEST_INPUT, TRIAL_SIZE, TorsoInput, is_own, make_own_torso
-from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, TINY, picture_layers
+from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, TINY, PictureLayers, picture_layers
 from options.rules import UsageError
 
 VECTOR_NETWORKS = ("mlp", "separate_mlp")
@@ -79,10 +79,10 @@ def _torso_of(name: str, observed: Observed) -> tuple[nn.Module, int]:
         return SeparateLayers(observed.vector), 2 * MLP_UNITS
     if name == "mlp":
         return vector_layers(observed.vector), MLP_UNITS
-    convolutions, flat_size, hidden = picture_layers(name, observed.picture)
+    layers = picture_layers(name, observed.picture)
     if not observed.vector:
-        return nn.Sequential(convolutions, nn.Flatten(), nn.Linear(flat_size, hidden), nn.ReLU()), hidden
-    return PictureAndVector(convolutions, flat_size, observed.vector, hidden), hidden
+        return nn.Sequential(layers.convolutions, nn.Flatten(), *layers.dense(layers.flat_size)), layers.hidden
+    return PictureAndVector(layers, observed.vector), layers.hidden
 
 
 def chosen_network(observed: Observed) -> str:
@@ -136,14 +136,14 @@ def first_vector_layers(torso: nn.Module) -> list[nn.Linear]:
 class PictureAndVector(nn.Module):
     """Convolutions for the picture and two layers for the vector, side by side; then one dense layer for both."""
 
-    def __init__(self, convolutions: nn.Module, flat_size: int, vector_size: int, hidden: int) -> None:
+    def __init__(self, layers: PictureLayers, vector_size: int) -> None:
         super().__init__()
-        self.convolutions = convolutions
+        self.convolutions = layers.convolutions
         self.vector_layers = vector_layers(vector_size)
-        self.hidden = nn.Linear(flat_size + MLP_UNITS, hidden)
+        self.hidden = layers.dense(layers.flat_size + MLP_UNITS)
 
     def forward(self, inputs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         picture, vector = inputs
         together = torch.cat([self.convolutions(picture).flatten(1), self.vector_layers(vector)], dim=1)
-        features: torch.Tensor = self.hidden(together).relu()
+        features: torch.Tensor = self.hidden(together)
         return features

@@ -13,20 +13,36 @@ SMALL = 36  # pixels; pictures with a shorter side are too small for most networ
 TINY = 10  # pixels; without padding, too little is left of pictures with a shorter side
 MOST_SMALL_PIXELS = 128 * 128  # of a picture for small_conv and tiny_conv, whose dense layer grows with it
 
-PICTURE_NETWORKS = ("nature", "nature_small", "impala_shallow", "impala_deep", "conv3", "small_conv", "tiny_conv")
+PICTURE_NETWORKS = (
+    "nature",
+    "nature_norm",
+    "nature_small",
+    "impala_shallow",
+    "impala_deep",
+    "conv3",
+    "small_conv",
+    "tiny_conv",
+)
 
 
 class PictureLayers(NamedTuple):
     convolutions: nn.Module  # [N, S*C, H, W] → [N, ...]
     flat_size: int  # numbers for each picture
     hidden: int  # units of the dense layer after them
+    normalised: bool = False  # whether layer normalisation comes before each ReLU
+
+    def dense(self, size: int) -> nn.Sequential:
+        """The layer after the convolutions, from `size` numbers to features."""
+        normalisation = [nn.LayerNorm(self.hidden)] if self.normalised else []
+        return nn.Sequential(nn.Linear(size, self.hidden), *normalisation, nn.ReLU())
 
 
 def picture_layers(name: str, shape: tuple[int, int, int]) -> PictureLayers:
     """The layers of `--network` for pictures `[S*C, H, W]`."""
     channels, height, width = shape
-    if name == "nature":
-        convolutions = _convolutions(channels, [(32, 8, 4), (64, 4, 2), (64, 3, 1)])
+    normalised = name == "nature_norm"
+    if name in ("nature", "nature_norm"):
+        convolutions = _convolutions(channels, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], normalised=normalised)
         hidden = 512
     elif name == "nature_small":
         convolutions = _convolutions(channels, [(16, 8, 4), (32, 4, 2), (64, 3, 2)])
@@ -60,7 +76,7 @@ def picture_layers(name: str, shape: tuple[int, int, int]) -> PictureLayers:
             f"--frame_scale_resolution={height},{width} is too small for --network={name}; 84,84 would be right, "
             "or --network=auto."
         ) from None
-    return PictureLayers(convolutions, flat_size, hidden)
+    return PictureLayers(convolutions, flat_size, hidden, normalised)
 
 
 def initialise_torso(torso: nn.Module) -> None:
@@ -109,10 +125,15 @@ class ResidualSection(nn.Module):
         return features
 
 
-def _convolutions(in_channels: int, layers: list[tuple[int, int, int]], padding: int = 0) -> nn.Sequential:
+def _convolutions(
+    in_channels: int, layers: list[tuple[int, int, int]], padding: int = 0, normalised: bool = False
+) -> nn.Sequential:
     modules: list[nn.Module] = []
     for out_channels, kernel, stride in layers:
-        modules += [nn.Conv2d(in_channels, out_channels, kernel, stride, padding), nn.ReLU()]
+        modules.append(nn.Conv2d(in_channels, out_channels, kernel, stride, padding))
+        if normalised:
+            modules.append(nn.GroupNorm(1, out_channels))  # over channels and places
+        modules.append(nn.ReLU())
         in_channels = out_channels
     return nn.Sequential(*modules)
 

@@ -5,7 +5,14 @@ import torch
 from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic, NetworkInput
 
-FEATURES = {"nature": 512, "nature_small": 512, "impala_shallow": 256, "conv3": 512, "impala_deep": 256}
+FEATURES = {
+    "nature": 512,
+    "nature_norm": 512,
+    "nature_small": 512,
+    "impala_shallow": 256,
+    "conv3": 512,
+    "impala_deep": 256,
+}
 ACTIONS = 4
 
 

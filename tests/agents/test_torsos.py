@@ -9,7 +9,7 @@ from torch import nn
 from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
 from agents.torsos.make_torso import Observed, make_torso
-from agents.torsos.pictures import ResidualSection
+from agents.torsos.pictures import ResidualSection, initialise_torso
 from options.rules import UsageError
 from tests.agents.networks import ACTIONS, FEATURES
 
@@ -18,6 +18,7 @@ from tests.agents.networks import ACTIONS, FEATURES
     ("name", "convolutions", "flat"),
     [
         ("nature", [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 7 * 7 * 64),
+        ("nature_norm", [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 7 * 7 * 64),
         ("nature_small", [(16, 8, 4), (32, 4, 2), (64, 3, 2)], 4 * 4 * 64),
         ("impala_shallow", [(16, 8, 4), (32, 4, 2)], 9 * 9 * 32),
         ("conv3", [(64, 3, 3), (64, 3, 2), (128, 3, 2)], 6 * 6 * 128),
@@ -37,6 +38,15 @@ def test_the_layers_are_those_of_the_documents(name: str, convolutions: list[tup
     seen = [(layer.out_channels, layer.kernel_size, layer.stride) for layer in layers]
     assert seen == [(channels, (kernel,) * 2, (stride,) * 2) for channels, kernel, stride in convolutions]
     assert (hidden.in_features, hidden.out_features) == (flat, FEATURES[name])
+
+
+def test_a_normalised_network_does_not_depend_on_the_size_of_what_it_sees() -> None:
+    """With zero biases, pictures that are twice as bright give the same features."""
+    torso, _ = make_torso("nature_norm", Observed((4, 84, 84), 0))
+    initialise_torso(torso)
+    pictures = torch.rand(3, 4, 84, 84)
+    torch.testing.assert_close(torso(2 * pictures), torso(pictures), rtol=1e-3, atol=1e-3)
+    assert float(torso(pictures).detach().std()) > 0.1
 
 
 def test_the_deep_network_adds_each_block_to_its_input() -> None:
@@ -78,7 +88,8 @@ def test_initial_weights_are_orthogonal_and_biases_zero(name: str) -> None:
         for gate in weights.chunk(4):
             assert_orthogonal(gate, 1.0)
     biases = {name: parameter for name, parameter in network.named_parameters() if "bias" in name}
-    assert len(biases) == len(layers) + 4
+    normalised = [module for module in network.torso.modules() if isinstance(module, nn.GroupNorm | nn.LayerNorm)]
+    assert len(biases) == len(layers) + len(normalised) + 4
     assert not any(parameter.any() for parameter in biases.values())
 
 

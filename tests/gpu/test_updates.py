@@ -73,7 +73,7 @@ def test_all_observations_and_actions(layout: UnrollLayout) -> None:
     assert_close_updates(learners, [played(layout, network_of(layout, seed=1), 6, seed) for seed in range(3)])
 
 
-@pytest.mark.parametrize("name", ["nature", "nature_small", "impala_shallow", "impala_deep", "conv3"])
+@pytest.mark.parametrize("name", ["nature", "nature_norm", "nature_small", "impala_shallow", "impala_deep", "conv3"])
 def test_all_networks_for_atari(name: str) -> None:
     learners = [learner_of(ATARI, LossOptions(), OPTIMIZERS[0], name, device) for device in DEVICES]
     assert_close_updates(learners, [make_batch([True] * 4, ATARI, seed) for seed in range(2)])
@@ -172,7 +172,7 @@ def test_all_observations_and_actions_can_be_recorded(layout: UnrollLayout) -> N
     assert not said and recorder.count == 1
 
 
-@pytest.mark.parametrize("name", ["nature", "nature_small", "impala_shallow", "impala_deep", "conv3"])
+@pytest.mark.parametrize("name", ["nature", "nature_norm", "nature_small", "impala_shallow", "impala_deep", "conv3"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_all_networks_for_atari_can_be_recorded(name: str, dtype: torch.dtype) -> None:
     said: list[str] = []
