@@ -57,6 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     from evaluation.score_checkpoint import score_checkpoint
     from learners.learner_process import connect, end_with_launcher
     from learners.shares import settle_learners
+    from machine.machine_setup import settle_settings
     from run_files.checkpoint import find_checkpoint
     from run_files.inherited_options import inherited_options
     from training.train import train
@@ -76,8 +77,12 @@ def run(arguments: Sequence[str]) -> int:
     if rank is None and config.learners.learners > 1:
         return launch_learners(config, given)
     end_with_launcher()
+    notes = complaints(config.environment)
+    if parent is None:
+        config, note = settle_settings(config, given)
+        notes = [*note, *notes]
     with closing(connect(rank, config)) as learners, learners.guarded():
-        train(config, make_environment, parent, complaints(config.environment), learners)
+        train(config, make_environment, parent, notes, learners)
     return 0
 
 

@@ -3,7 +3,9 @@
 import platform
 import secrets
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -11,6 +13,7 @@ from machine.capacity import usable_cores
 from machine.device import choose_device, choose_precision, learner_threads, prepare_torch
 from machine.system_settings import keep_freed_memory, use_long_time_slices
 from option_flags import Config
+from options.presets import ATARI_GPU, suits_gpu
 from options.rules import UsageError
 
 # One slot per worker is enough if a round of unrolls from the other workers is enough for this many updates.
@@ -44,6 +47,19 @@ class Machine:
             "python": platform.python_version(),
             "torch": str(torch.__version__),
         }
+
+
+def settle_settings(config: Config, given: Mapping[str, Any]) -> tuple[Config, list[str]]:
+    """The configuration of a new run with what --settings=auto chooses on this machine, and a line that says so.
+
+    `given` are the flags of the command line.
+    """
+    on_gpu = config.run.settings == "auto" and choose_device(config.run.device).type == "cuda"
+    if not (on_gpu and suits_gpu(given, config.environment.env)):
+        return config, []
+    return Config.from_flags({**given, "settings": ATARI_GPU}), [
+        f"settings: {ATARI_GPU}, which learns from each step four times; --settings=standard would choose the others"
+    ]
 
 
 def settle_seed(config: Config) -> Config:

@@ -1,4 +1,4 @@
-"""Presets: the values of several options at once, which --protocol, --loss and the kind of environment choose."""
+"""Presets: the values of several options at once, which --protocol, --settings, --loss and the kind of environment choose."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ from options.command_line import flag_words
 from options.rules import UsageError
 
 CLASSIC, VTRACE = "classic", "vtrace"  # the defaults, which set the declared defaults of other options
+ATARI_GPU = "atari_gpu"
 NATIVE = "native"  # the value of --frame_scale_resolution that leaves pictures in their own size
 
 # Options by the values of the option that sets them, where they are not given one by one.
@@ -30,6 +31,32 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "repeat_action_probability": 0.25,
             "full_action_space": True,
             "max_game_frames": 108_000,
+        },
+    },
+    # What suits a kind of game on a kind of machine; `settled` chooses for auto.
+    "settings": {
+        "auto": {},
+        "standard": {
+            "envs_per_worker": 32,
+            "batch_size": 8,
+            "replay_parameters": '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
+            "lr": 1e-3,
+            "entropy_loss_weight": 0.003,
+            "proximal_loss_weight": 0.05,
+        },
+        # A GPU updates faster than the cores play: each step is learned from four times, by twice as many updates as
+        # with the declared defaults. The entropy bonus and the proximal loss apply to fresh unrolls and are divided
+        # by the whole batch, so they are four times as large here.
+        ATARI_GPU: {
+            "envs_per_worker": 8,
+            "batch_size": 16,
+            "replay_parameters": (
+                '[{"type": "queue", "capacity": 1, "sample_ratio": 0.25},'
+                ' {"type": "standard", "capacity": 1000, "sample_ratio": 0.75}]'
+            ),
+            "lr": 7e-4,
+            "entropy_loss_weight": 0.012,
+            "proximal_loss_weight": 0.2,
         },
     },
     "loss": {
@@ -64,12 +91,12 @@ def is_noframeskip(env: str) -> bool:
 
 
 def preset(option: str, value: object) -> Mapping[str, Any]:
-    """What a value of --protocol or --loss sets; nothing for a wrong value, which the option's rule refuses."""
+    """What a value of such an option sets; nothing for a wrong value, which the option's rule refuses."""
     return PRESETS[option].get(value, {}) if isinstance(value, str) else {}
 
 
 def preset_flags(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the given --protocol and --loss set."""
+    """What the given --protocol, --settings and --loss set; the later beats the earlier."""
     return {name: value for option in PRESETS for name, value in preset(option, given.get(option)).items()}
 
 
@@ -81,10 +108,18 @@ def dependent_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     return defaults
 
 
+def suits_gpu(given: Mapping[str, Any], env: str) -> bool:
+    """Whether --settings=auto takes those for Atari games on a GPU, where the learner has one: none of their flags is
+    given, and nothing else is that they were not tried with."""
+    others = {"learners", "cluster", "loss", "reproducible", "use_lstm", "interaction"}
+    return is_noframeskip(env) and not given.keys() & (PRESETS["settings"][ATARI_GPU].keys() | others)
+
+
 def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The saved values of a run, and over them those that are given.
 
-    A given protocol or loss that is not the run's sets its flags anew; single flags that are given beat it.
+    A given protocol, loss or name of settings that is not the run's sets its flags anew; single flags that are given
+    beat it.
     """
     defaults = {option: next(iter(values)) for option, values in PRESETS.items()}
     changed = {

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from options.presets import PRESETS
 from options.rules import (
     ON_OFF,
     PATH,
@@ -49,6 +50,12 @@ class RunOptions(Options):
     )
     seed: int | None = option(
         None, whole(0, 2**31 - 1, optional=True), "Seed of all random streams. Unset: chosen at random."
+    )
+    settings: str = option(
+        "auto",
+        one_of(*PRESETS["settings"]),
+        "Defaults of several flags at once: standard, or atari_gpu for Atari games on an NVIDIA GPU. auto: atari_gpu "
+        "for a NoFrameskip game whose learner has such a GPU, if none of its flags is given.",
     )
     reproducible: bool = option(False, ON_OFF, "Give bit-identical results for the same seed, at some cost in speed.")
     results_dir: str = option(

@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import pytest
+import torch
 
-from machine.machine_setup import choose_slots_per_worker
+import machine.machine_setup
+from machine.machine_setup import choose_slots_per_worker, settle_settings
 from option_flags import Config
 
 QUEUE_AND_STANDARD = json.dumps(
@@ -34,3 +36,20 @@ QUEUE_AND_STANDARD = json.dumps(
 )
 def test_slots_per_worker_are_as_many_as_the_learner_needs(flags: dict[str, Any], workers: int, slots: int) -> None:
     assert choose_slots_per_worker(Config.from_flags(flags), workers) == slots
+
+
+@pytest.mark.parametrize(("device", "chosen"), [("cpu", "auto"), ("cuda", "atari_gpu")])
+def test_a_gpu_gets_settings_of_its_own(device: str, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device(device))
+    given: dict[str, Any] = {"env": "PongNoFrameskip-v4", "seed": 3}
+    config, notes = settle_settings(Config.from_flags(given), given)
+    assert (config.run.settings, config.seed) == (chosen, 3)
+    assert [note for note in notes if "--settings=standard" in note] == (notes if device == "cuda" else [])
+    assert bool(notes) == (device == "cuda")
+
+
+def test_flags_that_are_given_keep_the_standard_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device("cuda"))
+    for given in ({"batch_size": 8}, {"settings": "standard"}):
+        config = Config.from_flags(given)
+        assert settle_settings(config, given) == (config, [])

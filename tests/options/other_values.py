@@ -10,6 +10,7 @@ OTHER_VALUES: dict[str, Any] = {
     "environment_max_steps": 1234,
     "stop_at_return": -3.5,
     "seed": 7,
+    "settings": "standard",
     "reproducible": True,
     "results_dir": "elsewhere",
     "device": "cuda:1",

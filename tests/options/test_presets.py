@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from option_flags import OPTIONS, Config, EnvironmentOptions
-from options.presets import PRESETS, VTRACE, merged
+from options.presets import PRESETS, VTRACE, merged, suits_gpu
 from options.rules import UsageError
 from reports.run_header import protocol_in_words
 from sweeps.plan import plan_sweep
@@ -41,6 +41,27 @@ def test_machado_is_that_of_the_paper_and_of_dopamine() -> None:
 def test_all_protocols_set_the_same_flags() -> None:
     """Otherwise one protocol would leave something of another one behind."""
     assert len({frozenset(flags) for flags in PRESETS["protocol"].values()}) == 1
+
+
+def test_the_standard_settings_are_the_defaults_and_others_set_the_same_flags() -> None:
+    auto, standard, *others = PRESETS["settings"].values()
+    assert not auto
+    assert standard == {name: OPTIONS[name].default for name in standard}
+    assert all(flags.keys() == standard.keys() for flags in others)
+
+
+def test_the_settings_for_a_gpu_repeat_what_was_measured() -> None:
+    config = parse(["--settings=atari_gpu"])
+    assert config.replay.shares == (4, 12)
+    assert config.workers.envs_per_worker == 8
+
+
+def test_settings_for_a_gpu_are_chosen_where_nothing_speaks_against_them() -> None:
+    pong, cartpole = "PongNoFrameskip-v4", "CartPole-v1"
+    assert suits_gpu({"env": pong, "seed": 1}, pong)
+    assert not suits_gpu({"env": cartpole}, cartpole)
+    assert not suits_gpu({"lr": 1e-3}, pong)
+    assert not suits_gpu({"loss": "impact"}, pong)
 
 
 def test_single_flags_beat_the_protocol(tmp_path: Path) -> None:
