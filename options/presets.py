@@ -1,4 +1,4 @@
-"""Presets: the values of several options at once, which --protocol, --settings, --loss and the kind of environment choose."""
+"""Presets: values of several options at once, chosen by --protocol, --settings, --loss and the kind of environment."""
 
 from collections.abc import Mapping
 from typing import Any
