@@ -17,20 +17,21 @@ from replay.batch_mix import Batch
 Gradients = Sequence[torch.Tensor | None]  # of the trained parameters, in their order; None for one without influence
 
 
-class Averaged(Protocol):
-    """A network whose gradients are means over all learners. An update gets them by `backward` or by `take`."""
+class Trained(Protocol):
+    """A network that an update trains: a forward pass, and then a backward pass of a loss of it."""
 
     def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
-        """The network's forward pass, for `backward`."""
+        """The network's forward pass."""
 
     def backward(self, loss: torch.Tensor) -> None:
         """The gradients of a loss of the latest forward pass, in place of earlier ones."""
 
-    def take(self, gradients: Gradients) -> None:
-        """Gradients that were computed in another way, of the same loss.
 
-        The update may have tried `backward` before. What it has sent to the other learners by then stays valid.
-        """
+class Averaged(Trained, Protocol):
+    """A network whose gradients are means over all learners. They come from `backward` or `take`."""
+
+    def take(self, gradients: Gradients) -> None:
+        """This learner's gradients, where they were computed in another way."""
 
 
 class Peers:
@@ -65,6 +66,25 @@ class OwnGradients:
     def take(self, gradients: Gradients) -> None:
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
+
+
+class GradientsApart:
+    """A network whose gradients stay out of its parameters.
+
+    There DistributedDataParallel would send them, and each CUDA graph needs gradients of its own.
+    """
+
+    def __init__(self, network: ActorCritic) -> None:
+        self._network = network
+        self._parameters = trained_parameters(network)
+        self.gradients: Gradients = []  # of the latest backward pass
+
+    def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
+        output: NetworkOutput = self._network(inputs, last_is_bootstrap)
+        return output
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self.gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
 
 
 def trained_parameters(network: torch.nn.Module) -> list[torch.nn.Parameter]:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 
 from agents.distributions.interface import PolicyDistribution
-from agents.estimates import Estimates, estimates_of
-from agents.losses import where_counted
-from agents.network import ActorCritic
+from agents.gradients import Trained
+from agents.losses import Judged, Term, policy_cloning_loss, where_counted
+from agents.network import ActorCritic, NetworkOutput
 from agents.training_batch import TrainingBatch
 from machine.capacity import usable_cores
 
@@ -85,6 +85,35 @@ def clipped_policy_loss(
     return -found.objective.sum(), figures
 
 
+def impact_terms(rho: float, epsilon: float) -> dict[str, Term]:
+    """The terms of the loss that IMPACT has in place of those of V-trace."""
+
+    def policy_loss(batch: Judged, mask: torch.Tensor) -> torch.Tensor:
+        loss, figures = clipped_policy_loss(
+            batch.policy,
+            batch.logits,
+            batch.reference.logits[:-1],
+            batch.unrolls.behaviour_logits,
+            batch.unrolls.actions,
+            # GAE with the importance weights of V-trace.
+            advantages=batch.in_units(batch.trace.targets - batch.reference.values[:-1]),
+            mask=mask,
+            rho=rho,
+            epsilon=epsilon,
+        )
+        batch.figures.update(figures)
+        return loss
+
+    def proximal_loss(batch: Judged, mask: torch.Tensor) -> torch.Tensor:
+        return policy_cloning_loss(batch.policy, batch.logits, batch.reference.logits[:-1], mask)
+
+    return {"policy_loss": Term(policy_loss, "all"), "proximal_loss": Term(proximal_loss, "fresh")}
+
+
+# What a network says about a batch, and what V-trace corrects to.
+Estimates = Callable[[Trained, TrainingBatch], tuple[NetworkOutput, NetworkOutput]]
+
+
 class TargetNetwork:
     """A copy of the network, without gradients.
 
@@ -97,7 +126,7 @@ class TargetNetwork:
         self.network = deepcopy(network).requires_grad_(False)
         if self.network.lstm is not None:
             self.network.lstm.flatten_parameters()  # on a GPU, the copied weights are no longer one block of memory
-        self._kept: deque[Estimates] = deque(maxlen=kept_batches)
+        self._kept: deque[NetworkOutput] = deque(maxlen=kept_batches)
         # On a CPU, it computes at the same time as the network, on cores that are not the learner's. For vectors alone,
         # two threads are slower than one: an update takes only some milliseconds.
         self._thread: ThreadPoolExecutor | None = None
@@ -121,36 +150,30 @@ class TargetNetwork:
         self.network.load_saved(weights)
         self._kept.clear()
 
-    def of_batch(
-        self, unrolls: TrainingBatch, is_used_again: bool, meanwhile: Callable[[], Estimates]
-    ) -> tuple[Estimates, Estimates]:
-        """What `meanwhile` returns, and the estimates of a batch. To be called for every batch, in order."""
-        if is_used_again and len(self._kept) == self._kept.maxlen:
-            result, estimates = meanwhile(), self._kept[0]
+    def estimates(self, network: Trained, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
+        """What `network` says about a batch, and what this one says. To be called for every batch, in order."""
+        if unrolls.is_used_again and len(self._kept) == self._kept.maxlen:
+            output, own = _pass(network, unrolls), self._kept[0]
+        elif self._thread is None:
+            own = self._own(unrolls)
+            output = _pass(network, unrolls)
         else:
-            result, estimates = self._compute(unrolls, meanwhile)
-        self._kept.append(estimates)
-        return result, estimates
+            later = self._thread.submit(self._own, unrolls)
+            try:
+                output, own = _pass(network, unrolls), later.result()
+            finally:
+                wait([later])  # after an error, nothing goes on
+        self._kept.append(own)
+        return output, own
 
-    def of_part(self, unrolls: TrainingBatch, meanwhile: Callable[[], Estimates]) -> tuple[Estimates, Estimates]:
-        """Like `of_batch`, for a part of a batch, of which nothing is kept."""
-        self._kept.clear()
-        return self._compute(unrolls, meanwhile)
-
-    def _compute(self, unrolls: TrainingBatch, meanwhile: Callable[[], Estimates]) -> tuple[Estimates, Estimates]:
-        if self._thread is None:
-            estimates = self._estimates(unrolls)
-            return meanwhile(), estimates
-        later = self._thread.submit(self._estimates, unrolls)
-        try:
-            return meanwhile(), later.result()
-        finally:  # after an error, nothing goes on, and nothing refers to the tensors of the batch
-            wait([later])
-            del later
-
-    def _estimates(self, unrolls: TrainingBatch) -> Estimates:
+    def _own(self, unrolls: TrainingBatch) -> NetworkOutput:
         with torch.no_grad():
-            return estimates_of(self.network, unrolls)
+            return _pass(self.network, unrolls)
+
+
+def _pass(network: Trained | ActorCritic, unrolls: TrainingBatch) -> NetworkOutput:
+    output: NetworkOutput = network(unrolls.inputs, last_is_bootstrap=True)
+    return output
 
 
 def _set_up_thread() -> None:

@@ -1,27 +1,36 @@
-"""One update of the network by one batch of unrolls."""
+"""The learner: updates of the network, each by one batch of unrolls."""
 
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from agents.acting import flat_weights
-from agents.batch_gradients import BatchGradients
-from agents.batch_loss import BatchLoss
-from agents.gradients import Peers, Record
+from agents.diagnostics import figures_of
+from agents.gradients import Averaged, Gradients, GradientsApart, OwnGradients, Peers, Record, RecordedBatches, Trained
 from agents.heads import GaussianHead, PopArtValueHead
-from agents.impact import TargetNetwork
-from agents.network import ActorCritic
+from agents.impact import Estimates, TargetNetwork, impact_terms
+from agents.losses import TERMS, Judged, weighted_terms
+from agents.network import ActorCritic, NetworkOutput
 from agents.optimizer import ScheduledOptimizer
 from agents.torsos.pictures import channels_last
 from agents.training_batch import TrainingBatch, make_training_batch
+from agents.vtrace import trusted_states, vtrace
 from option_flags import LossOptions, OptimizerOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 
 # Statistics start as those over all updates, and become moving averages with this weight for a new update.
 SMALLEST_WEIGHT = 0.001
+
+
+class Computed(NamedTuple):
+    """What remains of a batch when its gradients are computed."""
+
+    unrolls: TrainingBatch
+    targets: torch.Tensor  # [T, B], of the values
+    figures: dict[str, torch.Tensor]  # to report
 
 
 class Learner:
@@ -35,77 +44,115 @@ class Learner:
         optimizer: OptimizerOptions,
         schedule_updates: int,
         device: torch.device,
-        peers: Peers | None = None,  # the other learners of the run
-        announce: Callable[[str], None] = lambda message: None,
-        record: Record[Any] | None = None,  # records whole batches, as CUDA graphs
     ) -> None:
         self.network = channels_last(network.to(device))
-        self._peers = peers or Peers()
-        averaged = self._peers.averaging(self.network)
+        self.device = device
         self.updates = 0
-        self.is_intact = True  # False if the GPU's memory was used up in the middle of a step
         self._background_updates = 0  # updates of another run that the background comes from
         self._layout = layout
         self._loss = loss
         self._options = optimizer
-        self._announce = announce
-        self.device = device
+        self._optimizer = ScheduledOptimizer(network, optimizer, schedule_updates)
         # In the memory of the device, because a recorded update does not see what Python computes.
         self._entropy_weight = torch.zeros((), device=device)
-        self._optimizer = ScheduledOptimizer(network, optimizer, schedule_updates)
-        self._target = TargetNetwork(self.network, loss.batch_uses.slots) if loss.loss == "impact" else None
-        self._gradients = BatchGradients(
-            self.network,
-            self._target,
-            averaged,
-            BatchLoss(
-                loss,
-                network.distribution,
-                network.value_head.in_units,
-                self._present_entropy_weight,
-                self._peers.size,
-            ),
-            lambda part, whole: make_training_batch(part, layout, loss.gamma, device, whole),
-            announce,
-            record,
+        self._weights: dict[str, float | torch.Tensor] = {**loss.term_weights, "entropy_loss": self._entropy_weight}
+        self._terms = TERMS
+        self._estimates: Estimates = estimates_of_one
+        self._target: TargetNetwork | None = None
+        if loss.loss == "impact":
+            self._terms = {**TERMS, **impact_terms(loss.impact_rho, loss.impact_epsilon)}
+            self._target = TargetNetwork(self.network, loss.batch_uses.slots)
+            self._estimates = self._target.estimates
+        self._peers = Peers()
+        self._averaged: Averaged = OwnGradients(network)
+        self._compute: Callable[[Batch], Computed] = lambda batch: self._computed(self._averaged, batch)
+
+    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """One step of the optimizer. Returns the figures to report: scalars on the device, until the next update."""
+        self._entropy_weight.fill_(self.entropy_weight)
+        unrolls, targets, figures = self._compute(batch)  # by `gradients`
+        clip = self._options.gradient_clip_by_norm_threshold or float("inf")
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip)
+        rate = torch.full((), self.learning_rate, device=self.device)
+        self._optimizer.step(self.updates)
+        self.updates += 1
+        self._follow(unrolls, targets)
+        return {**figures, "gradient_norm": norm, "learning_rate": rate}
+
+    def gradients(self, network: Trained, batch: Batch) -> tuple[Judged, dict[str, torch.Tensor]]:
+        """Forward pass, V-trace, terms of the loss and backward pass of a batch, and nothing else.
+
+        A CUDA graph may repeat it: so nothing here may wait for the device, and no shape may depend on data.
+        """
+        loss, policy = self._loss, self.network.distribution
+        unrolls = make_training_batch(batch, self._layout, loss.gamma, self.device)
+
+        # What the network says, and what the network says that V-trace corrects to: the same one.
+        output, reference = self._estimates(network, unrolls)
+
+        log_behaviour = policy.log_prob(unrolls.behaviour_logits, unrolls.actions)
+        log_ratios = (policy.log_prob(reference.logits[:-1], unrolls.actions) - log_behaviour).detach()
+        # Steps without effect are no experience: like states that LASER leaves out, nothing is learned from them.
+        trusted = unrolls.valid
+        if loss.use_kl_mask:
+            near = reference.logits[:-1], unrolls.behaviour_logits
+            trusted = trusted & trusted_states(policy, *near, loss.rho_const, loss.kl_div_threshold)
+        trace = vtrace(
+            log_ratios=log_ratios,
+            discounts=unrolls.discounts,
+            rewards=unrolls.rewards,
+            values=reference.values[:-1].detach(),
+            bootstrap_value=reference.values[-1].detach(),
+            rho_bar=loss.rho_const,
+            c_bar=loss.c_const,
+            trace_lambda=loss.trace_lambda,
+            trusted=trusted,
         )
+
+        judged = Judged(policy, unrolls, output, reference, trace, trusted, self.network.value_head.in_units)
+        # Gradients are means over the learners, whose parts of the batch have the same size.
+        scale = 1 / trusted.numel() if loss.loss_reduction == "mean" else float(self._peers.size)
+        terms = weighted_terms(judged, self._terms, self._weights, scale)
+        total = torch.stack(list(terms.values())).sum()
+        network.backward(total)
+        return judged, {**terms, "total_loss": total}
+
+    def _computed(self, network: Trained, batch: Batch) -> Computed:
+        judged, terms = self.gradients(network, batch)
+        return Computed(judged.unrolls, judged.trace.targets, figures_of(judged, terms))
+
+    def join(self, peers: Peers) -> None:
+        """Make each update together with the other learners of the run; before the first update."""
+        self._peers, self._averaged = peers, peers.averaging(self.network)
+        if self._target is not None:
+            self._target.renew(self.network.state_dict())  # all learners have the weights of the first one now
+
+    def record(self, record: Record[Any], announce: Callable[[str], None]) -> None:
+        """From now on, gradients are computed by CUDA graphs, where recording them is possible."""
+        apart = GradientsApart(self.network)
+
+        def compute_apart(batch: Batch) -> tuple[Computed, Gradients]:
+            return self._computed(apart, batch), apart.gradients
+
+        recorded = RecordedBatches(compute_apart, record, self.device, announce)
+
+        def compute(batch: Batch) -> Computed:
+            computed: Computed
+            computed, gradients = recorded(batch)
+            self._averaged.take(gradients)
+            return computed
+
+        self._compute = compute
 
     def close(self) -> None:
         """Free what is not memory. No update is possible after it."""
         if self._target is not None:
             self._target.close()
 
-    @property
-    def batch_parts(self) -> int:
-        """In how many parts a batch is computed: 1 as long as the GPU has the memory for all of it."""
-        return self._gradients.parts
-
-    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """One step of the optimizer. Returns the figures to report: scalars on the device, until the next update."""
-        if self._loss.entropy_loss_end_weight is not None:
-            self._entropy_weight.fill_(self.entropy_weight)
-        unrolls, figures, targets = self._gradients.compute(batch)
-        clip = self._options.gradient_clip_by_norm_threshold or float("inf")
-        report = {
-            **figures,
-            "gradient_norm": torch.nn.utils.clip_grad_norm_(self.network.parameters(), clip),
-            "learning_rate": torch.full((), self.learning_rate, device=self.device),
-        }
-        try:
-            self._step(unrolls, targets)
-        except torch.OutOfMemoryError:
-            # Some weights or statistics may have been changed and others not. Smaller parts would not help: the memory
-            # of the batch is free already, and a step takes as much as the network has weights.
-            self.is_intact = False
-            raise
-        return report
-
-    def _step(self, unrolls: TrainingBatch, targets: torch.Tensor) -> None:
-        """Change the weights by their gradients, and the statistics by the batch and the targets of its values."""
-        self._optimizer.step(self.updates)
+    def _follow(self, unrolls: TrainingBatch, targets: torch.Tensor) -> None:
+        """After a step: the statistics of the network follow the batch and the targets of its values."""
         if isinstance(self.network.policy_head, GaussianHead):
             self.network.policy_head.keep_in_range()
-        self.updates += 1
         share = 1 / (self._background_updates + self.updates)  # of this update among all
         weight = max(share, SMALLEST_WEIGHT)
         if isinstance(self.network.value_head, PopArtValueHead):
@@ -146,10 +193,6 @@ class Learner:
         start, end = self._loss.entropy_loss_weight, self._loss.entropy_loss_end_weight
         return start if end is None else end + (start - end) * self._optimizer.schedule_left(self.updates)
 
-    def _present_entropy_weight(self) -> float | torch.Tensor:
-        """A constant, or a tensor that changes with the schedule."""
-        return self.entropy_weight if self._loss.entropy_loss_end_weight is None else self._entropy_weight
-
     def is_finite(self) -> bool:
         """Whether no weight is NaN or infinite. Waits for the GPU."""
         return bool(torch.stack([torch.isfinite(weights).all() for weights in self.network.parameters()]).all())
@@ -171,11 +214,19 @@ class Learner:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a saved state, with this learner's own options."""
+        """Resume from a saved state, with this learner's own options.
+
+        The moving averages of another optimizer are left out.
+        """
         self.updates = state["updates"]
-        self._background_updates = state.get("background_updates", 0)  # older versions did not save it
+        self._background_updates = state["background_updates"]
         self.network.load_saved(state["network"])
         if self._target is not None:  # saved by a run with IMPACT only
             self._target.load_saved(state.get("target", state["network"]))
-        if not self._optimizer.load_state_dict(state["optimizer"]):
-            self._announce("the optimizer's moving averages begin anew: it is another one than the parent's")
+        self._optimizer.load_state_dict(state["optimizer"])
+
+
+def estimates_of_one(network: Trained, unrolls: TrainingBatch) -> tuple[NetworkOutput, NetworkOutput]:
+    """V-trace corrects to what the network itself says."""
+    output = network(unrolls.inputs, last_is_bootstrap=True)
+    return output, output

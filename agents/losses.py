@@ -1,11 +1,79 @@
-"""The terms of the loss. Each is a sum over the states under `mask [T, B]`; targets get no gradient.
+"""The terms of the loss: one function each, and the table of all of them.
 
-Nothing outside the mask counts: a stored number that is not finite there changes neither the loss nor its gradient.
+Each is a sum over the states under `mask [T, B]`; targets get no gradient. Nothing outside the mask counts: a stored
+number that is not finite there changes neither the loss nor its gradient.
 """
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import torch
 
 from agents.distributions.interface import PolicyDistribution
+from agents.network import NetworkOutput
+from agents.training_batch import TrainingBatch
+from agents.vtrace import VTrace
+
+
+@dataclass(frozen=True)
+class Judged:
+    """T steps of B unrolls with what is said about them: what the terms of the loss are made of."""
+
+    policy: PolicyDistribution
+    unrolls: TrainingBatch
+    output: NetworkOutput  # of the network, with gradient
+    reference: NetworkOutput  # what V-trace corrects to: the same, or that of IMPACT's target network
+    trace: VTrace
+    trusted: torch.Tensor  # [T, B] bool, the states that count
+    in_units: Callable[[torch.Tensor], torch.Tensor]  # values, or differences of them, in the units of the value head
+    figures: dict[str, torch.Tensor] = field(default_factory=dict)  # scalars that a term reports beside itself
+
+    @cached_property
+    def logits(self) -> torch.Tensor:
+        """`[T, B, P]`, with gradient."""
+        return self.output.logits[:-1]
+
+    @cached_property
+    def values(self) -> torch.Tensor:
+        """`[T, B]` in units, with gradient."""
+        return self.in_units(self.output.values[:-1])
+
+
+class Term(NamedTuple):
+    """One term of the loss."""
+
+    sum: Callable[[Judged, torch.Tensor], torch.Tensor]  # over the states under a mask [T, B]
+    states: Literal["all", "entropy", "fresh", "replayed"]  # those of the mask, without the ones that are not trusted
+
+
+# Their weights and names in reports are declared in options/learning_options.py, in this order.
+TERMS: Mapping[str, Term] = {
+    "policy_loss": Term(
+        lambda batch, mask: policy_gradient_loss(
+            batch.policy, batch.logits, batch.unrolls.actions, batch.in_units(batch.trace.advantages), mask
+        ),
+        "all",
+    ),
+    "value_loss": Term(
+        lambda batch, mask: value_loss(batch.values, batch.in_units(batch.trace.targets), mask),
+        "all",
+    ),
+    "entropy_loss": Term(lambda batch, mask: entropy_loss(batch.policy, batch.logits, mask), "entropy"),
+    "proximal_loss": Term(
+        lambda batch, mask: policy_cloning_loss(batch.policy, batch.logits, batch.unrolls.behaviour_logits, mask),
+        "fresh",
+    ),
+    "policy_cloning_loss": Term(
+        lambda batch, mask: policy_cloning_loss(batch.policy, batch.logits, batch.unrolls.behaviour_logits, mask),
+        "replayed",
+    ),
+    "value_cloning_loss": Term(
+        lambda batch, mask: value_cloning_loss(batch.values, batch.in_units(batch.unrolls.stored_values), mask),
+        "replayed",
+    ),
+}
 
 
 def policy_gradient_loss(
@@ -54,3 +122,22 @@ def policy_cloning_loss(
 def value_cloning_loss(values: torch.Tensor, stored_values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Σ (V − V_replay)², the value cloning of CLEAR: `[T, B]`, `[T, B]` → scalar."""
     return torch.where(mask, values - stored_values.detach(), 0.0).square().sum()
+
+
+def weighted_terms(
+    batch: Judged, terms: Mapping[str, Term], weights: Mapping[str, float | torch.Tensor], scale: float
+) -> dict[str, torch.Tensor]:
+    """Each term of the loss, times its weight and `scale`; 0 for a term that is off, or that has no states."""
+    unrolls, trusted = batch.unrolls, batch.trusted
+    masks = {"all": trusted, "entropy": unrolls.entropy_on & trusted}
+    if unrolls.any_fresh:
+        masks["fresh"] = unrolls.fresh & trusted
+    if unrolls.any_replayed:
+        masks["replayed"] = ~unrolls.fresh & trusted
+    zero = batch.values.new_zeros(())
+    return {
+        name: scale * (weights[name] * term.sum(batch, masks[term.states]))
+        if name in weights and term.states in masks
+        else zero
+        for name, term in terms.items()
+    }

@@ -59,11 +59,11 @@ class ScheduledOptimizer:
     def state_dict(self) -> dict[str, Any]:
         return self._optimizer.state_dict()
 
-    def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Resume the moving averages with this optimizer's own options; False if they are those of another one."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume the moving averages with this optimizer's own options. Those of another one are left out."""
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["param_groups"][0]
         if ("alpha" in wanted) != ("alpha" in saved):
-            return False
+            return
         if wanted.get("momentum") and not saved["momentum"]:  # it begins at 0
             averages = {
                 place: {**each, "momentum_buffer": torch.zeros_like(each["square_avg"])}
@@ -74,7 +74,6 @@ class ScheduledOptimizer:
         self._optimizer.load_state_dict(state)
         for group, own in zip(self._optimizer.param_groups, options, strict=True):
             group.update(own)
-        return True
 
 
 def _make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import cv2
-import numpy as np
 import torch
 
 from agents.network import NetworkInput
@@ -25,31 +24,27 @@ class TrainingBatch(NamedTuple):
     fresh: torch.Tensor  # [B] bool, True for unrolls from a queue
     any_fresh: bool
     any_replayed: bool
-    valid: torch.Tensor | None  # [T, B] bool, the steps whose action took effect; None: all
+    valid: torch.Tensor  # [T, B] bool, the steps whose action took effect
     entropy_on: torch.Tensor  # [B] bool, the unrolls of the entropy loss: the fresh ones, or all if none is fresh
-    states: int  # T·B of the whole batch, of which this may be a part
+    is_used_again: bool  # whether a circular queue gives all of it for the second time or later
 
 
-def make_training_batch(
-    batch: Batch, layout: UnrollLayout, gamma: float, device: torch.device, whole: Batch | None = None
-) -> TrainingBatch:
-    """The tensors of a batch on `device`; `gamma` is the discount of one step.
-
-    If it is a part of a `whole` batch, then what the losses ask about the batch is answered for the whole one.
-    """
-    whole = whole or batch
+def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device: torch.device) -> TrainingBatch:
+    """The tensors of a batch on `device`; `gamma` is the discount of one step."""
     rows = batch.rows if batch.uploaded is None else batch.uploaded
     fields = layout.tensors(rows.to(device))
     dones = fields["dones"].bool()
     keep = (~dones).float()
     previous_actions = after_episodes(fields["actions"], dones)
-    seen_rewards, ended, valid = fields["rewards"], dones, None
+    seen_rewards, ended = fields["rewards"], dones
     step_discounts = torch.full_like(seen_rewards, gamma)
     if layout.delayed_actions:
         seen_rewards, ended = fields["seen_rewards"], fields["ended"].bool()
         valid = fields["valid"].bool().T.contiguous()  # strides decide the order of summation
         step_discounts = gamma ** fields["durations"]
-    any_fresh = bool(whole.fresh.any())
+    else:
+        valid = torch.ones(layout.unroll_length, len(rows), dtype=torch.bool, device=device)
+    any_fresh = bool(batch.fresh.any())
     fresh = on_device(batch.fresh, device)
     return TrainingBatch(
         inputs=NetworkInput(
@@ -68,62 +63,11 @@ def make_training_batch(
         stored_values=fields["values"].T,
         fresh=fresh,
         any_fresh=any_fresh,
-        any_replayed=not whole.fresh.all(),
+        any_replayed=not batch.fresh.all(),
         valid=valid,
         entropy_on=fresh if any_fresh else ~fresh,
-        states=layout.unroll_length * len(whole.fresh),
+        is_used_again=batch.is_used_again,
     )
-
-
-def split_batch(batch: Batch, parts: int) -> list[Batch]:
-    """The unrolls in `parts` parts of about the same size, in their order."""
-    ends = np.cumsum([len(part) for part in np.array_split(batch.fresh, parts)]).tolist()
-    ranges = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-    return [
-        Batch(
-            rows=batch.rows[part],
-            fresh=batch.fresh[part],
-            uploaded=None if batch.uploaded is None else batch.uploaded[part],
-        )
-        for part in ranges
-    ]
-
-
-def without_pictures(unrolls: TrainingBatch) -> TrainingBatch:
-    """A copy without the pictures after the first state: these, and the uploaded rows, take most of the memory."""
-    return joined([unrolls._replace(inputs=unrolls.inputs._replace(observations=unrolls.inputs.observations[:1]))])
-
-
-def joined(parts: Sequence[TrainingBatch]) -> TrainingBatch:
-    """The unrolls of all parts of a batch, one after another, in memory of their own."""
-    inputs, first = [part.inputs for part in parts], parts[0]
-    return TrainingBatch(
-        inputs=NetworkInput(
-            observations=torch.cat([each.observations for each in inputs], 1),
-            previous_actions=torch.cat([each.previous_actions for each in inputs], 1),
-            previous_rewards=torch.cat([each.previous_rewards for each in inputs], 1),
-            starts=torch.cat([each.starts for each in inputs], 1),
-            lstm_state=torch.cat([each.lstm_state for each in inputs]),
-            vectors=_cat([each.vectors for each in inputs]),
-        ),
-        actions=torch.cat([part.actions for part in parts], 1),
-        rewards=torch.cat([part.rewards for part in parts], 1),
-        discounts=torch.cat([part.discounts for part in parts], 1),
-        behaviour_logits=torch.cat([part.behaviour_logits for part in parts], 1),
-        stored_values=torch.cat([part.stored_values for part in parts], 1),
-        fresh=torch.cat([part.fresh for part in parts]),
-        any_fresh=first.any_fresh,
-        any_replayed=first.any_replayed,
-        valid=_cat([part.valid for part in parts]),
-        entropy_on=torch.cat([part.entropy_on for part in parts]),
-        states=first.states,
-    )
-
-
-def _cat(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    """The tensors one after another along B; None if this batch has no such tensors."""
-    tensors = [part for part in parts if part is not None]
-    return torch.cat(tensors, 1) if tensors else None
 
 
 def observed_pictures(

@@ -1,4 +1,4 @@
-"""Gradients that are means over all learners, also of an update that found no memory half-way."""
+"""Gradients that are means over all learners."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,33 +34,18 @@ class SharedGradients:
             # A torso of the user's own may have weights that no output depends on.
             find_unused_parameters=network.has_own_torso,
         )
-        self._expected = False  # DDP has seen a forward pass, and sends the gradients of the next backward pass
-        self._begun = False  # this backward pass has begun
 
     def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
         output: NetworkOutput = self._passes(inputs, last_is_bootstrap)
-        self._expected = True
         return output
 
     def backward(self, loss: torch.Tensor) -> None:
         clear_gradients(self._parameters)
-        self._send(loss)
+        torch.autograd.backward(loss)
 
     def take(self, gradients: Gradients) -> None:
-        if not self._begun:
-            clear_gradients(self._parameters)
-        # A backward pass without memory for its end has given some parameters their gradient. These are gradients of
-        # the whole batch and may be sent already, so only the others are still to come.
         pairs = zip(self._parameters, gradients, strict=True)
-        given = [(weights, gradient) for weights, gradient in pairs if gradient is not None and weights.grad is None]
-        loss = handed_over(given) if self._expected else self._passes(given=given)
-        self._expected = True
-        self._send(loss)
-
-    def _send(self, loss: torch.Tensor) -> None:
-        self._begun = True
-        torch.autograd.backward(loss)
-        self._expected = self._begun = False
+        self.backward(self._passes(given=[(weights, each) for weights, each in pairs if each is not None]))
 
 
 class _Passes(torch.nn.Module):

@@ -69,6 +69,17 @@ class NetworkOptions(Options):
     )
 
 
+# The terms of the loss by their names in reports, and the options of their weights.
+LOSS_TERMS = {
+    "policy_loss": "policy_gradient_loss_weight",
+    "value_loss": "value_loss_weight",
+    "entropy_loss": "entropy_loss_weight",
+    "proximal_loss": "proximal_loss_weight",
+    "policy_cloning_loss": "policy_cloning_loss_weight",
+    "value_cloning_loss": "value_cloning_loss_weight",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossOptions(Options):
     topic = "Losses"
@@ -153,6 +164,13 @@ class LossOptions(Options):
         "IMPACT: updates between two copies of the network to the target network. 0: impact_batches times impact_uses.",
         IMPACT,
     )
+
+    @property
+    def term_weights(self) -> dict[str, float]:
+        """The weight of each term of the loss that is not off. Those of policy and value never are."""
+        is_on = {term: getattr(self, f"use_{term}", True) for term in LOSS_TERMS}
+        weights = {term: getattr(self, weight) for term, weight in LOSS_TERMS.items() if is_on[term]}
+        return {term: weight for term, weight in weights.items() if weight or term in ("policy_loss", "value_loss")}
 
     @property
     def batch_uses(self) -> BatchUses:

@@ -11,6 +11,7 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from options.learning_options import LOSS_TERMS
 from run_files.run_folder import open_regular
 
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
@@ -22,10 +23,7 @@ EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
 MOST_TAIL_BYTES = 2 * 1024 * 1024  # that are read for the last report
-LOSS_TERMS = (
-    *("policy_loss", "value_loss", "entropy_loss", "proximal_loss"),
-    *("policy_cloning_loss", "value_cloning_loss"),
-)
+RENAMED = {"return_mean_100": "return_mean"}  # name in older runs → current name
 LABELLED_LOSS_TERMS = tuple((name, name.removesuffix("_loss").replace("_", " ")) for name in LOSS_TERMS)  # for curves
 
 

@@ -11,7 +11,6 @@ from run_files import checkpoint as files
 from run_files.replay_file import WriteCancelledError, write_tensor_file
 from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS
 from training.divergence import end_if_diverged
-from training.gpu_memory import end_if_half_updated
 from training.run import Run
 from workers.failures import RunFailedError, WorkersFailedError
 
@@ -104,8 +103,7 @@ class CheckpointSaver:
             raise RunFailedError(f"at the end, {self.failure}; {kept}.")
 
     def end_if_diverged(self) -> None:
-        """End the run if it has nothing to save any more: its loss or its weights are not finite, or half-updated."""
-        end_if_half_updated(self.learner, self.has_saved)
+        """End the run if it has nothing to save any more: its loss or its weights are not finite."""
         end_if_diverged(self.config, self.learner, self.progress.interval, self.has_saved)
 
     def _write(self, in_flight: dict[str, Any] | None) -> None:

@@ -2,15 +2,12 @@
 
 from agents.learner import Learner
 from option_flags import OPTIONS, Config
+from options.learning_options import LOSS_TERMS
 from training.counters.interval import Interval
 from workers.failures import RunFailedError
 
 # Options that make it likelier with a value above their default, and those with a value below it.
-RISKY_ABOVE = (
-    *("lr", "lr_end_value", "rmsprop_momentum", "rho_const", "c_const", "policy_gradient_loss_weight"),
-    *("value_loss_weight", "entropy_loss_weight", "proximal_loss_weight"),
-    *("policy_cloning_loss_weight", "value_cloning_loss_weight"),
-)
+RISKY_ABOVE = ("lr", "lr_end_value", "rmsprop_momentum", "rho_const", "c_const", *LOSS_TERMS.values())
 RISKY_BELOW = ("lr_warmup_updates", "rmsprop_eps", "adam_eps")
 RISKY_VALUES = {"reward_clipping_method": "none", "loss_reduction": "sum", "gradient_clip_by_norm_threshold": 0}
 

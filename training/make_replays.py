@@ -50,21 +50,14 @@ def make_mix(run: Run) -> Mix:
 
 
 def uploader(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor | None]:
-    """A function that copies a batch to a CUDA device while the device computes.
-
-    It returns None for other devices, and where the memory does not suffice: the learner then copies the batch itself,
-    in parts.
-    """
+    """A function that copies a batch to a CUDA device while the device computes, and returns None for other devices."""
     if device.type != "cuda":
         return lambda rows: None
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def upload(rows: torch.Tensor) -> torch.Tensor | None:
-        try:
-            with torch.cuda.stream(stream):
-                uploaded = rows.to(device, non_blocking=True)
-        except torch.OutOfMemoryError:
-            return None
+        with torch.cuda.stream(stream):
+            uploaded = rows.to(device, non_blocking=True)
         stream.synchronize()
         # Updates run on the default stream: torch must not reuse the memory before they have read it.
         uploaded.record_stream(torch.cuda.default_stream(device))

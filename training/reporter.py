@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from machine.cpu_energy import CpuEnergy
 from machine.gpu_gauge import GpuGauge
+from options.learning_options import LOSS_TERMS
 from reports.sinks.sink import Sink
 from reports.terminal.run_display import ReplayFill, Status
-from run_files.metrics import LOSS_TERMS, Episode, JsonValue, Report
+from run_files.metrics import Episode, JsonValue, Report
 from training.counters.machine_load import MachineLoad
 from training.run import Run
 
@@ -81,7 +82,6 @@ class Reporter:
             **dict.fromkeys(LEARNER_FIGURES),
             **self._replay_figures(),
             **self._progress.figures(),
-            "batch_parts": self._run.learner.batch_parts,
             "rounds_under_way": self._pool.rounds_under_way,
             "worker_restarts": self._pool.restarts,
             **self._load_figures(other_machines=bool(nodes)),

@@ -65,6 +65,8 @@ class Resume:
             self._note_reached_goal(parent, config)
             self._note_ended_schedule(parent, config)
             self._note_new_options(parent, config)
+            if parent.options["optimizer"] != config.optimizer.optimizer:
+                self._notes.append("the optimizer's moving averages begin anew: it is another one than the parent's")
             self._notes += note_on_source(parent.content)
             self._read_replays(parent, config, layout)
             self._read_in_flight(parent, config, worker_count)

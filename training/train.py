@@ -4,11 +4,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from agents.gradients import Record, record_on_gpu
+from agents.gradients import record_on_gpu
 from agents.learner import Learner
 from agents.network import ActorCritic
 from cluster.cluster_actors import make_actors
@@ -66,7 +65,7 @@ def train(
             housekeeping = Housekeeping(run, sinks, summary)
             parts.callback(housekeeping.close)
             try:
-                with run.learners.guarded(), explained(run.learner):
+                with run.learners.guarded(), explained():
                     finished = training_loop(run, housekeeping)
                 run.status = "finished" if finished else "stopped"
             finally:
@@ -93,27 +92,26 @@ def make_learner(run: Run) -> Learner:
         run.config.optimizer,
         run.resume.schedule_updates,
         device,
-        run.learners,
-        run.announce,
-        recorder_of_updates(run.config, device, network),
     )
+    learner.join(run.learners)
+    if records_updates(run.config, device, network):
+        learner.record(record_on_gpu, run.announce)
     run.setup.weights.restore_background(learner)
     return learner
 
 
-def recorder_of_updates(config: Config, device: torch.device, network: ActorCritic) -> Record[Any] | None:
-    """Records updates as CUDA graphs; None where they are not recorded.
+def records_updates(config: Config, device: torch.device, network: ActorCritic) -> bool:
+    """Whether updates are recorded as CUDA graphs.
 
     A graph repeats kernels only. IMPACT's target network and a torso of the user's own may compute in Python, too. A
     reproducible run is not recorded either: after a resume, recording would begin at another update.
     """
-    can_record = (
+    return (
         config.run.cuda_graphs
         and device.type == "cuda"
         and torch.version.hip is None  # AMD's GPUs, for which torch says cuda too, were not tried
         and not (config.run.reproducible or config.loss.loss == "impact" or network.has_own_torso)
     )
-    return record_on_gpu if can_record else None
 
 
 def start_actors(run: Run) -> Actors:

@@ -66,7 +66,10 @@ def learner_of(
 ) -> Learner:
     optimizer = replace(optimizer or OptimizerOptions(), lr_warmup_updates=0)
     network = network_of(layout, name=name)
-    return Learner(network, layout, loss, optimizer, 100, torch.device(device), None, announce, record)
+    learner = Learner(network, layout, loss, optimizer, 100, torch.device(device))
+    if record is not None:
+        learner.record(record, announce)
+    return learner
 
 
 def played(layout: UnrollLayout, network: ActorCritic, count: int, seed: int = 0) -> Batch:

@@ -80,7 +80,10 @@ def make_learner(
     torch.nn.init.normal_(network.policy_head.bias, std=0.2)
     optimizer = dataclasses.replace(optimizer or OptimizerOptions(), lr_warmup_updates=warmup)
     loss = loss or LossOptions()
-    return Learner(network, layout, loss, optimizer, schedule_updates, torch.device(device), None, announce, record)
+    learner = Learner(network, layout, loss, optimizer, schedule_updates, torch.device(device))
+    if record is not None:
+        learner.record(record, announce)
+    return learner
 
 
 def inputs_of(batch: Batch, layout: UnrollLayout = LAYOUT) -> NetworkInput:

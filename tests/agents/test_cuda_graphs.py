@@ -15,9 +15,8 @@ from option_flags import LossOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.every_layout import every_layout, learner_of, network_of, played
-from tests.agents.learners import LSTM_LAYOUT, make_batch, make_learner, reported
-from tests.agents.small_gpu import SmallGpu, out_of_memory
-from tests.agents.test_batch_gradients import LOSSES, MIXED, OPTIMIZERS, assert_same_learner, assert_same_updates
+from tests.agents.learners import LSTM_LAYOUT, make_batch, make_learner
+from tests.agents.same_updates import LOSSES, MIXED, OPTIMIZERS, assert_same_updates, out_of_memory
 
 CPU = torch.device("cpu")
 
@@ -117,15 +116,3 @@ def test_the_cause_is_named_and_its_memory_is_free_before_the_batch_is_computed(
     for value in range(FIRST_BATCHES + 1):
         assert recorded(batch_of(value, [True])) == 3 * value
     assert len(kept) == 1 and "(CUDA out of memory. Tried to allocate 2.00 GiB.)" in said[0]
-
-
-def test_a_batch_without_memory_is_computed_in_parts_although_others_were_recorded() -> None:
-    recorded, plain = (make_learner(None, OPTIMIZERS[0], LSTM_LAYOUT, record=one) for one in (record, None))
-    small = SmallGpu(recorded, unrolls=9)
-    for seed in range(8):
-        if seed == 6:
-            small.unrolls = 3
-        batch = make_batch(MIXED, LSTM_LAYOUT, seed)
-        assert reported(recorded, batch) == pytest.approx(reported(plain, batch), rel=1e-5, abs=1e-6, nan_ok=True)
-    assert recorded.batch_parts == 2
-    assert_same_learner(recorded, plain)

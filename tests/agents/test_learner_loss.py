@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from agents.network import NetworkInput
 from option_flags import LossOptions, OptimizerOptions
+from options.learning_options import LOSS_TERMS
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
-from run_files.metrics import LOSS_TERMS
 from tests.agents.learners import (
     ALL_TERMS,
     DELAYED_LAYOUT,

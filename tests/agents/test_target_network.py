@@ -13,7 +13,6 @@ from replay.batch_mix import Batch, BatchMix
 from replay.interface import Replay
 from replay.queue import CircularQueue
 from tests.agents.learners import LAYOUT, make_batch, make_learner, weights_of
-from tests.agents.small_gpu import SmallGpu
 from tests.agents.test_impact import IMPACT
 from training.make_replays import make_queue
 
@@ -102,14 +101,3 @@ def test_a_resumed_run_computes_anew_what_is_not_saved() -> None:
         resumed.update(batch)
     assert len(counted) < len(again) < 7
     assert_same_weights(learner, resumed)
-
-
-def test_nothing_is_kept_of_batches_in_parts() -> None:
-    options = options_of(1, 4, 100)
-    learner = make_learner(options)
-    SmallGpu(learner, unrolls=1)
-    counted = counting(learner)
-    batches = drawn_batches(options.batch_uses)
-    for _, batch in zip(range(4), batches, strict=False):
-        learner.update(batch)
-    assert counted == [2, *[1, 1] * 4]

@@ -54,9 +54,9 @@ def measure(config: Config) -> tuple[float, float]:
     times = []
     ways: tuple[tuple[Record[Any] | None, int], ...] = ((None, ONE_BY_ONE), (record_on_gpu, AS_A_GRAPH))
     for record, count in ways:
-        learner = Learner(
-            bench.network(), bench.layout, config.loss, config.optimizer, 10**6, bench.device, None, print, record
-        )
+        learner = Learner(bench.network(), bench.layout, config.loss, config.optimizer, 10**6, bench.device)
+        if record is not None:
+            learner.record(record, print)
         times.append(milliseconds(lambda learner=learner: learner.update(bench.batch), count))  # type: ignore[misc]
     return times[0], times[1]
 

@@ -40,7 +40,8 @@ def milliseconds(run: Callable[[], object], count: int = UPDATES) -> float:
 def make_update(bench: Bench, batch: Batch, peers: Peers) -> Callable[[], object]:
     network = bench.learner().network
     options = bench.config
-    learner = Learner(network, bench.layout, options.loss, options.optimizer, 10**6, bench.device, peers)
+    learner = Learner(network, bench.layout, options.loss, options.optimizer, 10**6, bench.device)
+    learner.join(peers)
     return lambda: learner.update(batch)
 
 

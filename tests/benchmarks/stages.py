@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from agents.acting import Actor, ActorState, weight_count
+from agents.gradients import record_on_gpu
 from agents.learner import Learner
 from agents.network import PIXEL_SCALE, ActorCritic, NetworkInput, make_network
 from agents.spaces import make_unroll_layout
@@ -25,7 +26,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.environment import WIDTH, Actions, by_hand, our_chain, vector_env
 from tests.benchmarks.recording import make_rollout, record_untrained
 from tests.benchmarks.timing import Stage
-from training.train import recorder_of_updates
+from training.train import records_updates
 from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights
 from workers.memory.weight_publisher import make_publisher
 from wrappers.atari import make_atari
@@ -86,15 +87,10 @@ class Bench:
 
     def learner(self) -> Learner:
         config, network = self.config, self.network()
-        return Learner(
-            network,
-            self.layout,
-            config.loss,
-            config.optimizer,
-            10**6,
-            self.device,
-            record=recorder_of_updates(config, self.device, network),
-        )
+        learner = Learner(network, self.layout, config.loss, config.optimizer, 10**6, self.device)
+        if records_updates(config, self.device, network):
+            learner.record(record_on_gpu, print)
+        return learner
 
 
 def environment_stages(bench: Bench) -> list[Stage]:

@@ -25,7 +25,7 @@ from tests.agents.learners import (
     make_learner,
     reported,
 )
-from tests.agents.test_batch_gradients import LOSSES, MIXED, OPTIMIZERS, tensors_of
+from tests.agents.same_updates import LOSSES, MIXED, OPTIMIZERS, tensors_of
 
 DEVICES = ("cuda:0", "cpu")
 
@@ -121,29 +121,6 @@ def test_repeatable_updates_are_equal_bit_for_bit(layout: UnrollLayout) -> None:
     assert torch.equal(*weights)
 
 
-def test_a_batch_that_a_full_gpu_has_no_memory_for_is_computed_in_parts() -> None:
-    """The limit is torch's own, below what the whole batch takes; the update is that of the whole batch."""
-    batch = make_batch([True] * 64, ATARI)
-    whole = learner_of(ATARI, LossOptions(), OPTIMIZERS[0], "nature", "cuda:0")
-    expected, weights = reported(whole, batch), flat_weights(whole.network)
-    torch.cuda.reset_peak_memory_stats()
-    whole.update(batch)  # the first one may have tried algorithms that take more memory
-    most = torch.cuda.max_memory_allocated()
-    del whole
-    said: list[str] = []
-    divided = learner_of(ATARI, LossOptions(), OPTIMIZERS[0], "nature", "cuda:0", said.append)
-    torch.cuda.empty_cache()
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(0.7 * most / total, 0)
-    try:
-        figures = reported(divided, batch)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, 0)
-    assert divided.batch_parts > 1 and len(said) == 1
-    assert figures == pytest.approx(expected, rel=2e-3, abs=2e-4, nan_ok=True)
-    assert float((flat_weights(divided.network) - weights).norm()) < 2e-3 * float(weights.norm())
-
-
 @pytest.mark.parametrize("layout", [LAYOUT, LSTM_LAYOUT, DELAYED_LAYOUT], ids=["plain", "lstm", "delayed"])
 @pytest.mark.parametrize("loss", [LOSSES["mean"], LOSSES["sum"], LOSSES["defaults"]], ids=["mean", "sum", "defaults"])
 def test_recorded_updates_are_those_that_are_not(loss: LossOptions, layout: UnrollLayout) -> None:
@@ -177,13 +154,12 @@ def test_all_observations_and_actions_can_be_recorded(layout: UnrollLayout) -> N
 def test_all_networks_for_atari_can_be_recorded(name: str, dtype: torch.dtype) -> None:
     said: list[str] = []
     recorder = Recorder()
-    learners = [
-        Learner(
-            network_of(ATARI, dtype=dtype, name=name), ATARI, LossOptions(), OPTIMIZERS[0], 100,
-            torch.device("cuda:0"), None, said.append, record,
-        )
-        for record in (recorder, None)
-    ]  # fmt: skip
+    learners = []
+    for record in (recorder, None):
+        network = network_of(ATARI, dtype=dtype, name=name)
+        learners.append(Learner(network, ATARI, LossOptions(), OPTIMIZERS[0], 100, torch.device("cuda:0")))
+        if record is not None:
+            learners[-1].record(record, said.append)
     assert_close_updates(learners, [make_batch([True] * 4, ATARI, seed) for seed in range(6)], distance=2e-2)
     assert not said and recorder.count == 1
 

@@ -18,7 +18,6 @@ from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, make_batch, make_learner
-from tests.agents.small_gpu import SmallGpu
 from tests.agents.test_cuda_graphs import record
 from tests.agents.test_impact import IMPACT
 from tests.learners.groups import run_group
@@ -27,7 +26,6 @@ pytestmark = pytest.mark.slow
 
 FRESH = [True, True, False, False]  # so each of two learners has a fresh and a replayed one
 UPDATES = 3
-SUM = dataclasses.replace(ALL_TERMS, loss_reduction="sum")
 OF_THE_WHOLE_BATCH = ("policy_loss", "value_loss", "entropy_loss", "proximal_loss", "policy_cloning_loss", "total_loss")
 
 
@@ -39,7 +37,11 @@ def make(
     record: Record[Any] | None = None,
 ) -> Learner:
     learner = make_learner(loss, optimizer, layout)
-    return Learner(learner.network, layout, loss, optimizer, 100, torch.device("cpu"), peers, print, record)
+    if peers is not None:
+        learner.join(peers)
+    if record is not None:
+        learner.record(record, print)
+    return learner
 
 
 def updates(
@@ -126,7 +128,9 @@ def popart_of_one(peers: Peers | None, rank: int, size: int) -> Any:
     torch.manual_seed(0)
     options = OptimizerOptions(optimizer="adam", lr=1e-3, adam_eps=1e-3)
     network = make_network(NetworkOptions(network="impala_shallow", popart=True), LAYOUT, torch.float32)
-    learner = Learner(network, LAYOUT, ALL_TERMS, options, 100, torch.device("cpu"), peers)
+    learner = Learner(network, LAYOUT, ALL_TERMS, options, 100, torch.device("cpu"))
+    if peers is not None:
+        learner.join(peers)
     for seed in range(UPDATES):
         whole = make_batch(FRESH, LAYOUT, seed)
         learner.update(Batch(whole.rows[rank::size].clone(), whole.fresh[rank::size]))
@@ -152,47 +156,39 @@ def make_torso(space: Any) -> torch.nn.Module:
     return Torso()
 
 
-def divided_updates(
-    peers: Peers | None, rank: int, size: int, network: str, loss: LossOptions, small: dict[int, int], place: str
-) -> tuple[list[dict[str, float]], Any, int, int]:
-    """Like `updates`; from the update `small[rank]` on, the GPU of a learner is too small for all unrolls at once."""
+def other_updates(
+    peers: Peers | None, rank: int, size: int, network: str, loss: LossOptions
+) -> tuple[list[dict[str, float]], Any, int]:
     torch.manual_seed(0)
     options = OptimizerOptions(lr=1e-3, rmsprop_eps=1e-3, lr_warmup_updates=0)
     popart = loss.loss == "impact"
     made = make_network(NetworkOptions(network=network, popart=popart), LAYOUT, torch.float32)
-    learner = Learner(made, LAYOUT, loss, options, 100, torch.device("cpu"), peers)
-    gpu = SmallGpu(learner, unrolls=8, place=place)
+    learner = Learner(made, LAYOUT, loss, options, 100, torch.device("cpu"))
+    if peers is not None:
+        learner.join(peers)
     figures = []
     for update in range(4):
-        gpu.unrolls = 1 if update >= small.get(rank, 4) else 8
         whole = make_batch(FRESH, LAYOUT, update)
         own = Batch(whole.rows[rank::size].clone(), whole.fresh[rank::size])
         figures.append({name: float(value) for name, value in learner.update(own).items()})
-    return figures, flat_weights(learner.network).numpy(), learner.weights_checksum(), learner.batch_parts
+    return figures, flat_weights(learner.network).numpy(), learner.weights_checksum()
 
 
-def divided_updates_of_one(group: LearnerGroup, *arguments: Any) -> tuple[list[dict[str, float]], Any, int, int]:
+def other_updates_of_one(group: LearnerGroup, *arguments: Any) -> tuple[list[dict[str, float]], Any, int]:
     shared_gradients.BUCKET_MEGABYTES = 0.001  # so that even a small network's gradients are sent in several groups
-    return divided_updates(group, group.rank.index, group.size, *arguments)
+    return other_updates(group, group.rank.index, group.size, *arguments)
 
 
 @pytest.mark.parametrize(
-    ("small", "place", "loss", "network"),
+    ("network", "loss"),
     [
-        pytest.param({1: 0}, "convolutions", ALL_TERMS, "impala_shallow", id="one_from_the_start"),
-        pytest.param({0: 1, 1: 2}, "convolutions", IMPACT, "impala_shallow", id="both_in_convolutions"),
-        pytest.param({1: 2}, "heads", SUM, "impala_shallow", id="one_in_heads"),
-        pytest.param({0: 1}, "forward", SUM, "impala_shallow", id="one_in_forward"),
-        pytest.param({1: 1}, "convolutions", ALL_TERMS, f"{__name__}:make_torso", id="unused_weights"),
+        pytest.param("impala_shallow", IMPACT, id="impact_and_popart"),
+        pytest.param(f"{__name__}:make_torso", ALL_TERMS, id="unused_weights"),
     ],
 )
-def test_a_learner_that_divides_its_batch_makes_the_same_updates(
-    small: dict[int, int], place: str, loss: LossOptions, network: str
-) -> None:
-    """Also where the memory is used up after the first gradients have been sent."""
-    expected, weights, _, _ = divided_updates(None, 0, 1, network, loss, {}, place)
-    halves = run_group(divided_updates_of_one, network, loss, small, place)
-    assert [parts for *_, parts in halves] == [2 if rank in small else 1 for rank in range(2)]
+def test_so_do_two_learners_with_another_loss_or_network(network: str, loss: LossOptions) -> None:
+    expected, weights, _ = other_updates(None, 0, 1, network, loss)
+    halves = run_group(other_updates_of_one, network, loss)
     assert halves[0][2] == halves[1][2], "the weights are equal bit for bit"
     np.testing.assert_allclose(halves[0][1], weights, rtol=0, atol=1e-6)
     for update, whole in enumerate(expected):

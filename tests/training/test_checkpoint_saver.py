@@ -109,7 +109,7 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(CheckpointSaver, "_write", write)
     config = Config.from_flags({"save_replay": True, "save_replay_minutes": 1.0, "save_model_minutes": 10.0})
     learner, progress = (
-        SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True),
+        SimpleNamespace(updates=5, is_finite=lambda: True),
         SimpleNamespace(agent_steps=100, interval=FINITE),
     )
     run = some_run(tmp_path, config=config, learner=learner, progress=progress)
@@ -124,7 +124,7 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, saves = SimpleNamespace(updates=0, is_finite=lambda: True, is_intact=True), []
+    learner, saves = SimpleNamespace(updates=0, is_finite=lambda: True), []
 
     def write(self: CheckpointSaver, in_flight: object) -> None:
         saves.append(learner.updates)
@@ -146,7 +146,7 @@ def test_a_signal_during_a_save_causes_another_save(tmp_path: Path, monkeypatch:
         stop.save_now = len(saves) == 1  # SIGUSR1 once more
 
     monkeypatch.setattr(CheckpointSaver, "_write", write)
-    learner = SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True)
+    learner = SimpleNamespace(updates=5, is_finite=lambda: True)
     asked = CheckpointSaver(some_run(tmp_path, learner=learner, stop=stop))
     stop.save_now = True
     for _ in range(3):
@@ -158,7 +158,7 @@ def test_a_resumed_run_saves_once_it_has_done_something(tmp_path: Path, monkeypa
     """Its first update may come before its first step, from saved replays."""
     now, saves = 0.0, []
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    learner = SimpleNamespace(updates=5, is_finite=lambda: True, is_intact=True)
+    learner = SimpleNamespace(updates=5, is_finite=lambda: True)
     progress = SimpleNamespace(agent_steps=100, interval=FINITE)
     run = some_run(tmp_path, config=Config().replace_flags(save_model_minutes=5.0), learner=learner, progress=progress)
     run.resume.count = 1

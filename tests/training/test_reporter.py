@@ -28,7 +28,7 @@ class Run:
     def __init__(self, period: int) -> None:
         config = Config.from_flags({"environment_max_steps": 1000, "report_period": period})
         self.progress = Progress(LAYOUT, 1, 4, 1000, 100)
-        self.learner = SimpleNamespace(updates=0, batch_parts=1)
+        self.learner = SimpleNamespace(updates=0)
         self.written: list[dict[str, Any]] = []
         self.shown: list[Status] = []
         self.load = LOAD

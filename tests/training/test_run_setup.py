@@ -24,7 +24,7 @@ from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from training import run_setup
 from training.run_setup import set_up_run
-from training.train import recorder_of_updates, train
+from training.train import records_updates, train
 from wrappers.make_environment import make_environment
 
 CATCH = UnrollLayout(unroll_length=20, frame_stack=1, frame_shape=(1, 36, 36), action_count=3)
@@ -288,4 +288,4 @@ def test_updates_are_recorded_where_they_can_be(flags: dict[str, Any], device: s
     config = Config().replace_flags(**flags)
     layout = replace(CATCH, frame_stack=2, frame_shape=(1, 20, 20))
     network = make_network(config.network, layout, torch.float32)
-    assert (recorder_of_updates(config, torch.device(device), network) is not None) == recorded
+    assert records_updates(config, torch.device(device), network) == recorded
