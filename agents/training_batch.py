@@ -8,7 +8,7 @@ import torch
 
 from agents.network import NetworkInput
 from replay.batch_mix import Batch
-from replay.constants import on_device
+from replay.row_layout import on_device
 from replay.unroll_layout import UnrollLayout
 
 

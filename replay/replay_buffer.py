@@ -1,33 +1,20 @@
-"""Experience replay, put together from a storage, a selection rule and an eviction rule."""
+"""Experience replay, put together from a storage and rules."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from replay.interface import Drawn
 from replay.row_layout import Rows
-from replay.rules import EvictionRule, SelectionRule
+from replay.rules import ReplayRules
 from replay.storage import Storage, UnrollRecords
-
-
-class Observer(Protocol):
-    """Gets every unroll that is added to a replay; its state is saved with the replay's."""
-
-    def observe(self, row: Rows) -> None:
-        """A new unroll, `row [nbytes]`; keep copies only."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class ReplayBuffer:
     """Holds up to `storage.capacity` unrolls and gives `share` of them to each batch.
 
-    It needs `warmup_unrolls` before its first draw. Both rules use `rng` for their random choices. `observers` are
-    saved under their names.
+    It needs `warmup_unrolls` before its first draw. The rules use `rng` for their random choices.
     """
 
     is_fresh = False
@@ -36,21 +23,17 @@ class ReplayBuffer:
         self,
         name: str,
         storage: Storage,
-        selection: SelectionRule,
-        eviction: EvictionRule,
+        rules: ReplayRules,
         share: int,
         warmup_unrolls: int,
         rng: np.random.Generator,
-        observers: Mapping[str, Observer],
     ) -> None:
         self.name = name
         self.share = share
         self._storage = storage
-        self._selection = selection
-        self._eviction = eviction
+        self._selection, self._eviction, self._observers = rules
         self._warmup_unrolls = warmup_unrolls
         self._rng = rng
-        self._observers = observers
         self._records = UnrollRecords(storage.capacity)
 
     def __len__(self) -> int:

@@ -1,8 +1,11 @@
-"""Several arrays one after another in a row of bytes: the name, shape and dtype of each field is declared once."""
+"""Several arrays one after another in a row of bytes: the name, shape and dtype of each field is declared once.
+
+Below are arrays in files, which hold bytes alone, and small arrays on the device that computes with them.
+"""
 
 import hashlib
 from collections.abc import Collection, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -104,3 +107,14 @@ def array_to_bytes(array: NDArray[Any]) -> torch.Tensor:
 
 def array_from_bytes(content: torch.Tensor, dtype: DTypeLike) -> NDArray[Any]:
     return content.numpy().copy().view(dtype)
+
+
+def on_device(constant: NDArray[Any], device: torch.device) -> torch.Tensor:
+    """A tensor of a small array, which is copied to the device once. It must not be changed."""
+    return _copied(constant.tobytes(), constant.dtype.str, constant.shape, device)
+
+
+@cache  # never freed, because a CUDA graph may read them
+@torch.inference_mode(False)  # an actor may be the first to ask, and the losses need a tensor with history
+def _copied(content: bytes, dtype: str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(np.frombuffer(content, dtype).reshape(shape).copy()).to(device)

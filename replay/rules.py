@@ -1,7 +1,8 @@
 """The rules of a replay: which unrolls it gives to a batch and, when it is full, which one a new one replaces."""
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,3 +174,22 @@ class MostDrifted:
         drawn = rng.choice(len(records), min(self._count, len(records)), replace=False)
         farthest_first = np.lexsort((records.order[drawn], -records.distances[drawn]))
         return int(drawn[farthest_first[0]])
+
+
+class Observer(Protocol):
+    """Gets every unroll that is added to a replay; its state is saved with the replay's."""
+
+    def observe(self, row: Rows) -> None:
+        """A new unroll, `row [nbytes]`; keep copies only."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class ReplayRules(NamedTuple):
+    """What differs between standard, attentive and elite replays."""
+
+    selection: SelectionRule
+    eviction: EvictionRule
+    observers: Mapping[str, Observer] = MappingProxyType({})  # saved under their names

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from replay.constants import on_device
+from replay.row_layout import on_device
 
 # float32 holds every number of the other types. "choice": zeros and ones of which exactly one is 1. uint16 is missing,
 # because PyTorch does not support it on every device.

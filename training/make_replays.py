@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,9 +17,9 @@ from replay.interface import Replay
 from replay.mix_ahead import MixAhead
 from replay.newest_states import NewestStates
 from replay.queue import CircularQueue, QueueReplay
-from replay.replay_buffer import Observer, ReplayBuffer
+from replay.replay_buffer import ReplayBuffer
 from replay.row_layout import Rows
-from replay.rules import STRATEGIES, EvictionRule, MostDrifted, Oldest, Ranked, SelectionRule, Uniform, lowest
+from replay.rules import STRATEGIES, MostDrifted, Oldest, Ranked, ReplayRules, Uniform, lowest
 from replay.storage import CompressedStorage, RawStorage, Storage, UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from training.run import Run
@@ -86,8 +85,8 @@ def make_replays(
         storage, rng = make_storage(options, entry.capacity, layout), np.random.default_rng(child)
         random = entry.dist_function == "random"
         ranking = RandomRanking(rng) if random else NetworkRanking(network, layout, entry)
-        selection, eviction, observers = replay_rules(entry, share, layout, ranking, planned_updates)
-        replays.append(ReplayBuffer(entry.type, storage, selection, eviction, share, warmup_unrolls, rng, observers))
+        rules = replay_rules(entry, share, layout, ranking, planned_updates)
+        replays.append(ReplayBuffer(entry.type, storage, rules, share, warmup_unrolls, rng))
     return replays
 
 
@@ -98,20 +97,12 @@ def make_queue(capacity: int, share: int, nbytes: int, batch_uses: BatchUses) ->
     return CircularQueue(capacity, share, nbytes, batch_uses.uses, batch_uses.first_uses)
 
 
-class ReplayRules(NamedTuple):
-    """What differs between standard, attentive and elite replays."""
-
-    selection: SelectionRule
-    eviction: EvictionRule
-    observers: dict[str, Observer]
-
-
 def replay_rules(
     entry: ReplaySpec, share: int, layout: UnrollLayout, ranking: Ranking, planned_updates: int
 ) -> ReplayRules:
     """The rules of a standard, attentive or elite replay that gives `share` unrolls to each batch."""
     if entry.type == "standard":
-        return ReplayRules(Uniform(), Oldest(), {})
+        return ReplayRules(Uniform(), Oldest())
 
     multiplier, annealing_updates = entry.lambda_batch_multiplier, entry.alfa_annealing_factor * planned_updates
     sizes = entry.most_candidates(share), layout.nbytes
@@ -132,7 +123,6 @@ def replay_rules(
     return ReplayRules(
         Ranked(ranking.drift, strategy, multiplier, annealing_updates, *sizes),
         MostDrifted(entry.elite_batch_size) if elite_insertion else Oldest(),
-        {},
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import log_softmax, pad, softmax
 
 from agents.distributions.quadrature import mean_divergence, points_for
-from replay.constants import on_device
+from replay.row_layout import on_device
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch.quasirandom import SobolEngine
 
-from replay.constants import on_device
+from replay.row_layout import on_device
 
 POINTS = 128
 

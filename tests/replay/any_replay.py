@@ -75,7 +75,7 @@ def make_replay(
     """A replay with the rules of its type; without `warmup_unrolls` it needs as many unrolls as its share."""
     if options.type == "queue":
         return make_queue(options.capacity, share, NBYTES, batch_uses)
-    selection, eviction, observers = replay_rules(options, share, LAYOUT, GivenDistances(distances), planned_updates)
+    rules = replay_rules(options, share, LAYOUT, GivenDistances(distances), planned_updates)
     storage = make_storage(options.capacity)
     warmup_unrolls = share if warmup_unrolls is None else warmup_unrolls
-    return ReplayBuffer(options.type, storage, selection, eviction, share, warmup_unrolls, rng, observers)
+    return ReplayBuffer(options.type, storage, rules, share, warmup_unrolls, rng)
