@@ -1,4 +1,4 @@
-"""The table of docs/lab/replays.md: what the elite replay of each run of a sweep drew, and the returns.
+"""The table of docs/lab.md#replays: what the elite replay of each run of a sweep drew, and the returns.
 
 `python -m tests.benchmarks.elite_table results/sweep_elite_control`. Figures of the draws, divergences and entropy are
 means of the reports from 50,000 agent steps to `--last`; returns are those of the first report at or after each mark.
