@@ -111,7 +111,7 @@ def parallel_chart(
     return {
         "animation": False,
         "textStyle": {"fontFamily": FONT, "color": INK, "fontSize": 11},
-        "parallel": {"left": 46, "right": 60, "top": 44, "bottom": 24, "parallelAxisDefault": {
+        "parallel": {"left": 66, "right": 60, "top": 44, "bottom": 24, "parallelAxisDefault": {
             "nameTextStyle": {"color": INK, "fontSize": 11}, "nameGap": 14,
             "axisLine": {"lineStyle": {"color": INK}}, "axisTick": {"show": False},
             "axisLabel": {"color": INK, "hideOverlap": True},

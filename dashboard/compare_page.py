@@ -109,7 +109,7 @@ class _Comparison:
         rows, sweeps = await to_thread(self._run_list.read)
         if self._sweep is not None:
             of_sweep = [row for row in rows if row.sweep == self._sweep and row.options is not None]
-            own = await to_thread(without_abandoned, of_sweep, {row.name: self._folder(row) for row in of_sweep})
+            own = await to_thread(without_abandoned, of_sweep)
             self._sweep_row = next((sweep for sweep in sweeps if sweep.name == self._sweep), None)
             self._problems = [self._sweep_row.problem] if self._sweep_row and self._sweep_row.problem else []
         else:
@@ -119,17 +119,14 @@ class _Comparison:
                 f"{name} is left out: it is not there, or is not a run." for name in self._names if name not in known
             ]
         if own != self._rows:
-            groups = await to_thread(without_curves, own, {row.name: self._folder(row) for row in own})
+            groups = await to_thread(without_curves, own)
             self._rows, self._groups = own, groups
-
-    def _folder(self, row: RunRow) -> Path:
-        return self._results.path(row.name)
 
     @property
     def _last_rows(self) -> list[RunRow]:
         """The rows without those of parents: the whole curve of such a run is part of another one."""
         last = {run.folder for group in self._groups for run in group.runs}
-        return [row for row in self._rows if self._folder(row) in last]
+        return [row for row in self._rows if row.folder in last]
 
     def _read_figures(self) -> list[str]:
         """The figures of the reports of the first run that has any."""
@@ -143,7 +140,7 @@ class _Comparison:
 
     def _first_with_reports(self) -> RunReader | None:
         for row in self._rows:
-            data = self._results.reader(self._folder(row), limits=SOME)
+            data = self._results.reader(row.folder, limits=SOME)
             data.refresh()
             if data.history.reports:
                 return data
@@ -170,7 +167,7 @@ class _Comparison:
                 self._figure, self._data = metric, {}
             for row in self._curve_rows():
                 if row.name not in self._data:
-                    self._data[row.name] = self._results.reader(self._folder(row), names, EACH)
+                    self._data[row.name] = self._results.reader(row.folder, names, EACH)
                 changed |= self._data[row.name].refresh()
                 histories.append(self._data[row.name].history)
         return [history for history in histories if history.options], changed
@@ -223,8 +220,7 @@ class _Comparison:
 
     def _show_tables(self) -> None:
         self._table_place.clear()
-        names = {self._folder(row): row.name for row in self._rows}
-        scores = score_groups(self._groups, {row.name: row for row in self._rows}, names)
+        scores = score_groups(self._groups, self._rows)
         with self._table_place:
             search = search_chart(self._last_rows)
             if search is not None:
@@ -258,9 +254,9 @@ def _score_row(score: Score) -> dict[str, str]:
     return {
         "game": score.game,
         "label": score.label,
-        "runs": str(len(score.names)),
+        "runs": str(score.runs),
         "mean": game_return(score.mean),
-        "range": f"{game_return(score.low)} to {game_return(score.high)}" if len(score.names) > 1 else "",
+        "range": f"{game_return(score.low)} to {game_return(score.high)}" if score.runs > 1 else "",
         "best": game_return(score.best_game),
         "steps": count_or_nothing(score.agent_steps),
     }

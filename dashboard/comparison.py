@@ -30,7 +30,7 @@ class Score(NamedTuple):
 
     label: str
     game: str
-    names: tuple[str, ...]  # of its runs
+    runs: int
     mean: float | None
     low: float | None
     high: float | None
@@ -38,25 +38,23 @@ class Score(NamedTuple):
     agent_steps: float | None  # of the run with the fewest
 
 
-def score_groups(groups: Sequence[Group], rows: Mapping[str, RunRow], names: Mapping[Any, str]) -> list[Score]:
-    """The scores of the groups, the best first, game by game. `names` gives the name of each run's folder."""
+def score_groups(groups: Sequence[Group], rows: Sequence[RunRow]) -> list[Score]:
+    """The scores of the groups, the best first, game by game."""
+    known = {row.folder: row for row in rows}
     scores = []
     for group in groups:
-        own = [names[run.folder] for run in group.runs]
-        known = [rows[name] for name in own if name in rows]
-        returns = [row.return_mean for row in known if row.return_mean is not None]
-        bests = [row.return_max for row in known if row.return_max is not None]
-        steps = [row.agent_steps for row in known if row.agent_steps is not None]
+        own = [known[run.folder] for run in group.runs]
+        returns = [row.return_mean for row in own if row.return_mean is not None]
         scores.append(
             Score(
                 label_of(group),
                 game_name(group.env),
-                tuple(own),
+                len(own),
                 float(np.mean(returns)) if returns else None,
                 min(returns, default=None),
                 max(returns, default=None),
-                max(bests, default=None),
-                min(steps, default=None),
+                max((row.return_max for row in own if row.return_max is not None), default=None),
+                min((row.agent_steps for row in own if row.agent_steps is not None), default=None),
             )
         )
     return sorted(scores, key=lambda score: (score.game, -(score.mean if score.mean is not None else -math.inf)))
@@ -130,30 +128,32 @@ def _axis_value(value: Any) -> float | str | None:
     return game_name(str(value))[:LONGEST_LABEL]
 
 
-def without_abandoned(rows: Sequence[RunRow], folders: Mapping[str, Path]) -> list[RunRow]:
+def without_abandoned(rows: Sequence[RunRow]) -> list[RunRow]:
     """The rows of a sweep, of each job those of its run and that run's ancestors.
 
     A start that was killed before its first checkpoint is not a parent of the next one, and no further seed.
     """
     starts: dict[Path, dict[Path, RunRow]] = {}
     for row in rows:
-        starts.setdefault(folders[row.name].parent, {})[folders[row.name]] = row
+        starts.setdefault(row.folder.parent, {})[row.folder] = row
     abandoned: set[Path] = set()
     for job, own in starts.items():
         if len(own) > 1 and is_job(job):
             last = run_of_job(job)
             if last in own:
                 abandoned |= own.keys() - {last, *own[last].ancestors}
-    return [row for row in rows if folders[row.name] not in abandoned]
+    return [row for row in rows if row.folder not in abandoned]
 
 
-def without_curves(rows: Sequence[RunRow], folders: Mapping[str, Path]) -> list[Group]:
+def without_curves(rows: Sequence[RunRow]) -> list[Group]:
     """The groups of runs by their rows alone: neither their configurations nor their lineages need their reports."""
-    return group_runs([_without_curve(row, folders[row.name]) for row in rows]) if rows else []
+    return group_runs([_without_curve(row) for row in rows]) if rows else []
 
 
-def _without_curve(row: RunRow, folder: Path) -> History:
+def _without_curve(row: RunRow) -> History:
     # The steps decide whether the run is longer than its parent, whose curve is then part of it.
     steps = [] if row.agent_steps is None else [{"agent_steps": row.agent_steps}]
     nothing = Curve(np.empty(0), np.empty(0))
-    return History(folder, row.options or {}, steps, nothing, ancestors=row.ancestors, weights_from=row.weights_from)
+    return History(
+        row.folder, row.options or {}, steps, nothing, ancestors=row.ancestors, weights_from=row.weights_from
+    )

@@ -90,10 +90,7 @@ class ConsoleTab:
                 ui.label("\n".join(lines) or "There are no messages.").classes("console mono")
 
     def _show_summary(self) -> None:
-        summary = read_summary(self._folder)
-        why, go_on = summary.get("why"), summary.get("go_on")
-        if isinstance(why, str):
-            ui.label(why)
+        go_on = read_summary(self._folder).get("go_on")
         if isinstance(go_on, str):
             ui.label("Resume with:").classes("soft")
             with ui.element("div").classes("card w-full"):

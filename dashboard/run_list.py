@@ -33,6 +33,7 @@ class RunRow:
     """What the list shows of one run. Numbers that are not known are None."""
 
     name: str
+    folder: Path
     state: str
     why: str = ""  # the reason of the state, as a sentence
     sweep: str = ""  # the name of the sweep that it belongs to; "." if this is the results folder itself
@@ -180,10 +181,11 @@ def _parent(folder: Path, config: Mapping[str, Any]) -> Path | None:
 def _read_row(folder: Path) -> RunRow:
     config = read_config(folder)
     if config is None:
-        return RunRow("", UNREADABLE, "Its config.json is cut off, damaged, or was not written by a run.")
+        return RunRow("", folder, UNREADABLE, "Its config.json is cut off, damaged, or was not written by a run.")
     options = options_of(config)
     row = RunRow(
         "",
+        folder,
         STOPPED,
         env=str(options.get("env", "")),
         options=options,

@@ -66,9 +66,8 @@ def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None
         write_run(tmp_path / f"high{seed}", seed=seed, final_return=10.0 * seed)
     write_run(tmp_path / "new", lr=1e-2, reports=0, games=0, status=None, environment_max_steps=20_000)
     rows = sorted(RunList(ResultsFolder(tmp_path)).read()[0], key=lambda row: row.name, reverse=True)
-    folders = {row.name: tmp_path / row.name for row in rows}
-    groups = without_curves(rows, folders)
-    scores = score_groups(groups, {row.name: row for row in rows}, {path: name for name, path in folders.items()})
+    groups = without_curves(rows)
+    scores = score_groups(groups, rows)
     assert [(score.label, score.mean, score.low, score.high) for score in scores] == [
         ("lr 0.001, 2 seeds", 15, 10, 20),
         ("lr 0.0001, 2 seeds", 1.5, 1, 2),
@@ -80,7 +79,7 @@ def groups_by_rows(root: Path, names: Sequence[str]) -> list[tuple[str, list[str
     """Label and runs of each group of these runs, which the curves must confirm."""
     results = ResultsFolder(root)
     rows = {row.name: row for row in RunList(results).read()[0]}
-    groups = without_curves([rows[name] for name in names], {name: root / name for name in names})
+    groups = without_curves([rows[name] for name in names])
     data = [results.reader(root / name) for name in names]
     for one in data:
         one.refresh()
@@ -111,7 +110,7 @@ def test_a_start_of_a_job_that_was_killed_before_its_first_checkpoint_is_no_seed
     for place in ("alone", "twice"):  # no jobs of a sweep
         write_run(tmp_path / "others" / place)
     rows = RunList(ResultsFolder(tmp_path)).read()[0]
-    kept = {row.name for row in without_abandoned(rows, {row.name: tmp_path / row.name for row in rows})}
+    kept = {row.name for row in without_abandoned(rows)}
     assert {row.name for row in rows} - kept == {killed.relative_to(tmp_path).as_posix()}
 
 
