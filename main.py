@@ -55,7 +55,8 @@ def run(arguments: Sequence[str]) -> int:
     # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
     # processes, which import this file too, need less memory.
     from evaluation.score_checkpoint import score_checkpoint
-    from learners.learner_process import connect, end_with_launcher
+    from learners.group import connect
+    from learners.rank import end_with_launcher
     from learners.shares import settle_learners
     from machine.machine_setup import settle_settings
     from run_files.checkpoint import find_checkpoint

@@ -10,12 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.code_version import ROOT
+from cluster.node_code import ROOT
 from option_flags import Config
 from options.rules import UsageError
 
 LEAST_VERSION = (2, 60)
 CONNECT_SECONDS, PROBE_SECONDS = 5.0, 60.0
+# Settings of Ray by which it gives up in seconds where it would try for a minute.
+QUICK_ANSWERS = {"RAY_NUM_REDIS_GET_RETRIES": "3", "RAY_gcs_server_request_timeout_seconds": "10"}
 TOKEN_REFUSED = (  # a problem that the probe finds
     "its head refuses the authentication token; RAY_AUTH_MODE=token, and the head's token in RAY_AUTH_TOKEN or "
     "~/.ray/auth_token, would be right."
@@ -45,8 +47,9 @@ def check_cluster(address: str, flag: str = "--cluster") -> str:
     """The host:port of the head that `address` means. Raises a UsageError that says why it cannot be used."""
     _check_ray(flag, address)
     _check_token(flag, address)
-    if address != "auto":
-        _check_port(flag, address)
+    head = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address  # Ray looks there first, too
+    if re.search(r"^[^/]*:\d+$", head):
+        _check_port(f"{flag}={address}", head)
     answer = _probe(address)
     if answer.get("problem") == TOKEN_REFUSED and "RAY_AUTH_MODE" not in os.environ and _has_token():
         os.environ["RAY_AUTH_MODE"] = "token"  # `ray start` does so too where the machine has a token
@@ -91,25 +94,30 @@ def _token_path() -> Path:
     return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 
-def _check_port(flag: str, address: str) -> None:
-    host, _, port = address.rpartition(":")
+def _check_port(given: str, head: str) -> None:
+    host, _, port = head.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"{flag}={address} does not answer ({why}); the address that ray start --head printed, or auto on a "
-            "machine of the cluster, would be right."
+            f"{given} does not answer ({why}); the address that ray start --head printed, or auto on a machine of the "
+            "cluster, would be right."
         ) from None
 
 
 def _probe(address: str) -> dict[str, str]:
     """Connect from a process of its own: the learner never loads Ray."""
     command = [sys.executable, "-m", "cluster.find_cluster", address]
+    environment = {**os.environ, **QUICK_ANSWERS}
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"problem": f"Ray did not answer within {PROBE_SECONDS:g} seconds; a head that runs would be right."}
+    if "Unauthenticated" in done.stderr:  # Ray says so on its way only
+        return {"problem": TOKEN_REFUSED}
     try:
         answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):

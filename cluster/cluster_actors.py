@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from agents.network import ActorCritic
-from cluster.code_version import code_version
 from cluster.gateway import Gateway
 from cluster.gateway_process import GatewayProcess
+from cluster.node_code import code_version
 from cluster.node_player import PlayerSpec
 from cluster.node_statistics import NodeStatistics
 from cluster.played_code import played_code
-from cluster.round_format import longest_round
+from cluster.round_format import RoundSlots, longest_round
 from cluster.round_intake import RoundIntake
-from cluster.round_slots import RoundSlots
 from machine.machine_setup import Machine
 from machine.stop_signals import StopSignals
 from option_flags import Config

@@ -1,8 +1,6 @@
 """Commands to a run, from any machine of its cluster: `python -m cluster.command save|stop|status [--run=<folder>]`."""
 
-import logging
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +17,6 @@ usage: python -m cluster.command save|stop|status [--name=value ...]
   stop     the run saves and ends, as after CTRL+C
   status   how far the run is, and what each node does"""
 COMMANDS = ("save", "stop", "status")
-SILENT_SECONDS = 15.0  # without a sign of life after which a run counts as ended
-LOOK_SECONDS = 3.0
-ANSWER_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +51,18 @@ def _obey(command: str, options: CommandOptions) -> None:
     from cluster import run_state
 
     try:
-        runs = _alive_runs()
+        boards = run_state.boards()
+        runs = run_state.states(boards)
         name = _chosen(options.run, runs)
         if command == "status":
             print("\n".join(_status_lines(name, runs)))
+        elif run_state.give_command(boards[name], command):
+            print(f"{name} {'saves a checkpoint' if command == 'save' else 'saves and ends'} now")
         else:
-            run_state.give_command(name, command)
-            _wait_until_taken(name, command)
+            raise UsageError(
+                f"{name} has not read the command within {run_state.ANSWER_SECONDS:g} seconds, and it is taken back; "
+                "python -m cluster.command status shows whether the run is alive."
+            )
     except RayError as error:
         raise UsageError(
             f"the cluster at --address={options.address} does not answer any more ({type(error).__name__}); "
@@ -80,24 +80,11 @@ def _read_words(arguments: Sequence[str]) -> tuple[str, CommandOptions]:
 
 def _connect(address: str) -> None:
     from cluster.find_cluster import connect
-    from cluster.gateway import NAMESPACE
 
     try:
-        connect(address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
-    except (ConnectionError, RuntimeError) as error:  # the cluster has changed since the check
-        raise UsageError(f"--address={address} cannot be used: {' '.join(str(error).split())}") from None
-
-
-def _alive_runs() -> dict[str, dict[str, Any]]:
-    """The runs that have shown a sign of life; where the clocks of machines differ, that takes a second look."""
-    from cluster import run_state
-
-    first = run_state.runs()
-    alive = {name: entry for name, entry in first.items() if abs(time.time() - entry["seen"]) < SILENT_SECONDS}
-    if alive or not first:
-        return alive
-    time.sleep(LOOK_SECONDS)
-    return {name: entry for name, entry in run_state.runs().items() if entry["seen"] != first.get(name, {}).get("seen")}
+        connect(address)
+    except ConnectionError as error:  # the cluster has changed since the check
+        raise UsageError(f"--address={address} cannot be used: {error}") from None
 
 
 def _chosen(run: str, runs: Mapping[str, Mapping[str, Any]]) -> str:
@@ -115,21 +102,6 @@ def _status_lines(name: str, runs: Mapping[str, Mapping[str, Any]]) -> list[str]
     lines = [name, *(f"  {line}" for line in (entry["line"], *entry["details"]))]
     others = [other for other in sorted(runs) if other != name]
     return lines + ([f"also alive: {', '.join(others)}"] if others else [])
-
-
-def _wait_until_taken(name: str, command: str) -> None:
-    from cluster import run_state
-
-    deadline = time.monotonic() + ANSWER_SECONDS
-    while not run_state.is_taken(name, command):
-        if time.monotonic() > deadline:
-            run_state.take_back(name, command)
-            raise UsageError(
-                f"{name} has not read the command within {ANSWER_SECONDS:g} seconds, and it is taken back; "
-                "python -m cluster.command status shows whether the run is alive."
-            )
-        time.sleep(0.2)
-    print(f"{name} {'saves a checkpoint' if command == 'save' else 'saves and ends'} now")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,8 @@ import os
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from cluster.round_slots import RoundSlots
+from cluster.round_format import RoundSlots
 from workers.memory.shared_weights import SharedWeights
-
-NAMESPACE = "rl-platform"
 
 
 @dataclass(frozen=True)

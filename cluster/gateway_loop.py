@@ -1,7 +1,6 @@
 """The inside of the gateway: Ray's driver, the links to all nodes, and the pipe to the learner, in one event loop."""
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
@@ -14,9 +13,9 @@ import torch
 from ray import ObjectRef, cloudpickle
 from ray.exceptions import RayError
 
-from cluster import node_actor
+from cluster import node_actor, node_code
 from cluster.find_cluster import connect
-from cluster.gateway import NAMESPACE, Gateway
+from cluster.gateway import Gateway
 from cluster.node_link import NodeLink
 from cluster.run_state import COMMAND_SECONDS, RunState
 from cluster.task_errors import first_line
@@ -32,9 +31,9 @@ NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster
 def serve(gateway: Gateway, connection: Connection) -> None:
     """Connect to Ray, and serve the learner until it closes the connection."""
     torch.set_num_threads(1)  # further ones would spin on cores that workers need
-    connect(gateway.address, namespace=NAMESPACE, logging_level=logging.CRITICAL)
-    # A node unpickles the actor before it knows where its own code is.
-    cloudpickle.register_pickle_by_value(node_actor)  # type: ignore[no-untyped-call]
+    connect(gateway.address)
+    for module in (node_code, node_actor):  # a node unpickles the actor before it knows where its own code is
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
         asyncio.run(GatewayLoop(gateway, connection).serve())
     finally:
@@ -229,7 +228,7 @@ class GatewayLoop:
             try:
                 for command in await asyncio.to_thread(self._run_state.exchange, lines):
                     self._send(Kind.COMMAND, payload=command)
-            except RayError as error:  # the head is busy or gone; what plays does not need it
+            except (RayError, ValueError) as error:  # the head is busy or gone; what plays does not need it
                 self._notice_once(f"commands cannot be read now ({first_line(error)})")
             await asyncio.sleep(COMMAND_SECONDS)
 

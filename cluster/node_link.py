@@ -13,8 +13,8 @@ from ray.actor import ActorHandle
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.code_version import ROOT
 from cluster.node_actor import NodeActor
+from cluster.node_code import ROOT
 from cluster.task_errors import first_line, one_line
 from workers.processes.early_errors import KindsOfErrors, kind_of_error
 
@@ -53,6 +53,10 @@ class Hub(Protocol):
     def notice(self, text: str) -> None: ...
 
 
+class PlayerLostError(Exception):
+    """The player of a node has ended or does not answer; the message says why."""
+
+
 class NodeLink:
     """Keeps a player running on one node, as long as the node is in the cluster."""
 
@@ -67,25 +71,20 @@ class NodeLink:
         self.received_bytes = self.sent_bytes = 0
         self.round_trip_ms: float | None = None
         self.publish_ms: float | None = None
+        self.outstanding = 0  # rounds that were asked for and have not arrived
         self._hub = hub
         self._node_id = node_id
         self._starts = 0
         self._pool_restarts = 0  # of workers, by earlier players
         self._pool: dict[str, Any] = {"restarts": 0}
-        self._requests: set[asyncio.Task[None]] = set()
+        self._tasks = asyncio.TaskGroup()  # of the player: they end together when one of them finds that it is lost
         self._version = -1  # of the weights that were sent last
         self._arrived = -1  # of the newest weights that the node has
-        self._sending: asyncio.Task[None] | None = None  # these weights, and then the pause after them
+        self._is_sending = False  # these weights, and then the pause after them
         self._answered_at = 0.0
         self._failures = 0  # in a row, without a round between them
-        self._lost: asyncio.Future[str] | None = None
         self._last_problem = ""
         self._noticed = KindsOfErrors()  # what this node has said since its latest round
-
-    @property
-    def outstanding(self) -> int:
-        """Rounds that were asked for and have not arrived."""
-        return len(self._requests)
 
     @property
     def is_silent(self) -> bool:
@@ -121,19 +120,16 @@ class NodeLink:
         """Ask the player for one more round. Newer weights are sent with it, unless others are on their way."""
         self.asked_at = time.monotonic()
         version = self._version if self._send_newer_weights() else self._arrived
-        task = asyncio.get_running_loop().create_task(self._fetch(self._actor, version))
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
+        self.outstanding += 1
+        self._tasks.create_task(self._fetch(version))
 
     async def _play(self) -> tuple[str, str]:
         """Start a player, and return when it is lost: what is wrong with the node, or why the player was lost."""
         self.number, seed = self._hub.next_number()
         self._starts += 1
-        self._lost = asyncio.get_running_loop().create_future()
-        actor: ActorHandle[NodeActor] | None = None
-        ping: asyncio.Task[None] | None = None
+        why, has_joined = "", False
+        self._actor = _start_actor(self._hub.actor_class, self._node_id, self._hub.code)
         try:
-            actor = self._actor = _start_actor(self._hub.actor_class, self._node_id, self._hub.code)
             problem: str | None = await _answer(
                 self._actor.prepare.remote(self._hub.spec, self.number, seed, self.workers), START_SECONDS
             )
@@ -142,59 +138,55 @@ class NodeLink:
                 return problem, ""
             self._version, weights, size = self._hub.newest_weights()
             await self._load_weights(self._version, weights, size)
-            self.playing, self._answered_at = True, time.monotonic()
-            self._hub.joined(self)
-            ping = asyncio.create_task(self._ping())
-            return "", await self._lost
-        except (RayError, TimeoutError) as error:
-            return "", _reason(error)
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._ping())
+                self.playing, self._answered_at = True, time.monotonic()
+                has_joined = True
+                self._hub.joined(self)
+        except* (RayError, TimeoutError, PlayerLostError) as group:
+            why = _reason(group.exceptions[0])
         finally:
-            for task in (ping, self._sending, *self._requests):
-                if task is not None:
-                    task.cancel()
-            self._sending = None
-            self._requests.clear()
+            self.playing, self.outstanding, self._is_sending = False, 0, False
             self._pool_restarts += int(self._pool["restarts"])
             self._pool = {"restarts": 0}
-            was_playing, self.playing = self.playing, False
             with suppress(RayError):  # it has ended, or its node has
-                if actor is not None:
-                    ray.kill(actor)
-            if was_playing:
+                ray.kill(self._actor)
+            if has_joined:
                 self._hub.left(self)
+        return "", why
 
-    def _lose(self, why: str) -> None:
-        if self._lost is not None and not self._lost.done():
-            self._lost.set_result(why)
+    def _lost(self, why: str) -> PlayerLostError:
+        """To be raised by a task; from now on, nobody asks this player for a round."""
+        self.playing = False
+        return PlayerLostError(why)
 
-    async def _fetch(self, actor: ActorHandle[NodeActor], version: int) -> None:
+    async def _fetch(self, version: int) -> None:
         """One round, which is not played with older weights than `version`."""
         try:
-            content = await actor.next_round.remote(version)
+            content = await self._actor.next_round.remote(version)
         except ActorUnavailableError:
             return  # the network was cut and this round is lost; `_ping` finds out whether the player is still there
         except RayError as error:
-            self._lose(_reason(error))
-            return
+            raise self._lost(_reason(error)) from None
+        finally:
+            self.outstanding -= 1
         if not isinstance(content, bytes):
-            self._lose("it answered with something that is no round")
-            return
+            raise self._lost("it answered with something that is no round")
         self._failures = 0
         self._last_problem = ""
         self._noticed.clear()
         self.received_bytes += len(content)
-        self._requests.discard(asyncio.current_task())
         self._hub.landed(self, content)
 
     def _send_newer_weights(self) -> bool:
         """Start to send the newest weights, unless others were sent a moment ago or are on their way."""
-        if self._sending is not None:
+        if self._is_sending:
             return False
         version, weights, size = self._hub.newest_weights()
         if version <= self._version:
             return False
-        self._version = version
-        self._sending = asyncio.get_running_loop().create_task(self._send_weights(version, weights, size))
+        self._version, self._is_sending = version, True
+        self._tasks.create_task(self._send_weights(version, weights, size))
         return True
 
     async def _send_weights(self, version: int, weights: ObjectRef[Any], size: int) -> None:
@@ -202,13 +194,13 @@ class NodeLink:
         try:
             await self._load_weights(version, weights, size)
             await asyncio.sleep(min(LONGEST_PAUSE, (self.publish_ms or 0.0) / 1000))
-            self._sending = None
+            self._is_sending = False
             if self.outstanding > self.workers:  # a round that is asked for already will be played with them
                 self._send_newer_weights()
         except (RayError, TimeoutError) as error:
-            self._lose(_reason(error))
+            raise self._lost(_reason(error)) from None
         except Exception as error:  # rounds wait for these weights
-            self._lose(f"weights could not be sent ({error!r})")
+            raise self._lost(f"weights could not be sent ({error!r})") from error
 
     async def _load_weights(self, version: int, weights: ObjectRef[Any], size: int) -> None:
         begun = time.monotonic()
@@ -229,7 +221,7 @@ class NodeLink:
                         self._hub.notice(f"node {self.name}: {text}")
                 await asyncio.sleep(PING_SECONDS)
         except (RayError, TimeoutError) as error:
-            self._lose(_reason(error))
+            raise self._lost(_reason(error)) from None
 
 
 def _start_actor(actor_class: Any, node_id: str, code: str) -> "ActorHandle[NodeActor]":
@@ -265,8 +257,8 @@ async def _reached(call: Callable[[], Awaitable[Answer]], seconds: float) -> Ans
                 raise TimeoutError from None
 
 
-def _reason(error: RayError | TimeoutError) -> str:
-    """An error of Ray's, in one line."""
+def _reason(error: BaseException) -> str:
+    """An error of Ray's or of this module, in one line."""
     if isinstance(error, TimeoutError):
         return "it did not answer"
     if isinstance(error, RayTaskError):

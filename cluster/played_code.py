@@ -13,7 +13,7 @@ from pathlib import Path
 import gymnasium
 
 from agents.torsos.own_torso import is_own
-from cluster.code_version import hash_of_files
+from cluster.node_code import hash_of_files
 from option_flags import Config, EnvironmentOptions
 from options.presets import is_noframeskip
 from wrappers.any_environment.registry import find_environment, import_module

@@ -1,4 +1,4 @@
-"""A round of unrolls as one byte string: what a node sends to the learner.
+"""A round of unrolls as one byte string: what a node sends to the learner, and where the gateway puts it for that.
 
 A header, then a table with the length and the weight version of each unroll, then the compressed unrolls. Nothing of it
 is pickled, and everything is checked before it is used. (Ray itself unpickles what its actors answer, so a cluster has
@@ -8,7 +8,11 @@ to trust its nodes.)
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workers.memory.shared_block import SharedBlock
 
 MAGIC = b"RLr1"
 # The magic bytes, the layout's fingerprint, the number of the player, of the round, and how many unrolls.
@@ -17,6 +21,7 @@ _CHECKSUM = struct.Struct("<I")  # of the header before it, and of everything af
 _ENTRY = struct.Struct("<Iq")
 HEADER_BYTES, ENTRY_BYTES = _HEADER.size + _CHECKSUM.size, _ENTRY.size
 MOST_UNROLLS = 1 << 16
+_LABEL_BYTES = 16  # of a slot: the length of its round, and the player that sent it
 
 
 class MalformedRoundError(ValueError):
@@ -76,3 +81,41 @@ def longest_round(unrolls: int, nbytes: int) -> int:
     """Bytes of a round of so many unrolls of `nbytes` that lz4 cannot compress."""
     longest_blob = nbytes + nbytes // 255 + 16
     return HEADER_BYTES + unrolls * (ENTRY_BYTES + longest_blob)
+
+
+class RoundSlots:
+    """Slots in shared memory: `count` byte strings of up to `nbytes`.
+
+    The system provides memory only for as much as was ever written.
+    """
+
+    def __init__(self, count: int, nbytes: int) -> None:
+        self.count = count
+        self.nbytes = nbytes
+        self._block = SharedBlock(count * self._stride)
+
+    @property
+    def _stride(self) -> int:
+        return _LABEL_BYTES + -(-self.nbytes // 64) * 64
+
+    def write(self, slot: int, sender: int, content: bytes) -> None:
+        """`sender` is the number of the player that the content came from."""
+        if len(content) > self.nbytes:
+            raise ValueError(f"{len(content)} bytes do not fit into a slot of {self.nbytes}")
+        start = slot * self._stride
+        self._block.bytes[start : start + _LABEL_BYTES].view(np.int64)[:] = len(content), sender
+        start += _LABEL_BYTES
+        self._block.bytes[start : start + len(content)] = np.frombuffer(content, np.uint8)
+
+    def read(self, slot: int) -> tuple[int, memoryview]:
+        """The sender and the content that were written to a slot; a view that is valid until the next write."""
+        start = slot * self._stride
+        length, sender = map(int, self._block.bytes[start : start + _LABEL_BYTES].view(np.int64))
+        start += _LABEL_BYTES
+        return sender, memoryview(self._block.bytes[start : start + length])  # type: ignore[arg-type]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"count": self.count, "nbytes": self.nbytes, "block": self._block}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.count, self.nbytes, self._block = state["count"], state["nbytes"], state["block"]

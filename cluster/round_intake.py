@@ -7,8 +7,7 @@ import lz4.block  # type: ignore[import-untyped]
 import numpy as np
 
 from cluster.node_statistics import NodeStatistics
-from cluster.round_format import MalformedRoundError, Round, unpack_round
-from cluster.round_slots import RoundSlots
+from cluster.round_format import MalformedRoundError, Round, RoundSlots, unpack_round
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout

@@ -1,24 +1,53 @@
-"""What the cluster knows of a run: its state, and the commands to it, in the key-value store of Ray's head.
+"""What the cluster knows of a run: its state, and the commands to it, in an actor of Ray with the name of its folder.
 
-Nothing more is needed for commands than a connection to the head. An entry has the time of its last change, so that
-one sees whether its run is alive.
+The actor belongs to the process of the run that has loaded Ray, so it is there for as long as the run is.
 """
 
-import json
 import time
 from threading import Lock
 from typing import Any
 
-from ray.experimental import internal_kv
+import ray
+from ray.actor import ActorHandle
+from ray.exceptions import RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-SPACE = b"rl-platform"
-COMMANDS = ("save", "stop")
+NAMESPACE = "rl-platform"
 COMMAND_SECONDS = 1.0  # between two looks at the commands
-OLD_SECONDS = 24 * 3600.0  # after which the entry of a run that was killed is removed
+ANSWER_SECONDS = 30.0
+
+
+class RunBoard:
+    """The actor."""
+
+    def __init__(self) -> None:
+        self._state: dict[str, Any] = {}
+        self._commands: list[str] = []
+
+    def exchange(self, state: dict[str, Any]) -> list[str]:
+        """Show the newest state of the run; return the commands since the last call."""
+        self._state = state
+        given, self._commands = self._commands, []
+        return given
+
+    def state(self) -> dict[str, Any]:
+        """As it was last shown: when the run began, a line about it, and a line about each part."""
+        return self._state
+
+    def give(self, command: str) -> None:
+        if command not in self._commands:
+            self._commands.append(command)
+
+    def is_taken(self, command: str) -> bool:
+        return command not in self._commands
+
+    def take_back(self, command: str) -> None:
+        """Remove a command that the run has not read."""
+        self._commands.remove(command)
 
 
 class RunState:
-    """The side of the run: it shows its state, and reads commands."""
+    """The side of the run."""
 
     def __init__(self, begun: float) -> None:
         """`begun`: the time at which the run began."""
@@ -26,8 +55,7 @@ class RunState:
         self._begun = begun
         self._lock = Lock()  # commands are read in another thread than the one that ends the run
         self._ended = False
-        self._taken: list[str] = []  # commands that were read and are not returned yet
-        self._remove_old()
+        self._board: ActorHandle[RunBoard] | None = None
 
     def exchange(self, details: list[str]) -> list[str]:
         """Show the newest state, with a line about each part of the run; return the commands since the last call.
@@ -36,77 +64,72 @@ class RunState:
         """
         if not self.status:
             return ["status"]
-        name = self.status["run"]
-        entry = {"line": self.status["line"], "begun": self._begun, "seen": time.time(), "details": details}
+        state = {"line": self.status["line"], "begun": self._begun, "details": details}
         with self._lock:
             if self._ended:
                 return []
-            _put(_state_key(name), entry)
-            for command in COMMANDS:
-                if not is_taken(name, command):
-                    self._taken.append(command)  # before it is removed: it must not be lost if that fails
-                    _remove(_command_key(name, command))
-            given, self._taken = list(dict.fromkeys(self._taken)), []
-        return [*given, "status"]
+            self._board = self._board or self._make_board(self.status["run"])
+            try:
+                commands: list[str] = ray.get(self._board.exchange.remote(state), timeout=ANSWER_SECONDS)
+            except RayActorError:
+                self._board = None  # somebody has killed it; the next call makes another one
+                raise
+        return [*commands, "status"]
+
+    @staticmethod
+    def _make_board(name: str) -> "ActorHandle[RunBoard]":
+        """On the node of this process. ValueError for a moment after a gateway before this one was killed."""
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        options: Any = ray.remote(RunBoard).options(
+            name=name, namespace=NAMESPACE, num_cpus=0, scheduling_strategy=here
+        )
+        board: ActorHandle[RunBoard] = options.remote()
+        return board
 
     def remove(self) -> None:
         """The run has ended in good order."""
         with self._lock:
             self._ended = True
-            if self.status:
-                _remove_run(self.status["run"])
-
-    def _remove_old(self) -> None:
-        for name, entry in runs().items():
-            if time.time() - entry["seen"] > OLD_SECONDS:
-                _remove_run(name)
+            if self._board is not None:
+                ray.kill(self._board)
 
 
-def runs() -> dict[str, dict[str, Any]]:
-    """All runs of the cluster by name, with their state as it was last shown."""
-    keys = internal_kv._internal_kv_list(b"state/", namespace=SPACE)
-    names = [key.decode().partition("/")[2] for key in keys]
-    entries = {name: _get(_state_key(name)) for name in names}
-    return {name: entry for name, entry in entries.items() if entry is not None}
+def boards() -> dict[str, Any]:
+    """The actors of all runs of the cluster, by name."""
+    found = {}
+    for actor in ray.util.list_named_actors(all_namespaces=True):
+        if actor["namespace"] == NAMESPACE:
+            try:
+                found[actor["name"]] = ray.get_actor(actor["name"], NAMESPACE)
+            except ValueError:  # it has ended meanwhile
+                continue
+    return found
 
 
-def give_command(run: str, command: str) -> None:
-    """Leave a command for a run; it reads it within seconds. Each one has its own entry, so none replaces another."""
-    _put(_command_key(run, command), {})
+def states(of: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What these runs show."""
+    asked = {name: board.state.remote() for name, board in of.items()}
+    found = {}
+    for name, answer in asked.items():
+        try:
+            state: dict[str, Any] = ray.get(answer, timeout=ANSWER_SECONDS)
+        except RayActorError:  # it has ended meanwhile
+            continue
+        if state:
+            found[name] = state
+    return found
 
 
-def take_back(run: str, command: str) -> None:
-    """Remove a command that the run has not read."""
-    _remove(_command_key(run, command))
-
-
-def is_taken(run: str, command: str) -> bool:
-    """Whether the run has read the command, or has ended."""
-    return _get(_command_key(run, command)) is None
-
-
-def _state_key(run: str) -> bytes:
-    return f"state/{run}".encode()
-
-
-def _command_key(run: str, command: str) -> bytes:
-    return f"command/{command}/{run}".encode()
-
-
-def _remove_run(run: str) -> None:
-    for key in (_state_key(run), *(_command_key(run, command) for command in COMMANDS)):
-        _remove(key)
-
-
-def _remove(key: bytes) -> None:
-    internal_kv._internal_kv_del(key, namespace=SPACE)
-
-
-def _put(key: bytes, entry: dict[str, Any]) -> None:
-    internal_kv._internal_kv_put(key, json.dumps(entry).encode(), overwrite=True, namespace=SPACE)
-
-
-def _get(key: bytes) -> dict[str, Any] | None:
-    content = internal_kv._internal_kv_get(key, namespace=SPACE)
-    entry: dict[str, Any] | None = None if content is None else json.loads(content)
-    return entry
+def give_command(board: Any, command: str) -> bool:
+    """Leave a command for a run, which reads it within seconds. False if it has not; then the command is taken back."""
+    try:
+        ray.get(board.give.remote(command), timeout=ANSWER_SECONDS)
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not ray.get(board.is_taken.remote(command), timeout=ANSWER_SECONDS):
+            if time.monotonic() > deadline:
+                ray.get(board.take_back.remote(command), timeout=ANSWER_SECONDS)
+                return False
+            time.sleep(COMMAND_SECONDS / 5)
+    except RayActorError:  # the run has ended
+        return True
+    return True

@@ -13,8 +13,9 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, 
 
 from agents.gradients import Averaged, Peers
 from agents.network import ActorCritic
-from learners.rank import STORE, LearnerRank
+from learners.rank import SILENCE_FACTOR, STORE, LearnerRank
 from learners.shared_gradients import SharedGradients
+from option_flags import Config
 from options.rules import UsageError
 from workers.failures import RunFailedError
 
@@ -146,3 +147,27 @@ def is_connection_error(error: RuntimeError) -> bool:
     """Whether torch.distributed raised it because another process ended or is silent. gloo has no class of its own."""
     text = str(error)
     return isinstance(error, dist.DistError) or "gloo" in text or "NCCL" in text or "Connection closed" in text
+
+
+def connect(rank: LearnerRank | None, config: Config) -> OneLearner:
+    """The connection with the other learners; a run with one learner has none."""
+    if rank is None or rank.size == 1:
+        return OneLearner()
+    return LearnerGroup(rank, SILENCE_FACTOR * config.workers.worker_timeout)
+
+
+def agreed(config: Config, learners: OneLearner) -> Config:
+    """The configuration of the first learner, after a check that all learners have the same one."""
+    flags = config.flags()
+    of_all = learners.of_all(flags)
+    learners.of_all(None)  # nobody ends before all have these flags
+    first = of_all[0]
+    for rank, other in enumerate(of_all):
+        differing = [name for name, value in first.items() if other.get(name) != value and name != "seed"]
+        if differing:
+            name = differing[0]
+            raise UsageError(
+                f"--{name} is {first[name]} for learner 0 and {other.get(name)} for learner {rank}; the same command "
+                "for all would be right."
+            )
+    return config.replace_flags(seed=first["seed"])

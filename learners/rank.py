@@ -1,8 +1,11 @@
-"""The rank of this process among the learners of a run."""
+"""This process among the learners of a run: its rank, and the launcher that has started it."""
 
 import os
+import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from options.rules import UsageError
@@ -53,3 +56,21 @@ def check_launcher(
             f"--cluster={given['cluster']} would let Ray place the learners that torchrun has placed; one of them "
             "alone would be right."
         )
+
+
+def end_with_launcher() -> None:
+    """When the launcher ends, however it does, this process saves and ends."""
+    if (descriptor := os.environ.get(LIFELINE)) is None:
+        return
+
+    def watch() -> None:
+        os.read(int(descriptor), 1)  # returns when the launcher's end is closed
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def tell_folder(folder: Path) -> None:
+    """Tell the launcher the run's folder."""
+    if (descriptor := os.environ.get(NEWS)) is not None:
+        os.write(int(descriptor), os.fsencode(folder) + b"\n")

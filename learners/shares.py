@@ -1,8 +1,10 @@
-"""How many learners a run has, and what each of them gets: cores, workers, a part of the batch and of the replays."""
+"""How many learners a run has, and what each of them gets: cores, workers, files, parts of batch and replays."""
 
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -10,6 +12,8 @@ from learners.rank import LearnerRank
 from machine.capacity import SHARING, usable_cores
 from option_flags import Config
 from options.rules import UsageError
+from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint
+from run_files.run_folder import CHECKPOINTS
 from workers.random_streams import stream_of
 
 CORES_PER_LEARNER = 4  # on CPUs: up to here, one learner keeps up with its workers (docs/performance.md)
@@ -124,3 +128,24 @@ def learners_in_words(part: Config, rank: LearnerRank) -> list[str]:
     if rank.size == 1:
         return []
     return [f"{rank.size} learners, each with {part.replay.batch_size} unrolls of a batch and workers of its own"]
+
+
+def folder_of(rank: LearnerRank, run_folder: Path) -> Path:
+    """Where a learner keeps what is its own: the first one in the run's folder itself, the others below it."""
+    return run_folder if rank.is_first else run_folder / f"learner_{rank.index}"
+
+
+def parent_of(rank: LearnerRank, parent: Checkpoint) -> Checkpoint:
+    """The checkpoint that a learner resumes: the run's, with its own games and replays where they were saved.
+
+    The weights are always the run's: `best.pt` of this learner may be of another update.
+    """
+    if rank.is_first:
+        return parent
+    folder = folder_of(rank, parent.run_folder) / CHECKPOINTS
+    for name in (parent.path.name, checkpoint_name(parent.updates)):
+        if (folder / name).exists():
+            own = find_checkpoint(str(folder / name))
+            if own.updates == parent.updates:
+                return replace(own, content={**own.content, "learner": parent.content["learner"]})
+    return replace(parent, path=folder / parent.path.name, content={**parent.content, "in_flight": None})

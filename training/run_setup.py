@@ -11,9 +11,9 @@ import torch
 from agents.network import ActorCritic, make_network
 from agents.spaces import check_observations, read_spec, unroll_layout
 from cluster.check import check_cluster, check_combinations
-from learners.group import OneLearner
-from learners.learner_process import agreed, folder_of, parent_of, tell_folder
-from learners.shares import part_of, use_own_cores
+from learners.group import OneLearner, agreed
+from learners.rank import tell_folder
+from learners.shares import folder_of, parent_of, part_of, use_own_cores
 from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
 from options.rules import UsageError

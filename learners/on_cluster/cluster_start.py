@@ -1,24 +1,24 @@
-"""Starts learners on the nodes of a Ray cluster, as torchrun would. Imported only with --cluster."""
+"""Starts learners on the nodes of a Ray cluster, as torchrun would, and decides which node gets how many.
+
+Imported only with --cluster.
+"""
 
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from cluster.programs.nodes import ClusterNodes
+from cluster.nodes import ClusterNodes, is_reserved
 from learners.launcher import END_SECONDS, StartStoppedError
 from learners.on_cluster import node_learner
-from learners.on_cluster.checkpoint_copies import copy_checkpoint
-from learners.on_cluster.commands import Commands
-from learners.on_cluster.node_learner import Address
-from learners.on_cluster.shares_of_nodes import Room, Seat, choose_seats, most_learners
-from learners.on_cluster.started_on_nodes import LOST, LearnerGoneError, SeatedLearner, StartedOnNodes
+from learners.on_cluster.node_learner import Address, copy_checkpoint
+from learners.on_cluster.started_on_nodes import LOST, Commands, LearnerGoneError, SeatedLearner, StartedOnNodes
 from learners.rank import LIFELINE, NEWS
 from options.command_line import flag_words
 from options.rules import UsageError
@@ -26,10 +26,33 @@ from workers.failures import RunFailedError
 
 LOOK_SECONDS = 0.5  # between two looks at the nodes
 EXAMINE_SECONDS = 120.0  # in which nodes must say whether they have the same code
-FIRST_ROOM_SECONDS = 5.0  # to wait for room: Ray reports late what has become free
+FIRST_ROOM_SECONDS = 5.0  # to wait for room: what another run has used may become free in a moment
 ROOM_SECONDS = 300.0  # the same for a further start, when a node may be coming back
 QUIET_SECONDS = 10.0  # without room, until the console says so
-RESERVE_SECONDS = 20.0
+TRY_SECONDS = 1.0  # until a node that has not been reserved is taken for one that something else uses
+RESERVE_SECONDS = 5
+
+
+class Room(NamedTuple):
+    """A node that nothing else uses."""
+
+    node: str
+    cpus: int
+    gpus: int
+
+    def most(self, need_gpus: bool) -> int:
+        """Learners that fit."""
+        return min(self.cpus, self.gpus) if need_gpus else self.cpus
+
+
+class Seat(NamedTuple):
+    """The place of one learner."""
+
+    node: str
+    cpus: int
+
+
+Reserved = tuple[list[Seat], PlacementGroup]
 
 
 class NoRoomError(Exception):
@@ -50,26 +73,19 @@ class ClusterStart:
         self._nodes = ClusterNodes(address, node_learner, say)
         self._actor = ray.remote(node_learner.NodeLearner)
         self._need_gpus = False
+        self._reserved: Reserved | None = None  # for the first start
         try:
-            self._wait_for_seats(FIRST_ROOM_SECONDS, lambda: False)
+            self._reserved = self._reserve_seats(FIRST_ROOM_SECONDS, lambda: False)
         except NoRoomError as error:
             raise UsageError(self._no_room(error.most)) from None
         self._commands = Commands()
 
     def __call__(self, flags: Mapping[str, Any], is_stopping: Callable[[], bool]) -> StartedOnNodes:
-        deadline, group = time.monotonic() + ROOM_SECONDS, None
-        while group is None:
-            try:
-                seats = self._wait_for_seats(deadline - time.monotonic(), is_stopping)
-            except NoRoomError as error:
-                raise RunFailedError(self._no_room(error.most)) from None
-            # Another program may have been faster, or a node has ended and Ray does not know it yet.
-            group = self._reserve(seats, is_stopping)
-            if group is None and time.monotonic() > deadline:
-                raise RunFailedError(
-                    f"nodes for --learners={self._learners} could not be reserved within {ROOM_SECONDS:g} seconds; "
-                    "ray status shows what uses them."
-                )
+        reserved, self._reserved = self._reserved, None
+        try:
+            seats, group = reserved or self._reserve_seats(ROOM_SECONDS, is_stopping)
+        except NoRoomError as error:
+            raise RunFailedError(self._no_room(error.most)) from None
         started = StartedOnNodes(self._make_actors(seats, group), group, self._commands)
         try:
             self._start(flags, seats, started.learners)
@@ -82,24 +98,20 @@ class ClusterStart:
         """The run has ended."""
         self._commands.close()
 
-    def _wait_for_seats(self, seconds: float, is_stopping: Callable[[], bool]) -> list[Seat]:
+    def _reserve_seats(self, seconds: float, is_stopping: Callable[[], bool]) -> Reserved:
         """The seats, once all nodes are examined and there is room; raises a NoRoomError after so many seconds."""
         begun, has_said = time.monotonic(), False
         while not is_stopping():
             self._nodes.look()
             waited = time.monotonic() - begun
             if self._nodes.are_examined or waited > EXAMINE_SECONDS:
-                usable = {node_id: node for node_id, node in self._nodes.nodes.items() if node.checkout is not None}
-                has_gpus = any(node.all_gpus for node in usable.values())
-                self._need_gpus = self._device.startswith("cuda") or (self._device == "auto" and has_gpus)
-                rooms = [
-                    Room(node_id, int(node.all_cpus), int(node.free_gpus))
-                    for node_id, node in usable.items()
-                    if node.free_cpus == node.all_cpus
-                ]
+                rooms = self._free_rooms()
                 most = most_learners(rooms, self._need_gpus)
                 if most >= self._learners:
-                    return choose_seats(rooms, self._learners, self._nodes.own, self._need_gpus)
+                    seats = choose_seats(rooms, self._learners, self._nodes.own, self._need_gpus)
+                    group = self._reserve(seats)
+                    if group is not None:
+                        return seats, group
                 if waited > seconds:
                     raise NoRoomError(most)
                 if waited > QUIET_SECONDS and not has_said:
@@ -107,6 +119,30 @@ class ClusterStart:
                     say(f"waiting for nodes with room for {self._learners} learners; there is room for {most}")
             time.sleep(LOOK_SECONDS)
         raise StartStoppedError
+
+    def _free_rooms(self) -> list[Room]:
+        """The usable nodes that nothing else uses: those that could be reserved whole, which is tried and undone."""
+        usable = self._nodes.usable
+        self._need_gpus = self._device.startswith("cuda") or (
+            self._device == "auto" and any(node.gpus for node in usable.values())
+        )
+        wholes = {
+            node_id: placement_group(
+                [{"CPU": node.cpus, **({"GPU": node.gpus} if self._need_gpus and node.gpus else {})}],
+                bundle_label_selector=[{"ray.io/node-id": node_id}],
+            )
+            for node_id, node in usable.items()
+            if node.cpus
+        }
+        deadline, free = time.monotonic() + TRY_SECONDS, set[str]()
+        while len(free) < len(wholes) and time.monotonic() < deadline:
+            free |= {node_id for node_id, group in wholes.items() if is_reserved(group)}
+            time.sleep(TRY_SECONDS / 50)
+        for group in wholes.values():
+            remove_placement_group(group)
+        return [
+            Room(node_id, int(usable[node_id].cpus), int(usable[node_id].gpus)) for node_id in wholes if node_id in free
+        ]
 
     def _no_room(self, most: int) -> str:
         kind = "GPUs" if self._need_gpus else "CPUs"
@@ -120,18 +156,16 @@ class ClusterStart:
             f"{most}; {right}."
         )
 
-    def _reserve(self, seats: Sequence[Seat], is_stopping: Callable[[], bool]) -> PlacementGroup | None:
-        """Reserve all seats at once: of two runs, one gets all of its seats. None if that is not possible now."""
+    def _reserve(self, seats: Sequence[Seat]) -> PlacementGroup | None:
+        """Reserve all seats at once: of two runs, one gets all of its seats. None if another one was faster."""
         gpus = {"GPU": 1.0} if self._need_gpus else {}
         group: PlacementGroup = placement_group(
             [{"CPU": float(seat.cpus), **gpus} for seat in seats],
             strategy="SPREAD",
             bundle_label_selector=[{"ray.io/node-id": seat.node} for seat in seats],
         )
-        begun = time.monotonic()
-        while not is_stopping() and time.monotonic() - begun < RESERVE_SECONDS:
-            if group.wait(1):
-                return group
+        if group.wait(RESERVE_SECONDS):  # whole seconds only
+            return group
         remove_placement_group(group)
         return None
 
@@ -168,6 +202,26 @@ class ClusterStart:
             say(f"node {self._nodes.nodes[node_id].name}: {several} with {words}")
         if seats[0].node != self._nodes.own:
             say(f"this machine has no room for a learner: the run's folder is on node {learners[0].node}")
+
+
+def most_learners(rooms: Sequence[Room], need_gpus: bool) -> int:
+    return sum(room.most(need_gpus) for room in rooms)
+
+
+def choose_seats(rooms: Sequence[Room], learners: int, own: str, need_gpus: bool) -> list[Seat]:
+    """The seats by rank; those of a node follow each other. There must be room for all.
+
+    The first learner is on the node `own`, if there is room: it writes the run's folder. Each further one goes where
+    it has the most CPUs, because all learners wait for the slowest one.
+    """
+    rooms = sorted(rooms, key=lambda room: room.node != own)
+    counts: Counter[str] = Counter()
+    for _ in range(learners):
+        able = [room for room in rooms if counts[room.node] < room.most(need_gpus)]
+        if counts or able[0].node != own:
+            able.sort(key=lambda room: -room.cpus / (counts[room.node] + 1))
+        counts[able[0].node] += 1
+    return [Seat(room.node, room.cpus // counts[room.node]) for room in rooms for _ in range(counts[room.node])]
 
 
 def rank_variables(seats: Sequence[Seat], addresses: Sequence[Address], have_gpus: bool) -> list[dict[str, str]]:

@@ -1,23 +1,26 @@
-"""The Ray actor that owns one learner on a node.
+"""The Ray actor that owns one learner on a node; and the checkpoint that is resumed, which not every node may see.
 
 Ray sends this module to the node by value, so it imports nothing of the platform but what is sent in the same way.
 """
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import ray
 
-from cluster.programs.guarded_program import GuardedProgram
+from cluster.guarded_program import GuardedProgram
 
 CHECKPOINTS = "checkpoints"  # in the folder of a run
 NUMBERED_CHECKPOINTS = f"checkpoint_{'[0-9]' * 10}.pt"  # as in run_files/run_folder.py
+CHUNK = 4 << 20  # bytes of one message
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")  # the network through which learners talk
+
+Call = Callable[..., Any]  # a method of a learner's actor by its name, with its arguments
 
 
 class Address(NamedTuple):
@@ -132,3 +135,29 @@ def write_part(path: Path, offset: int, content: bytes, is_last: bool) -> None:
         file.write(content)
     if is_last:
         temporary.replace(path)
+
+
+def copy_checkpoint(url: str, calls: Sequence[Call]) -> None:
+    """Copy what --load_model_url means, as far as it is missing, to the nodes of the learners, given by rank.
+
+    It is taken from this machine or from the node that has the newest one. Replays are those of the first learner.
+    """
+    here = Path.cwd() / url
+
+    def read_here(url: str, name: str, offset: int, count: int) -> bytes:
+        return read_part(here / name, offset, count)
+
+    found = [call("newest_checkpoint", url) for call in calls]
+    sources: list[tuple[dict[str, int], Call]] = [(newest_checkpoint(here), lambda method, *rest: read_here(*rest))]
+    sources += zip(found, calls, strict=True)
+    newest, source = max(sources, key=lambda pair: (bool(pair[0]), *pair[0]))
+    for rank, (has, call) in enumerate(zip(found, calls, strict=True)):
+        for name in list(newest) if rank == 0 else list(newest)[:1]:
+            if has.get(name) != newest[name] and call("newest_checkpoint", url).get(name) != newest[name]:
+                _copy(url, name, newest[name], source, call)
+
+
+def _copy(url: str, name: str, size: int, source: Call, target: Call) -> None:
+    for offset in range(0, max(size, 1), CHUNK):
+        content = source("read", url, name, offset, CHUNK)
+        target("write", url, name, offset, content, offset + CHUNK >= size)

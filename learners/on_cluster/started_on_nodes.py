@@ -1,7 +1,9 @@
 """The learners of one start on the nodes of a cluster, as the launcher sees them."""
 
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,15 +15,19 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
-from cluster.programs.nodes import ANSWER_SECONDS, call_actor, why_lost
+from cluster.nodes import ANSWER_SECONDS, call_actor, why_lost
+from cluster.run_state import COMMAND_SECONDS, RunState
 from learners.launcher import END_SECONDS
-from learners.on_cluster.commands import Commands
 from learners.on_cluster.node_learner import State, newest_checkpoint
 from workers.failures import RunFailedError
 
 LOST = -1  # the exit code of a learner whose node does not tell it
 LOOK_SECONDS = 0.2  # between two looks at a learner
 CLOSE_SECONDS = 5.0
+COMMANDS = {
+    "save": signal.SIGUSR1,
+    "stop": signal.SIGTERM,
+}  # signals to this process, which it passes on to all learners
 MOST_ERRORS = 1 << 20  # bytes that are kept of what a learner writes to stderr
 
 
@@ -50,6 +56,50 @@ class SeatedLearner:
             return call_actor(self.actor, method, *arguments)
         except RayError as error:
             raise LearnerGoneError(self, error) from error
+
+
+class Commands:
+    """The commands of `python -m cluster.command` to a run whose learners are on a cluster.
+
+    Shows the state of the run in the cluster, and reads commands, in a thread of its own.
+
+    The thread waits for Ray's head where that does not answer, so that nobody else has to.
+    """
+
+    def __init__(self) -> None:
+        self._run_state: RunState | None = None  # made by the thread, because that asks the head
+        self._shown: tuple[dict[str, str], list[str]] = {}, []
+        self._begun = time.time()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def show(self, run: str, line: str, learners: list[str]) -> None:
+        """The name of the run's folder, how far the run is, and a line about each learner."""
+        self._shown = {"run": run, "line": line}, learners
+
+    def close(self) -> None:
+        """The run has ended: nothing about it stays in the cluster."""
+        self._closed.set()
+        self._thread.join(2 * COMMAND_SECONDS)
+
+    def _work(self) -> None:
+        while not self._closed.wait(COMMAND_SECONDS):
+            with suppress(Exception):  # the head does not answer now; whether that ends the run is found elsewhere
+                self._exchange()
+        with suppress(Exception):
+            if self._run_state is not None:
+                self._run_state.remove()
+
+    def _exchange(self) -> None:
+        if self._run_state is None:
+            self._run_state = RunState(self._begun)
+        self._run_state.status, learners = self._shown
+        for command in self._run_state.exchange(learners):
+            if command in COMMANDS:
+                with suppress(OSError):  # nobody reads the output any more
+                    print(f"{command}: asked for by a command from the cluster", flush=True)
+                os.kill(os.getpid(), COMMANDS[command])
 
 
 class StartedOnNodes:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import ray
 from ray.exceptions import RayError
 
-from cluster.programs.nodes import call_actor, why_lost
+from cluster.nodes import call_actor, why_lost
 from options.command_line import flag_words
 from run_files.growing_file import NewLines
 from run_files.job_runs import JOB_LOG

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from cluster.programs.guarded_program import GuardedProgram
+from cluster.guarded_program import GuardedProgram
 
 RESULTS = "results"  # of a run, in its temporary folder
 

@@ -102,7 +102,7 @@ def wait_until_joined(names: Namespaces, namespace: str) -> None:
             namespace, sys.executable, "-m", "cluster.find_cluster", f"{HEAD}:{PORT}", stdout=subprocess.PIPE
         )
         said = probe.communicate()[0].decode()
-        if '"own"' in said:
+        if '"address"' in said:
             return
         if time.monotonic() > deadline:
             raise RuntimeError(f"no node of Ray has started: {said}")

@@ -17,9 +17,8 @@ from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster.cluster_actors import SLOTS
 from cluster.node_statistics import NodeStatistics
-from cluster.round_format import longest_round, pack_round, unpack_round
+from cluster.round_format import RoundSlots, longest_round, pack_round, unpack_round
 from cluster.round_intake import RoundIntake
-from cluster.round_slots import RoundSlots
 from option_flags import Config
 from replay.batch_mix import BatchMix
 from replay.storage import UnrollCodec

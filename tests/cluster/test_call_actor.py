@@ -9,7 +9,7 @@ pytest.importorskip("ray")
 
 from ray.exceptions import ActorUnavailableError, GetTimeoutError
 
-from cluster.programs.nodes import ANSWER_SECONDS, call_actor
+from cluster.nodes import ANSWER_SECONDS, call_actor
 
 
 class Counter:
@@ -44,9 +44,9 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr("cluster.programs.nodes.ray.get", get)
-    monkeypatch.setattr("cluster.programs.nodes.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("cluster.programs.nodes.time.sleep", sleep)
+    monkeypatch.setattr("cluster.nodes.ray.get", get)
+    monkeypatch.setattr("cluster.nodes.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("cluster.nodes.time.sleep", sleep)
     return cut
 
 

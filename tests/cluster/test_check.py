@@ -2,17 +2,15 @@
 
 import importlib.metadata
 import importlib.util
-import json
 import os
 import re
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from cluster.check import TOKEN_REFUSED, check_cluster, check_combinations
-from cluster.code_version import ROOT, code_version
+from cluster.check import check_cluster, check_combinations
+from cluster.node_code import ROOT, code_version
 from option_flags import Config
 from options.rules import UsageError
 
@@ -65,9 +63,10 @@ def test_the_token_of_this_machine_is_tried_where_none_is_refused(
 
     def head_with_a_token(*args: object, **more: object) -> "subprocess.CompletedProcess[str]":
         modes.append(os.environ.get("RAY_AUTH_MODE"))
-        accepted = '{"address": "10.0.0.1:6379", "own": "10.0.0.1"}'
-        refused = json.dumps({"problem": TOKEN_REFUSED})
-        return subprocess.CompletedProcess([], 0, accepted if modes[-1] == "token" else refused, "")
+        if modes[-1] == "token":
+            return subprocess.CompletedProcess([], 0, '{"address": "10.0.0.1:6379"}', "")
+        failed = '{"problem": "its head does not answer (Failed to connect); a head that runs would be right."}'
+        return subprocess.CompletedProcess([], 0, failed, "W gcs_client.cc:210: Unauthenticated: RPC error\n")
 
     monkeypatch.setattr(subprocess, "run", head_with_a_token)
     if mode is None:
@@ -93,7 +92,7 @@ def test_what_the_probe_says(monkeypatch: pytest.MonkeyPatch, printed: str, word
 
 
 def test_the_version_changes_with_any_source_file(tmp_path: Path) -> None:
-    for path in [ROOT / "option_flags.py", *ROOT.glob("workers/**/*.py")]:
+    for path in [ROOT / "main.py", ROOT / "option_flags.py", *ROOT.glob("workers/**/*.py")]:
         target = tmp_path / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
@@ -104,54 +103,32 @@ def test_the_version_changes_with_any_source_file(tmp_path: Path) -> None:
     assert code_version(tmp_path) != before
 
 
-def test_a_machine_that_belongs_to_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = pytest.importorskip("cluster.find_cluster")
-
-    def find_none(address: str) -> str:
-        raise ConnectionError(f"no cluster at {address}")
-
-    monkeypatch.setattr(found, "canonicalize_bootstrap_address_or_die", find_none)
-    assert found.probe("auto") == {"problem": found.NOT_HERE}
-
-
-@pytest.fixture
-def head(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A head without nodes that has not written what it is."""
-    found = pytest.importorskip("cluster.find_cluster")
-    head = SimpleNamespace(
-        get_all_node_info=lambda timeout: {}, internal_kv_get=lambda key, *, namespace, timeout: None
-    )
-    monkeypatch.setattr(found, "canonicalize_bootstrap_address_or_die", lambda address: "10.0.0.1:6379")
-    monkeypatch.setattr(found, "GcsClient", lambda address: head)
-    return head
-
-
-def test_a_head_that_is_still_starting(head: SimpleNamespace) -> None:
-    found = pytest.importorskip("cluster.find_cluster")
-    assert found.probe("auto") == {"problem": "its head is still starting; a few seconds later would be right."}
-
-
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [("RPC error: Unauthenticated", "refuses the authentication token"), ("no route", "does not answer (no route)")],
+    ("raised", "cause", "words"),
+    [
+        (
+            "Could not find any running Ray instance. Please …",
+            None,
+            "no cluster runs on this machine; ray start --head",
+        ),
+        (
+            "Failed to connect",
+            "No node info found when trying to resolve node to connect to.",
+            "none of its nodes; ray",
+        ),
+        ("Failed to connect", "Version mismatch: Ray: 2.1\n Python: 3.9.1", "The same versions on all machines would"),
+        ("no route", None, "its head does not answer (no route); a head that runs would be right."),
+    ],
 )
-def test_a_head_that_refuses(head: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:
-    """Ray's client asks for the number of the cluster when it is made."""
+def test_why_a_process_cannot_connect(
+    monkeypatch: pytest.MonkeyPatch, raised: str, cause: str | None, words: str
+) -> None:
     found = pytest.importorskip("cluster.find_cluster")
 
-    def refuse(address: str) -> None:
-        raise OSError(text)
+    def refuse(**_: object) -> None:
+        raise ConnectionError(raised) from (RuntimeError(cause) if cause else None)
 
-    monkeypatch.setattr(found, "GcsClient", refuse)
-    assert words in found.probe("auto")["problem"]
-
-
-def test_a_cluster_of_another_version(head: SimpleNamespace) -> None:
-    found = pytest.importorskip("cluster.find_cluster")
-    versions = json.dumps({"ray_version": "2.1", "python_version": "3.9.1"}).encode()
-    head.internal_kv_get = lambda key, *, namespace, timeout: versions
-    assert re.fullmatch(
-        r"it runs Ray 2\.1 with Python 3\.9\.1, not Ray \S+ with Python \S+ as this process; the same versions on all "
-        r"machines would be right\.",
-        found.probe("auto")["problem"],
-    )
+    monkeypatch.setattr(found.ray, "init", refuse)
+    with pytest.raises(ConnectionError, match=re.escape(words)) as error:
+        found.connect("10.0.0.1:6379")
+    assert "\n" not in str(error.value)

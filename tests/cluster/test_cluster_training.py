@@ -145,7 +145,7 @@ def test_commands_from_the_cluster(start_run: StartRun, nodes: SomeNodes) -> Non
 @pytest.mark.by_hand
 def test_a_node_with_other_code_does_not_play(start_run: StartRun, nodes: SomeNodes, tmp_path: Path) -> None:
     copy = tmp_path / "checkout"
-    for path in [ROOT / "option_flags.py", *ROOT.glob("*/*.py")]:
+    for path in [ROOT / "main.py", ROOT / "option_flags.py", *ROOT.glob("*/*.py")]:
         target = copy / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())

@@ -17,7 +17,7 @@ from ray.exceptions import ObjectStoreFullError
 from cluster import gateway_loop
 from cluster.gateway import Gateway
 from cluster.gateway_loop import GatewayLoop
-from cluster.round_slots import RoundSlots
+from cluster.round_format import RoundSlots
 from workers.memory.shared_weights import SharedWeights
 from workers.messages import Kind, receive, send
 

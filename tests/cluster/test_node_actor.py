@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from cluster.code_version import ROOT, code_version
-from cluster.node_actor import CHECKOUT_VARIABLE, NodeActor
+from cluster.node_actor import NodeActor
+from cluster.node_code import CHECKOUT_VARIABLE, ROOT, code_version
 from cluster.node_player import PlayerSpec
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
@@ -39,7 +39,7 @@ def problem(spec: bytes = SPEC, root: Path = ROOT, version: str = code_version()
 
 def test_another_python() -> None:
     assert problem(python="3.99.1") == (
-        f"it has Python {PYTHON}, and the learner has 3.99.1; the same minor version would be right"
+        f"it has Python {PYTHON}, and this machine 3.99.1; the same minor version would be right"
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -80,14 +81,17 @@ class Landed:
 def test_a_round_that_the_network_lost_does_not_cost_the_player(outcome: object, lost: bool) -> None:
     hub: Any = Landed()
     link = NodeLink(hub, "id", 0, "node", 1, 1)
-    actor: Any = type("Actor", (), {"next_round": Outcomes(outcome)})
+    link._actor = type("Actor", (), {"next_round": Outcomes(outcome)})  # type: ignore[assignment]
+    link.playing = True
 
-    async def fetch() -> bool:
-        link._lost = asyncio.get_running_loop().create_future()
-        await link._fetch(actor, 0)
-        return link._lost.done()
+    async def fetch() -> None:
+        async with asyncio.TaskGroup() as link._tasks:
+            link.outstanding += 1
+            link._tasks.create_task(link._fetch(0))
 
-    assert asyncio.run(fetch()) == lost
+    with pytest.raises(ExceptionGroup) if lost else nullcontext():
+        asyncio.run(fetch())
+    assert link.playing != lost and link.outstanding == 0
     assert hub.contents == ([outcome] if isinstance(outcome, bytes) else [])
 
 
@@ -125,6 +129,20 @@ def linked() -> tuple[Any, NodeLink]:
     return node, link
 
 
+class EndedError(Exception):
+    """Ends the tasks of a player."""
+
+
+async def as_player(link: NodeLink, work: Callable[[], Awaitable[None]]) -> None:
+    """Work while a player plays."""
+    try:
+        async with asyncio.TaskGroup() as link._tasks:
+            await work()
+            raise EndedError
+    except* EndedError:
+        pass
+
+
 async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
@@ -156,7 +174,7 @@ def test_a_request_waits_for_weights_that_are_sent_with_it() -> None:
         await settle()
         assert sorted(node.calls[4:]) == [("round", 13), ("weights", 13)]
 
-    asyncio.run(requests())
+    asyncio.run(as_player(link, requests))
 
 
 def test_a_slow_network_has_as_much_time_for_rounds_as_for_weights() -> None:
@@ -173,7 +191,7 @@ def test_a_slow_network_has_as_much_time_for_rounds_as_for_weights() -> None:
         await asyncio.sleep(0.3)
         assert node.calls[3:] == [("weights", 12)]
 
-    asyncio.run(requests())
+    asyncio.run(as_player(link, requests))
 
 
 def test_a_node_that_fails_for_hours_is_still_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from cluster.cluster_actors import ClusterActors
 from cluster.node_statistics import NodeStatistics
-from cluster.round_format import longest_round, pack_round
+from cluster.round_format import RoundSlots, longest_round, pack_round
 from cluster.round_intake import WORKERS_PER_SEAT, RoundIntake
-from cluster.round_slots import RoundSlots
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout

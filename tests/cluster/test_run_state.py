@@ -1,80 +1,94 @@
-"""Commands to a run, with a dictionary in place of the store of Ray's head."""
+"""Commands to a run, without Ray: its actor is made in this process."""
 
-import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("ray")
 
-from ray.experimental import internal_kv
+import ray
+from ray.exceptions import ActorDiedError
 
-from cluster import command, run_state
-from cluster.run_state import OLD_SECONDS, RunState
-from options.rules import UsageError
+from cluster import run_state
+from cluster.run_state import RunBoard, RunState, give_command, states
 
 
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, bytes]:
-    entries: dict[bytes, bytes] = {}
+class Handle:
+    """Calls the methods of an object as those of an actor, until that is killed."""
 
-    def put(key: bytes, value: bytes, **others: Any) -> None:
-        entries[key] = value
+    def __init__(self, board: RunBoard) -> None:
+        self.board, self.killed = board, False
 
-    monkeypatch.setattr(internal_kv, "_internal_kv_put", put)
-    monkeypatch.setattr(internal_kv, "_internal_kv_get", lambda key, **others: entries.get(key))
-    monkeypatch.setattr(internal_kv, "_internal_kv_del", lambda key, **others: entries.pop(key, None))
-    monkeypatch.setattr(
-        internal_kv,
-        "_internal_kv_list",
-        lambda prefix, **others: [key for key in entries if key.startswith(prefix)],
-    )
-    return entries
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            return ActorDiedError() if self.killed else getattr(self.board, name)(*arguments)
+
+        return SimpleNamespace(remote=call)
 
 
 @pytest.fixture
-def board(store: dict[bytes, bytes]) -> RunState:
-    made = RunState(1000.0)
-    made.status = {"run": "Pong_1", "line": "done 5%"}
-    return made
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
+    """The actors that were made."""
+    handles: list[Handle] = []
+
+    def get(answer: Any, timeout: float) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def make(name: str) -> Handle:
+        handles.append(Handle(RunBoard()))
+        return handles[-1]
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray, "kill", lambda handle: setattr(handle, "killed", True))
+    monkeypatch.setattr(RunState, "_make_board", staticmethod(make))
+    return handles
 
 
-def test_no_command_replaces_another(board: RunState) -> None:
-    run_state.give_command("Pong_1", "stop")
-    run_state.give_command("Pong_1", "save")
-    run_state.give_command("Pong_2", "stop")
-    assert board.exchange([]) == ["save", "stop", "status"]
-    assert run_state.is_taken("Pong_1", "save") and run_state.is_taken("Pong_1", "stop")
-    assert board.exchange([]) == ["status"]
-    assert not run_state.is_taken("Pong_2", "stop")
+@pytest.fixture
+def run(made: list[Handle]) -> RunState:
+    run = RunState(1000.0)
+    assert run.exchange([]) == ["status"] and not made, "its name is not known yet"
+    run.status = {"run": "Pong_1", "line": "done 5%"}
+    assert run.exchange(["node a plays"]) == ["status"]
+    return run
 
 
-def test_nothing_stays_of_a_run_that_ended(board: RunState, store: dict[bytes, bytes]) -> None:
-    board.exchange([])
-    run_state.give_command("Pong_1", "save")
-    assert list(run_state.runs()) == ["Pong_1"]
-    assert run_state.runs()["Pong_1"]["begun"] == 1000.0, "the beginning of the run, not that of a new gateway"
-    board.remove()
-    assert not store
-    assert board.exchange([]) == [] and not store, "the thread that reads commands may be late"
+def test_the_newest_state_is_shown(run: RunState, made: list[Handle]) -> None:
+    run.status = {"run": "Pong_1", "line": "done 6%"}
+    run.exchange(["node a plays"])
+    shown = {"line": "done 6%", "begun": 1000.0, "details": ["node a plays"]}
+    assert states({"Pong_1": made[0], "Pong_2": Handle(RunBoard())}) == {"Pong_1": shown}
 
 
-def test_an_old_run_that_was_killed_is_forgotten(
-    board: RunState, store: dict[bytes, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    board.exchange([])
-    run_state.give_command("Pong_1", "stop")
-    now = time.time() + OLD_SECONDS + 1
-    monkeypatch.setattr(time, "time", lambda: now)
-    RunState(0.0)
-    assert not store
+def test_no_command_replaces_another(run: RunState, made: list[Handle]) -> None:
+    for command in ("stop", "save", "stop"):
+        made[0].board.give(command)
+    assert not made[0].board.is_taken("save") and not made[0].board.is_taken("stop")
+    assert run.exchange([]) == ["stop", "save", "status"]
+    assert made[0].board.is_taken("save") and made[0].board.is_taken("stop")
+    assert run.exchange([]) == ["status"]
 
 
-def test_a_command_that_is_not_read_is_taken_back(
-    board: RunState, store: dict[bytes, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "ANSWER_SECONDS", 0.0)
-    run_state.give_command("Pong_1", "stop")
-    with pytest.raises(UsageError, match="has not read the command .* taken back; python -m cluster.command status"):
-        command._wait_until_taken("Pong_1", "stop")
-    assert not store
+def test_nothing_stays_of_a_run_that_ended(run: RunState, made: list[Handle]) -> None:
+    run.remove()
+    assert states({"Pong_1": made[0]}) == {}
+    assert run.exchange([]) == [] and len(made) == 1, "the thread that reads commands may be late"
+    assert give_command(made[0], "stop"), "it has ended already"
+
+
+def test_an_actor_that_was_killed_is_replaced(run: RunState, made: list[Handle]) -> None:
+    made[0].killed = True
+    with pytest.raises(ActorDiedError):
+        run.exchange([])
+    assert run.exchange([]) == ["status"] and len(made) == 2
+
+
+def test_a_command_that_is_not_read_is_taken_back(made: list[Handle], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_state, "ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(run_state, "COMMAND_SECONDS", 0.0)
+    handle = Handle(RunBoard())
+    assert not give_command(handle, "stop")
+    assert handle.board.exchange({}) == []

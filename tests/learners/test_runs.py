@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from learners.group import LearnerGroup
-from learners.learner_process import parent_of
 from learners.rank import LearnerRank
+from learners.shares import parent_of
 from option_flags import Config
 from options.presets import merged
 from run_files.checkpoint import Checkpoint, checkpoint_name, find_checkpoint, write_checkpoint

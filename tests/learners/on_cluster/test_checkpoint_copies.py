@@ -8,9 +8,8 @@ import pytest
 
 pytest.importorskip("ray")
 
-from learners.on_cluster import checkpoint_copies
-from learners.on_cluster.checkpoint_copies import copy_checkpoint
-from learners.on_cluster.node_learner import newest_checkpoint, read_part, write_part
+from learners.on_cluster import node_learner
+from learners.on_cluster.node_learner import copy_checkpoint, newest_checkpoint, read_part, write_part
 
 CONTENT = bytes(range(256)) * 10
 FILES = ["checkpoints/checkpoint_0000000200.pt", "checkpoints/replays_0000000200.bin"]
@@ -46,7 +45,7 @@ class Node:
 @pytest.fixture
 def here_and_two_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Node, Node, Node]:
     """This machine, and the nodes of two learners."""
-    monkeypatch.setattr(checkpoint_copies, "CHUNK", 1000)
+    monkeypatch.setattr(node_learner, "CHUNK", 1000)
     here, first, other = (Node(tmp_path / name) for name in ("here", "first", "other"))
     monkeypatch.chdir(here.folder)
     return here, first, other

@@ -4,9 +4,8 @@ import pytest
 
 pytest.importorskip("ray")
 
-from learners.on_cluster.cluster_start import rank_variables
+from learners.on_cluster.cluster_start import Room, Seat, choose_seats, most_learners, rank_variables
 from learners.on_cluster.node_learner import Address
-from learners.on_cluster.shares_of_nodes import Room, Seat, choose_seats, most_learners
 
 EQUAL = [Room("a", 8, 0), Room("b", 8, 0), Room("c", 8, 0)]
 

@@ -9,7 +9,7 @@ pytest.importorskip("ray")
 
 from ray.exceptions import ActorUnavailableError
 
-from cluster.programs.nodes import ANSWER_SECONDS
+from cluster.nodes import ANSWER_SECONDS
 from learners.on_cluster.node_learner import State
 from learners.on_cluster.started_on_nodes import LOST, SeatedLearner, StartedOnNodes
 

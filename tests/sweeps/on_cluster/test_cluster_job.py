@@ -13,7 +13,7 @@ pytest.importorskip("ray")
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from cluster.programs.nodes import ANSWER_SECONDS
+from cluster.nodes import ANSWER_SECONDS
 from sweeps.on_cluster import cluster_job
 from sweeps.on_cluster.cluster_job import ClusterJob
 from sweeps.on_cluster.run_files_transfer import RunFilesTransfer

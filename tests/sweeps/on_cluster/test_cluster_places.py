@@ -1,4 +1,4 @@
-"""Which nodes have room for runs, without a cluster."""
+"""Room for runs is reserved before there is a run, with fakes in place of the cluster."""
 
 from pathlib import Path
 from typing import Any
@@ -7,20 +7,53 @@ import pytest
 
 pytest.importorskip("ray")
 
-from cluster.code_version import ROOT
-from cluster.programs.nodes import Node
+import ray
+
+from cluster.node_code import ROOT
+from cluster.nodes import Node
 from sweeps.on_cluster import cluster_places
 from sweeps.on_cluster.cluster_places import ClusterPlaces
 
-NODE_ID = "ab" * 28  # Ray checks its form
 
+class FakeCluster:
+    """Nodes with the same checkout, and what is reserved on them."""
 
-class FakeNodes:
-    def __init__(self, *_: Any) -> None:
-        self.nodes: dict[str, Node] = {}
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.nodes = {"ab": Node("a", None, "/checkout", 2.0)}
+        self.free = 2
+        self.reserved: list[Group] = []
+        self.asked: list[tuple[Any, Any]] = []
+        monkeypatch.setattr(cluster_places, "ClusterNodes", lambda *_: self)
+        monkeypatch.setattr(cluster_places, "placement_group", self._reserve)
+        monkeypatch.setattr(cluster_places, "remove_placement_group", self._remove)
+        monkeypatch.setattr(cluster_places, "is_reserved", Group.is_reserved)
+        monkeypatch.setattr(cluster_places, "placement_group_table", lambda _: {"bundles_to_node_id": {0: "ab"}})
+        monkeypatch.setattr(cluster_places, "PlacementGroupSchedulingStrategy", lambda group, index: group)
+
+    @property
+    def usable(self) -> dict[str, Node]:
+        return self.nodes
 
     def look(self) -> None:
-        pass
+        """They stay."""
+
+    def _reserve(self, bundles: Any, strategy: str, bundle_label_selector: Any) -> "Group":
+        self.asked.append((bundles[0], bundle_label_selector[0]))
+        return Group(self)
+
+    def _remove(self, group: "Group") -> None:
+        if group in self.reserved:
+            self.reserved.remove(group)
+
+
+class Group:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+
+    def is_reserved(self) -> bool:
+        if self not in self._cluster.reserved and len(self._cluster.reserved) < self._cluster.free:
+            self._cluster.reserved.append(self)
+        return self in self._cluster.reserved
 
 
 class FakeActor:
@@ -33,60 +66,50 @@ class FakeActor:
         pass
 
 
-def places_with(monkeypatch: pytest.MonkeyPatch, node: Node, cpus: float, gpus: float = 0.0) -> ClusterPlaces:
-    monkeypatch.setattr(cluster_places, "ClusterNodes", FakeNodes)
-    places = ClusterPlaces("auto", ROOT / "main.py", cpus, gpus, None, print)
-    places._nodes.nodes[NODE_ID] = node
-    monkeypatch.setattr(places, "_actor", FakeActor())
-    return places
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    monkeypatch.setattr(ray, "remote", lambda _: FakeActor())
+    return FakeCluster(monkeypatch)
 
 
-def runs_at_once(places: ClusterPlaces, folder: Path) -> int:
-    """How many runs take room until there is none."""
-    runs = 0
-    while places.has_room(runs):
-        job: Any = places.make_job(folder)
-        job._make_actor()
-        runs += 1
-    return runs
+def make_places(cluster: FakeCluster, most: int | None = None, gpus: float = 0.0) -> ClusterPlaces:
+    return ClusterPlaces("auto", ROOT / "main.py", 1, gpus, most, print)
 
 
-@pytest.mark.parametrize(
-    ("all_cpus", "cpus", "all_gpus", "gpus", "runs"),
-    [
-        (8, 3, 0, 0, 2),
-        (1, 0.1, 0, 0, 10),
-        (16, 1, 1, 0.2, 5),  # 1 - 4 * 0.2 is less than 0.2
-        (16, 1, 2, 0.6, 2),  # Ray takes both parts of a run from one GPU
-        (16, 1, 2, 0.3, 6),
-        (16, 1, 3, 2, 1),
-        (16, 1, 0, 0.5, 0),
-    ],
-)
-def test_as_many_runs_as_fit_on_a_node(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    all_cpus: float,
-    cpus: float,
-    all_gpus: float,
-    gpus: float,
-    runs: int,
-) -> None:
-    node = Node("a", None, "/checkout", all_cpus, all_gpus, all_cpus, all_gpus)
-    assert runs_at_once(places_with(monkeypatch, node, cpus, gpus), tmp_path / "job") == runs
+def started(places: ClusterPlaces, folder: Path) -> Any:
+    job: Any = places.make_job(folder)
+    job._make_actor()
+    return job
 
 
-def test_what_others_use_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node("a", None, "/checkout", 8, 2, 4, 1)
-    assert runs_at_once(places_with(monkeypatch, node, 1, 0.5), tmp_path / "job") == 2
+@pytest.mark.parametrize(("most", "runs"), [(None, 2), (1, 1)])
+def test_runs_start_while_ray_has_room(cluster: FakeCluster, tmp_path: Path, most: int | None, runs: int) -> None:
+    places, jobs = make_places(cluster, most), list[Any]()
+    while places.has_room(len(jobs)):
+        jobs.append(started(places, tmp_path / "job"))
+    assert len(jobs) == runs
+    jobs.pop()._on_end()
+    assert places.has_room(len(jobs))
 
 
-def test_a_job_that_cannot_be_made_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = places_with(monkeypatch, Node("a", None, "/checkout", 1, 0, 1, 0), 1)
+def test_what_a_run_needs_is_asked_of_the_nodes_with_the_same_code(cluster: FakeCluster) -> None:
+    places = make_places(cluster, gpus=0.5)
+    assert places.has_room(0)
+    cluster.nodes["cd"] = Node("c", None, "/checkout", 2.0)
+    assert places.has_room(0)
+    needed = {"CPU": 1, "GPU": 0.5}
+    assert cluster.asked == [(needed, {"ray.io/node-id": "in(ab)"}), (needed, {"ray.io/node-id": "in(ab,cd)"})]
+    assert len(cluster.reserved) == 1, "only for the next run"
+
+
+def test_a_job_that_cannot_be_made_or_started_takes_no_room(cluster: FakeCluster, tmp_path: Path) -> None:
+    places = make_places(cluster)
+    cluster.free = 1
     (tmp_path / "file").touch()
+    assert places.has_room(0)
     with pytest.raises(OSError):
         places.make_job(tmp_path / "file" / "job")
+    places.make_job(tmp_path / "never started")
     assert places.has_room(0)
-    job: Any = places.make_job(tmp_path / "job")
-    job._make_actor()
+    started(places, tmp_path / "job")
     assert not places.has_room(1)

@@ -30,7 +30,7 @@ class GuardedProgram:
         self._is_started = False
         self._folder = Path(tempfile.mkdtemp(prefix=prefix))
         self._guard = subprocess.Popen(
-            [sys.executable, str(self._checkout / "cluster" / "programs" / "process_guard.py"), str(self._folder)],
+            [sys.executable, str(self._checkout / "cluster" / "process_guard.py"), str(self._folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

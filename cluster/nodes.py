@@ -1,6 +1,5 @@
 """The nodes of a Ray cluster, as a program sees them that starts others there. Imported only with --cluster."""
 
-import logging
 import platform
 import signal
 import time
@@ -11,14 +10,13 @@ from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray._private.state import available_resources_per_node
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
+from ray.util.placement_group import PlacementGroup, placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster import code_version
-from cluster.code_version import ROOT
+from cluster import guarded_program, node_code
 from cluster.find_cluster import connect
-from cluster.programs import guarded_program, node_code
+from cluster.node_code import ROOT
 from cluster.task_errors import one_line
 from machine.stop_signals import STOP_SIGNALS
 from options.rules import UsageError
@@ -34,10 +32,8 @@ class Node:
     name: str
     examination: Any  # the answer of `examine_node`, as soon as it is there; then None
     checkout: str | None = None  # None until it has been examined, or if it is left out
-    all_cpus: float = 0.0
-    all_gpus: float = 0.0
-    free_cpus: float = 0.0  # as Ray reports it, which is some time later
-    free_gpus: float = 0.0
+    cpus: float = 0.0
+    gpus: float = 0.0
 
 
 class ClusterNodes:
@@ -47,20 +43,24 @@ class ClusterNodes:
         """`actors` is the module of the actors that will be started: it is sent to the nodes by value."""
         handlers = {number: signal.getsignal(number) for number in (*STOP_SIGNALS, signal.SIGUSR1)}
         try:
-            connect(address, logging_level=logging.CRITICAL)
-        except Exception as error:  # Ray raises all kinds of errors, and each one means that the cluster cannot be used
-            text = " ".join(str(error).split())[:200]
-            raise UsageError(f"--cluster={address} cannot be used: {text or type(error).__name__}.") from None
+            connect(address)
+        except ConnectionError as error:
+            raise UsageError(f"--cluster={address} cannot be used: {error}") from None
         for number, handler in handlers.items():  # Ray sets its own
             signal.signal(number, handler)
         # Nodes need these before it is known where their own code is.
-        for module in (code_version, node_code, guarded_program, actors):
+        for module in (node_code, guarded_program, actors):
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         self.own = str(ray.get_runtime_context().get_node_id())
         self.nodes: dict[str, Node] = {}  # by Ray's id of the node
         self._print_line = print_line
-        self._version = node_code.version_of_programs(ROOT)
+        self._version = node_code.code_version()
         self._examine = ray.remote(num_cpus=0)(node_code.examine_node)
+
+    @property
+    def usable(self) -> dict[str, Node]:
+        """Those that can run programs of this checkout, by Ray's id."""
+        return {node_id: node for node_id, node in self.nodes.items() if node.checkout is not None}
 
     @property
     def are_examined(self) -> bool:
@@ -68,19 +68,17 @@ class ClusterNodes:
         return all(node.examination is None for node in self.nodes.values())
 
     def look(self) -> None:
-        """Learn which nodes there are, what they answered, and what is free."""
+        """Learn which nodes there are, and what they answered."""
         nodes = ray.nodes()  # type: ignore[no-untyped-call]
         alive = {node["NodeID"]: node for node in nodes if node["Alive"]}
         for node_id in self.nodes.keys() - alive.keys():
             self._print_line(f"node {self.nodes.pop(node_id).name} has left the cluster")
         for node_id in alive.keys() - self.nodes.keys():
             self.nodes[node_id] = self._new_node(node_id, alive[node_id])
-        available = available_resources_per_node()  # type: ignore[no-untyped-call]
         for node_id, node in self.nodes.items():
             self._read_answer(node)
-            total, free = alive[node_id]["Resources"], available.get(node_id, {})
-            node.all_cpus, node.all_gpus = total.get("CPU", 0), total.get("GPU", 0)
-            node.free_cpus, node.free_gpus = free.get("CPU", 0), free.get("GPU", 0)
+            resources = alive[node_id]["Resources"]
+            node.cpus, node.gpus = resources.get("CPU", 0), resources.get("GPU", 0)
 
     def _new_node(self, node_id: str, entry: dict[str, Any]) -> Node:
         name = str(entry.get("NodeName") or entry["NodeManagerAddress"])
@@ -105,6 +103,11 @@ class ClusterNodes:
         if problem is not None:
             node.checkout = None
             self._print_line(f"node {node.name} is left out: {problem}")
+
+
+def is_reserved(group: PlacementGroup) -> bool:
+    """Whether what the group needs is reserved now; `PlacementGroup.wait` cannot tell without waiting for a second."""
+    return bool(placement_group_table(group)["state"] == "CREATED")
 
 
 def call_actor(actor: Any, method: str, *arguments: Any) -> Any:
