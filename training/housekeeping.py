@@ -106,7 +106,6 @@ class Housekeeping:
     def _receive(self, news: Sequence[LearnerMessage]) -> None:
         progress = self._run.progress
         self._reporter.games_ended(progress.count_others(news))
-        # The latest games are not the same ones for all, so the goal is the first learner's to judge.
         progress.goal_reached = progress.goal_reached or any(each.goal_reached for each in news)
 
     def _wants_last_report(self, finished: bool) -> bool:

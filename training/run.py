@@ -40,21 +40,6 @@ class Run:
         self.last_lines: list[str] = []  # filled when training has ended; printed after all other messages
         # With the other learners. One learner agrees with itself.
         self.agreement = GroupAgreement(self.learners) if isinstance(self.learners, LearnerGroup) else Agreement()
-        self.progress = self._make_progress()
-
-    def _make_progress(self) -> Progress:
-        """Continued from the parent, if there is one."""
-        config = self.config
-        progress = Progress(
-            self.layout,
-            config.workers.envs_per_worker,
-            config.environment.frames_per_step,
-            config.run.environment_max_steps,
-            config.report.avg_buff_size,
-            config.run.stop_at_return if self.rank.is_first else None,
-            make_timing(config, self.layout, self.machine.inference_processes),
-            learners=self.rank.size,
-            first_worker=self.setup.first_worker,
-        )
-        self.resume.restore_progress(progress)
-        return progress
+        timing = make_timing(self.config, self.layout, self.machine.inference_processes)
+        self.progress = Progress(self.config, self.layout, timing, self.rank, setup.first_worker)
+        self.resume.restore_progress(self.progress)

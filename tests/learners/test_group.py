@@ -26,8 +26,8 @@ from run_files.metrics import Report
 from tests.learners.groups import run_group
 from tests.learners.threads import run_threads
 from tests.training.catch_runs import MIXED
-from tests.training.counters.test_progress import LAYOUT, play_games
-from tests.training.some_run import some_run
+from tests.training.counters.test_progress import play_games
+from tests.training.some_run import some_progress, some_run
 from training.counters.progress import Progress
 from training.housekeeping import Housekeeping
 from training.summary import SummaryFile
@@ -341,8 +341,9 @@ def connected(group: LearnerGroup, progress: Progress) -> GroupAgreement:
 def judges_the_goal(group: LearnerGroup) -> tuple[bool, list[float]]:
     """Learner 0 sees good games first and then bad ones; learner 1 hears of the good ones after its own bad ones."""
     rank = group.rank
-    goal = 5.0 if rank.is_first else None
-    progress = Progress(LAYOUT, 1, 4, 10_000, return_window=2, stop_at_return=goal, learners=2)
+    progress = some_progress(
+        learners=2, rank=rank.index, environment_max_steps=10_000, avg_buff_size=2, stop_at_return=5.0
+    )
     agreement = connected(group, progress)
     play_games(progress, *([9.0, 9.0] if rank.is_first else [0.0, 0.0]))
     while not agreement.may_update(ready=True):
@@ -359,7 +360,7 @@ def plays_short_games(group: LearnerGroup) -> list[tuple[int, list[float]]]:
 
     Learner 1 has played two more games after its last message.
     """
-    progress = Progress(LAYOUT, 1, 4, 10**6, return_window=10**4, learners=2)
+    progress = some_progress(learners=2, environment_max_steps=10**6, avg_buff_size=10**4)
     agreement = connected(group, progress)
     known = []
     play_games(progress, *[float(n) for n in range(3 * MAX_GAMES)])
@@ -381,7 +382,7 @@ def test_no_game_is_left_out_however_many_there_are() -> None:
 
 def ends_at_different_times(group: LearnerGroup, stops: bool) -> tuple[int, bool, bool]:
     """Learner 0 has used its share of the steps; learner 1 still receives some, or a signal asks it to stop."""
-    progress = Progress(LAYOUT, 1, 4, 20 * 8, return_window=2, learners=2)
+    progress = some_progress(learners=2, environment_max_steps=20 * 8, avg_buff_size=2)
     agreement, rank = connected(group, progress), group.rank
     play_games(progress, *[1.0] * (4 if rank.is_first else 3))
     if not rank.is_first:

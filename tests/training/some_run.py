@@ -12,9 +12,22 @@ from learners.group import OneLearner
 from learners.rank import LearnerRank
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from replay.unroll_layout import UnrollLayout
 from reports.terminal.console import Console
 from tests.catch import make_catch
 from training.best_so_far import BestSoFar
+from training.counters.action_timing import ActionTiming
+from training.counters.progress import Progress
+
+LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
+
+
+def some_progress(
+    layout: UnrollLayout = LAYOUT, timing: ActionTiming | None = None, learners: int = 1, rank: int = 0, **flags: Any
+) -> Progress:
+    """That of a run of 1,000 steps with one environment in each worker."""
+    config = Config().replace_flags(**{"environment_max_steps": 1_000, "envs_per_worker": 1, **flags})
+    return Progress(config, layout, timing, LearnerRank(rank, learners))
 
 
 def some_run(folder: Path, **parts: Any) -> Any:

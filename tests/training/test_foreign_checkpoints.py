@@ -68,7 +68,7 @@ def use(setup: RunSetup) -> None:
     device = setup.machine.device
     learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, device)
     with closing(make_mix(some_run(Path(), config=config, layout=layout, resume=resume, learner=learner))) as mix:
-        progress = Progress(layout, 3, 4, 600, 100)
+        progress = Progress(config, layout)
         resume.restore_progress(progress)
         resume.restore(learner, mix)
         if mix.ready():

@@ -11,14 +11,11 @@ import torch
 
 from option_flags import Config
 from replay.batch_mix import Batch
-from replay.unroll_layout import UnrollLayout
 from reports.terminal.run_display import Status
-from tests.training.some_run import some_run
+from tests.training.some_run import LAYOUT, some_progress, some_run
 from training.counters.machine_load import Load
-from training.counters.progress import Progress
 from training.reporter import Reporter
 
-LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 LOAD = Load(0.0, 0.0, {"environment": 0.0}, 0.0, 0.0, None, None, {})
 
 
@@ -27,7 +24,7 @@ class Run:
 
     def __init__(self, period: int) -> None:
         config = Config.from_flags({"environment_max_steps": 1000, "report_period": period})
-        self.progress = Progress(LAYOUT, 1, 4, 1000, 100)
+        self.progress = some_progress()
         self.learner = SimpleNamespace(updates=0)
         self.written: list[dict[str, Any]] = []
         self.shown: list[Status] = []

@@ -15,11 +15,9 @@ from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import CATCH, catch_run, reports, resume_run
-from tests.training.counters.test_progress import LAYOUT
-from tests.training.some_run import some_run
+from tests.training.some_run import some_progress, some_run
 from training import summary as summary_module
 from training import train as training
-from training.counters.progress import Progress
 from training.summary import SummaryFile
 from training.train import train
 from workers.failures import RunFailedError
@@ -126,7 +124,7 @@ def test_a_run_that_waits_for_long_is_seen_to_be_alive(tmp_path: Path, monkeypat
     """The dashboard would say that it was killed."""
     written: list[str] = []
     monkeypatch.setattr(summary_module, "write_json", lambda path, value: written.append(value["status"]))
-    with SummaryFile(some_run(tmp_path, progress=Progress(LAYOUT, 4, 4, 1_000, 100))) as summary:
+    with SummaryFile(some_run(tmp_path, progress=some_progress())) as summary:
         summary.show_alive()
         assert written == ["running"]
         monkeypatch.setattr(summary_module, "ALIVE_SECONDS", 0.0)

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from learners.messages import Game, LearnerMessage, Unsent
+from learners.rank import LearnerRank
+from option_flags import Config
 from replay.batch_mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
@@ -18,6 +20,7 @@ from run_files.return_goal import reaches_return
 from training.counters.action_timing import ActionTiming
 from training.counters.interval import Interval, StageTimer
 
+ONLY_LEARNER = LearnerRank()
 MIN_SPEED_SPAN, SPEED_SPAN = 0.5, 20.0  # seconds for the mean of the displayed speed: smallest and usual
 
 
@@ -26,24 +29,20 @@ class Progress:
 
     def __init__(
         self,
+        config: Config,
         layout: UnrollLayout,
-        environments_per_worker: int,
-        frames_per_step: int,
-        max_steps: int,
-        return_window: int,
-        stop_at_return: float | None = None,
         action_timing: ActionTiming | None = None,  # in a game that does not wait
-        learners: int = 1,  # each receives its share of the steps that are left at the start: see `own_share`
+        rank: LearnerRank = ONLY_LEARNER,  # each receives its share of the steps left at the start: see `own_share`
         first_worker: int = 0,  # the number of this learner's first worker among those of all
     ) -> None:
         self._layout = layout
-        self._environments_per_worker = environments_per_worker
-        self._frames_per_step = frames_per_step
+        self._environments_per_worker = config.workers.envs_per_worker
+        self._frames_per_step = config.environment.frames_per_step
         self._played_frames = 0  # by this run, in real time
-        self.max_steps = max_steps
+        self.max_steps = config.run.environment_max_steps
         self._parent_seconds = 0.0  # of training, at the start of this run
         self.begin()
-        self._learners = learners
+        self._learners = rank.size
         self._own_unrolls = 0  # that this learner has received in this run
         self.own_share: int | None = None  # unrolls that this learner receives in this run; None: an equal share
         self._first_worker = first_worker
@@ -52,12 +51,13 @@ class Progress:
         self.episodes = 0
         self.updates = 0  # of the network, as the learner counts them
         self._parent_steps = self._parent_frames = 0  # at the start of this run
-        self.return_window = return_window  # games that `return_mean` is averaged over
-        self.recent_returns: deque[float] = deque(maxlen=return_window)
+        self.return_window = config.report.avg_buff_size  # games that `return_mean` is averaged over
+        self.recent_returns: deque[float] = deque(maxlen=self.return_window)
         self.return_max: float | None = None
         self.watt_hours: dict[str, float] = {}  # energy by `cpu` and `gpu`, where it was measured
         self.return_min: float | None = None
-        self._stop_at_return = stop_at_return
+        # The latest games are not the same ones for all learners, so the goal is the first learner's to judge.
+        self._stop_at_return = config.run.stop_at_return if rank.is_first else None
         self.action_timing = action_timing
         self.goal_reached = False  # whether `return_mean`, over a full window, was at least `stop_at_return`
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)

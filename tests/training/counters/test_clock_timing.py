@@ -9,9 +9,9 @@ import pytest
 from option_flags import Config
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
+from tests.training.some_run import some_progress
 from training.counters.action_timing import ActionTiming
 from training.counters.clock_timing import ClockTiming, make_timing
-from training.counters.progress import Progress
 
 LAYOUT = UnrollLayout(3, 1, (1, 2, 2), 2, delayed_actions=True, real_time=True)
 
@@ -52,32 +52,32 @@ def test_the_figures_of_the_clock() -> None:
 def test_a_checkpoint_has_the_latest_time_from_screen_to_action() -> None:
     """Of this interval, or of the one before, also if no action took effect since the report or the resume."""
     timing = ClockTiming(LAYOUT, skipped_frames=4, fps=50.0, processes=2)
-    progress = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing)
+    progress = some_progress(LAYOUT, timing)
     assert progress.state_dict(updates=0)["action_ms"] is None
     progress.count_unroll(unroll([100, 0, 130], 10, 0, 0, ages=[7, 8, 900]))
     assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140), "seven frames of 20 ms; one was a pause"
     for _ in range(2):
         progress.begin_interval()
         assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140)
-    resumed = Progress(LAYOUT, 1, 4, 100, 1, action_timing=ClockTiming(LAYOUT, skipped_frames=4, fps=50.0))
+    resumed = some_progress(LAYOUT, ClockTiming(LAYOUT, skipped_frames=4, fps=50.0))
     resumed.load_state_dict(progress.state_dict(updates=0))
     assert resumed.state_dict(updates=0)["action_ms"] == pytest.approx(140)
     progress.count_unroll(unroll([20, 30, 40], 10, 0, 0, ages=[4, 3, 5]))
     assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(60), "three frames"
     assert progress.state_dict(updates=0)["inference_processes"] == 2
-    in_frames = Progress(LAYOUT, 1, 4, 100, 1, action_timing=ActionTiming(LAYOUT, 4))
+    in_frames = some_progress(LAYOUT, ActionTiming(LAYOUT, 4))
     assert in_frames.state_dict(updates=0)["action_ms"] is None
-    assert "action_ms" not in Progress(LAYOUT, 1, 4, 100, 1).state_dict(updates=0)
+    assert "action_ms" not in some_progress(LAYOUT).state_dict(updates=0)
 
 
 def test_frames_are_those_that_were_played() -> None:
     timing = ClockTiming(LAYOUT, skipped_frames=4, fps=60.0)
-    progress = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing)
+    progress = some_progress(LAYOUT, timing)
     assert (progress.frames, progress.frames_per_step) == (0, 4)
     for played in (10, 17):
         progress.count_unroll(unroll([1, 1, 1], played, 0, 0))
     assert (progress.agent_steps, progress.frames) == (6, 27)
-    resumed = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing)
+    resumed = some_progress(LAYOUT, timing)
     resumed.load_state_dict(progress.state_dict(updates=0))
     assert resumed.frames == 27
     resumed.count_unroll(unroll([1, 1, 1], 40, 0, 0))
@@ -88,7 +88,7 @@ def test_several_learners_play_as_many_frames_each(monkeypatch: pytest.MonkeyPat
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     timing = ClockTiming(LAYOUT, skipped_frames=4, fps=60.0)
-    progress = Progress(LAYOUT, 1, 4, max_steps=100, return_window=1, action_timing=timing, learners=2)
+    progress = some_progress(LAYOUT, timing, learners=2, environment_max_steps=100)
     progress.count_unroll(unroll([1, 1, 1], 30, 0, 0))
     now = 102.0
     assert progress.interval_frames_per_second == pytest.approx(30)

@@ -7,21 +7,15 @@ import pytest
 import torch
 
 from replay.batch_mix import Batch
-from replay.unroll_layout import UnrollLayout
+from tests.training.some_run import LAYOUT, some_progress
 from training.best_so_far import BestSoFar
 from training.counters.progress import Progress
-
-LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
-
-
-def make_progress(return_window: int = 100) -> Progress:
-    return Progress(LAYOUT, environments_per_worker=1, frames_per_step=4, max_steps=1000, return_window=return_window)
 
 
 def test_the_speed_is_known_after_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    progress = make_progress()
+    progress = some_progress()
     speeds = []
     for now, steps in ((3.0, 0), (5.0, 0), (5.005, 320), (5.5, 320), (6.0, 1320), (7.0, 2320), (9.0, 2320)):  # noqa: B007
         progress.agent_steps = steps
@@ -34,7 +28,7 @@ def test_the_speed_is_that_of_the_latest_seconds(monkeypatch: pytest.MonkeyPatch
     """Regardless of how often it is read, it follows a change of speed within a minute."""
     now, calls = 0.0, round(120 / period)
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    progress = make_progress()
+    progress = some_progress()
     for speed in (1000.0, 3000.0):
         for _ in range(calls):
             now += period
@@ -53,7 +47,7 @@ def play_games(progress: Progress, *returns: float) -> None:
 
 
 def test_the_goal_is_the_mean_of_a_full_window() -> None:
-    progress = Progress(LAYOUT, 1, 4, 10_000, return_window=3, stop_at_return=2.0)
+    progress = some_progress(environment_max_steps=10_000, avg_buff_size=3, stop_at_return=2.0)
     reached = []
     for game_return in (9.0, 9.0, -16.0, 12.0, 10.0, 0.0):
         play_games(progress, game_return)
@@ -63,11 +57,11 @@ def test_the_goal_is_the_mean_of_a_full_window() -> None:
     play_games(progress, -99.0)
     assert progress.goal_reached, "what ends after that changes nothing"
     assert progress.state_dict(updates=0)["reached_goal"] == 2.0
-    assert make_progress().state_dict(updates=0)["reached_goal"] is None
+    assert some_progress().state_dict(updates=0)["reached_goal"] is None
 
 
 def test_without_a_goal_only_the_steps_end_a_run() -> None:
-    progress = make_progress(return_window=1)
+    progress = some_progress(avg_buff_size=1)
     play_games(progress, *[1e9] * 49)
     assert not progress.is_complete
     play_games(progress, 0.0)
@@ -80,9 +74,9 @@ def test_without_a_goal_only_the_steps_end_a_run() -> None:
 )
 def test_a_run_knows_whether_any_game_ever_scored(returns: list[float], never: bool) -> None:
     """Also of the runs that it was resumed from, where its window holds none of their games."""
-    first = make_progress(return_window=1)
+    first = some_progress(avg_buff_size=1)
     play_games(first, *returns)
-    resumed = make_progress(return_window=1)
+    resumed = some_progress(avg_buff_size=1)
     resumed.load_state_dict(first.state_dict(updates=0))
     assert first.never_scored == resumed.never_scored == never
     play_games(resumed, 0.0)
@@ -91,11 +85,11 @@ def test_a_run_knows_whether_any_game_ever_scored(returns: list[float], never: b
 
 @pytest.mark.parametrize(("returns", "never"), [([0.0, 0.0], True), ([0.0, -2.0], False)])
 def test_checkpoints_of_older_versions_have_no_lowest_return(returns: list[float], never: bool) -> None:
-    first = make_progress()
+    first = some_progress()
     play_games(first, *returns)
     state = first.state_dict(updates=0)
     del state["return_min"]
-    resumed = make_progress()
+    resumed = some_progress()
     resumed.load_state_dict(state)
     assert resumed.never_scored == never
 
@@ -103,9 +97,9 @@ def test_checkpoints_of_older_versions_have_no_lowest_return(returns: list[float
 def test_a_resumed_run_adds_to_the_figures_of_its_interval_on_another_device() -> None:
     """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
     batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
-    first = make_progress()
+    first = some_progress()
     first.count_update(batch, {"total_loss": torch.tensor(2.0)}, updates=1)
-    resumed = make_progress()
+    resumed = some_progress()
     resumed.load_state_dict(first.state_dict(updates=1))
     resumed.count_update(batch, {"total_loss": torch.tensor(4.0)}, updates=2)
     assert resumed.interval.figures() == {"total_loss": 3.0}
@@ -115,9 +109,9 @@ def test_a_resumed_run_adds_to_the_figures_of_its_interval_on_another_device() -
 
 def test_a_checkpoint_of_a_version_with_other_figures_can_be_resumed() -> None:
     batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
-    first = make_progress()
+    first = some_progress()
     first.count_update(batch, {"total_loss": torch.tensor(2.0)}, updates=1)
-    resumed = make_progress()
+    resumed = some_progress()
     resumed.load_state_dict(first.state_dict(updates=1))
     resumed.count_update(batch, {"total_loss": torch.tensor(4.0), "new_loss": torch.tensor(1.0)}, updates=2)
     assert resumed.interval.figures() == {"total_loss": 4.0, "new_loss": 1.0}
@@ -126,14 +120,14 @@ def test_a_checkpoint_of_a_version_with_other_figures_can_be_resumed() -> None:
 def test_policy_lag_is_measured_on_fresh_unrolls_only() -> None:
     rows = np.zeros((3, LAYOUT.nbytes), np.uint8)
     LAYOUT.array(rows, "weight_version")[:] = [1, 0, 3]  # the second one is replayed
-    progress = make_progress()
+    progress = some_progress()
     batch = Batch(torch.from_numpy(rows), np.array([True, False, True]))
     progress.count_update(batch, {"total_loss": torch.tensor(0.0)}, updates=6)
     assert progress.interval.lag() == (3.0, 4), "the update used the weights of version 5"
 
 
 def test_the_mean_return_is_that_of_the_latest_games() -> None:
-    progress = make_progress(return_window=3)
+    progress = some_progress(avg_buff_size=3)
     best, was_best = BestSoFar(), []
     for game_return in (1.0, 9.0, 2.0, 4.0):
         row = np.zeros(LAYOUT.nbytes, np.uint8)
@@ -143,27 +137,27 @@ def test_the_mean_return_is_that_of_the_latest_games() -> None:
     assert progress.return_mean == 5.0
     assert was_best == [False, False, True, True], "a full window is enough games, even a small one"
     assert best.state_dict() == {"best_return_mean": 5.0, "best_eval_mean": None, "evaluated_steps": 0}
-    larger, smaller = make_progress(return_window=4), make_progress(return_window=2)
+    larger, smaller = some_progress(avg_buff_size=4), some_progress(avg_buff_size=2)
     for resumed, mean in ((larger, 5.0), (smaller, 3.0)):
         resumed.load_state_dict(progress.state_dict(updates=0))
         assert resumed.return_mean == mean
 
 
 def test_each_run_adds_frames_by_its_own_skipped_frames() -> None:
-    first = Progress(LAYOUT, 2, 4, 1000, 100)
+    first = some_progress(skipped_frames=4)
     first.agent_steps = 100
-    second = Progress(LAYOUT, 2, 2, 1000, 100)
+    second = some_progress(skipped_frames=2)
     second.load_state_dict(first.state_dict(updates=0))
     second.agent_steps += 50
     assert second.frames == 400 + 100
-    third = Progress(LAYOUT, 2, 3, 1000, 100)
+    third = some_progress(skipped_frames=3)
     third.load_state_dict(second.state_dict(updates=0))
     third.agent_steps += 1
     assert third.frames == 503
 
 
 def test_an_episode_is_reported_at_the_step_that_ended_it() -> None:
-    progress = Progress(LAYOUT, environments_per_worker=4, frames_per_step=4, max_steps=1000, return_window=100)
+    progress = some_progress(envs_per_worker=4)
     row = np.zeros(LAYOUT.nbytes, np.uint8)
     assert progress.count_unroll(row) == []
     LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, -3.0
@@ -175,7 +169,7 @@ def test_an_episode_is_reported_at_the_step_that_ended_it() -> None:
 
 @pytest.mark.parametrize(("max_steps", "unrolls"), [(1, 1), (20, 1), (21, 2), (1000, 50), (1010, 51)])
 def test_the_last_unroll_is_played_to_its_end(max_steps: int, unrolls: int) -> None:
-    progress = Progress(LAYOUT, 1, 4, max_steps, 100)
+    progress = some_progress(environment_max_steps=max_steps)
     for left in range(unrolls, 0, -1):
         assert progress.unrolls_left == left
         progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8))
@@ -193,14 +187,14 @@ def test_a_return_that_only_equals_the_best_is_not_the_best() -> None:
 
 
 def test_a_resumed_run_continues_the_energy_of_its_parent() -> None:
-    first = make_progress()
+    first = some_progress()
     first.watt_hours["cpu"] = 2.5
     saved = first.state_dict(updates=0)
-    second = make_progress()
+    second = some_progress()
     measured = second.watt_hours  # held by whoever measures
     second.load_state_dict(saved)
     assert measured == {"cpu": 2.5}
     del saved["watt_hours"]  # a checkpoint of an older version
-    third = make_progress()
+    third = some_progress()
     third.load_state_dict(saved)
     assert third.watt_hours == {}
