@@ -41,6 +41,7 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
         action_kind=spec.action_kind,
         action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
         action_names=spec.action_names,
+        reported_info=() if config.environment.in_real_time else spec.reported_info,
     )
 
 

@@ -18,7 +18,7 @@ from reports.published_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import FIRE, NOOP
-from wrappers.environment import MakeWatchedEnvironment, action_names, environment_spec
+from wrappers.environment import MakeWatchedEnvironment, environment_spec, names_in
 
 
 class WrittenFilm(NamedTuple):
@@ -145,7 +145,7 @@ def _played_rows(played: Played, name_of: Callable[[Any], str]) -> dict[str, str
 
 def action_labels(environment: gymnasium.Env[Any, Any]) -> list[str]:
     """The names of discrete actions, or their numbers if the environment has no names for them; else no names."""
-    names = list(action_names(environment))
+    names = list(names_in(environment, "action_meanings"))
     if names:
         return names
     spec = environment_spec(environment)

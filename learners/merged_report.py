@@ -33,7 +33,7 @@ MEANS = (
     WAITS,
     "gpu_utilization",
 )
-SHARES = ("time_shares", "worker_time_shares", "replay_time_shares")  # of time, by name: means
+TABLES = ("time_shares", "worker_time_shares", "replay_time_shares", "environment")  # by name: means
 LARGEST = ("policy_lag_max",)
 OF_EACH = ("update_ms", "learner_wait_fraction", WAITS, "policy_lag_mean", "worker_restarts")
 
@@ -51,7 +51,7 @@ def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) ->
             numbers = [value for report in reports if isinstance(value := report.get(name), int | float)]
             if numbers:
                 merged[name] = combine(numbers)
-    for name in SHARES:
+    for name in TABLES:
         if isinstance(own := merged.get(name), Mapping):
             tables = [table for report in reports if isinstance(table := report.get(name), Mapping)]
             merged[name] = {key: _mean_of([table.get(key) for table in tables]) for key in own}

@@ -40,6 +40,7 @@ class UnrollLayout(RowLayout):
     action_kind: ActionKind = "discrete"
     action_sizes: tuple[int, ...] = ()  # product: the number of actions in each factor; gaussian: one 1 per dimension
     action_names: tuple[str, ...] = ()  # discrete actions of an Atari game: what the joystick does, such as UPFIRE
+    reported_info: tuple[str, ...] = ()  # entries of the environment's `info` that are reported
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -86,6 +87,8 @@ class UnrollLayout(RowLayout):
             ("weight_version", (), "int64"),
             ("environment_id", (), "int32"),
         ]
+        if self.reported_info:
+            fields.append(("reported_info", (len(self.reported_info), 2), "float32"))  # sum; steps that had the entry
         if self.vector_size:
             fields += self.stored_vectors.declared(steps + 1)
         if self.delayed_actions:

@@ -162,6 +162,8 @@ class Rollout:
         # The memory is that of an earlier round, so fields that are not written at every step are cleared.
         for name in ("bootstraps", "game_returns", "game_lengths"):
             unrolls[name][:] = 0
+        if self._layout.reported_info:
+            unrolls["reported_info"][:] = 0
 
     def _write_decision(
         self, decision: Decision, unrolls: dict[str, NDArray[Any]], environments: slice, t: int
@@ -178,7 +180,10 @@ class Rollout:
         environment = self._environments[e]
         if self._open_unrolls:
             self._open_unrolls.before_step(e)
-        observation, reward, terminated, truncated, _ = environment.env.step(action)
+        observation, reward, terminated, truncated, info = environment.env.step(action)
+        for place, name in enumerate(self._layout.reported_info):
+            if name in info:
+                unrolls["reported_info"][e, place] += float(info[name]), 1
         seen, done = as_observation(observation), terminated or truncated
         self._previous_rewards[e] = reward
         unrolls["dones"][e, t] = done

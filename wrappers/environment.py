@@ -63,6 +63,7 @@ class EnvironmentSpec:
     can_snapshot: bool  # its state can be saved, so a resumed run can continue its episodes
     vector_parts: tuple[VectorPart, ...] = ()  # how unrolls store the vector; (): all as float32
     action_names: tuple[str, ...] = ()  # of an Atari game: what the joystick does, such as UPFIRE
+    reported_info: tuple[str, ...] = ()  # entries of `info` that a run reports
 
     @property
     def action_count(self) -> int:
@@ -86,13 +87,14 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
         action_kind="discrete",
         action_sizes=(int(actions.n),),
         can_snapshot=True,
-        action_names=action_names(environment),
+        action_names=names_in(environment, "action_meanings"),
+        reported_info=names_in(environment, "reported_info"),
     )
 
 
-def action_names(environment: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
-    """The names of discrete actions; () if the environment has no names for them."""
+def names_in(environment: gymnasium.Env[Any, Any], attribute: str) -> tuple[str, ...]:
+    """The names in such an attribute of the environment or of a wrapper; () without one."""
     try:
-        return tuple(environment.get_wrapper_attr("action_meanings"))
+        return tuple(environment.get_wrapper_attr(attribute))
     except AttributeError:
         return ()

@@ -10,6 +10,7 @@ import torch
 
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
+from run_files.metrics import JsonValue
 from training.counters.draw_statistics import DrawStatistics
 
 STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")  # of the learner's time
@@ -33,6 +34,8 @@ class Interval:
         self._first_diverged = torch.tensor(NEVER)  # the first update whose loss was not finite
         self._lags: list[int] = []
         self.draws = DrawStatistics()
+        # Of entries of the environments' `info`: their sum, and the number of steps that had them.
+        self.reported_info = np.zeros((len(self._layout.reported_info), 2))
 
     def add_update(self, batch: Batch, figures: Mapping[str, torch.Tensor], updates: int) -> None:
         """Count one update; `updates` is the learner's count after it.
@@ -63,6 +66,12 @@ class Interval:
         means = (self._figure_sums / self.updates).tolist()
         return dict(zip(self._figure_names, means, strict=True))
 
+    def environment_figures(self) -> dict[str, JsonValue]:
+        """Under `environment`, the mean of each reported entry of `info`, over the steps that had it."""
+        names = self._layout.reported_info
+        means = [total / steps if steps else None for total, steps in self.reported_info.tolist()]
+        return {"environment": dict(zip(names, means, strict=True))} if names else {}
+
     def lag(self) -> tuple[float | None, int | None]:
         """Mean and maximum policy lag of the fresh unrolls, in updates."""
         return (float(np.mean(self._lags)), max(self._lags)) if self._lags else (None, None)
@@ -79,6 +88,7 @@ class Interval:
             "lags": self._lags,
             "draw_sums": self.draws.rows,
             "draws": self.draws.draws,
+            "reported_info": dict(zip(self._layout.reported_info, self.reported_info.tolist(), strict=True)),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -88,6 +98,9 @@ class Interval:
         self._figure_names, self.updates = tuple(state["learned_names"]), state["updates_learned"]
         self._lags = list(state["lags"])
         self.draws = DrawStatistics(state["draw_sums"], state["draws"])
+        for name, sums in state.get("reported_info", {}).items():  # the environment may report others by now
+            if name in self._layout.reported_info:
+                self.reported_info[self._layout.reported_info.index(name)] = sums
 
 
 class StageTimer:
@@ -132,6 +145,7 @@ def without_interval(state: Mapping[str, Any]) -> dict[str, Any]:
         "learned_names": [],
         "updates_learned": 0,
         "lags": [],
+        "reported_info": {},
     }
     kept = {name: value for name, value in state.items() if name != "action_timing"}
     return without_draws({**kept, **empty})

@@ -200,6 +200,8 @@ class Progress:
             worker += self._first_worker
             episodes.append(Episode(self.agent_steps + int(t) + 1, game_return, int(lengths[t]), worker))
         self._count_episodes(episodes)
+        if self._layout.reported_info:
+            self.interval.reported_info += self._layout.array(row, "reported_info")
         if self.action_timing is not None:
             self.action_timing.add(row)
         frames = int(self._layout.array(row, "played_frames")) if self._layout.real_time else 0
@@ -291,6 +293,7 @@ class Progress:
             "unrolls_accepted": self.steps_since_report // self._layout.unroll_length,
             "time_shares": {name: value / seconds for name, value in self.interval.stage_seconds.items()},
             **self.interval.figures(),
+            **self.interval.environment_figures(),
             **({} if self.action_timing is None else self.action_timing.figures()),
         }
 

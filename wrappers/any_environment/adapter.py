@@ -16,7 +16,7 @@ from wrappers.any_environment.pictures import PictureReader
 from wrappers.any_environment.space_parts import parts_of
 from wrappers.any_environment.vectors import VectorReader
 from wrappers.atari_episodes import reward_clipping
-from wrappers.environment import NO_FRAMES, EnvironmentSpec, FinishedGame, Observation, environment_spec
+from wrappers.environment import NO_FRAMES, EnvironmentSpec, FinishedGame, Observation, environment_spec, names_in
 
 ENDED = (*FAILURES, NoAnswerError)  # how a call of the environment's code can end without a result
 
@@ -53,6 +53,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             action_sizes=actions.sizes,
             can_snapshot=False,
             vector_parts=self._read_vector.parts,
+            reported_info=names_in(env, "reported_info"),
         )
         self.observation_space = _agent_space(self.spec_for_agent)
         self.action_space = actions.space
