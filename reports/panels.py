@@ -69,6 +69,7 @@ LEARNING = (
     Panel("Mean value estimate", (("value_mean", ""),), spare=True),
     Panel("Learning rate", (("learning_rate", ""),), spare=True),
     Panel("Ratio to the target policy", (("ratio_target", ""),), spare=True),
+    Panel("What the environment tells", (("environment/", ""),)),
 )
 TIMING = (  # of games that do not wait
     Panel(

@@ -1,4 +1,4 @@
-"""Rows that only some runs have: nodes of a cluster, and the timing of games that do not wait for actions."""
+"""Rows that only some runs have: nodes of a cluster, timing of games that do not wait, what an environment tells."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,6 +44,16 @@ def node_rows(nodes: Sequence[Node]) -> list[RenderableType]:
         ]
         grid.add_row(Text(str(node["node"]), DIM), *(figures if node["alive"] else [Text("gone", ALERT)]))
     return [heading("nodes"), grid]
+
+
+def info_rows(told: Mapping[str, float | None]) -> list[RenderableType]:
+    """A heading, and what the environment tells in its `info`, in one line; nothing where it tells nothing."""
+    if not told:
+        return []
+    line = Text("  ", no_wrap=True, overflow="ellipsis").join(
+        Text.assemble((f"{name} ", DIM), decimal(value)) for name, value in told.items()
+    )
+    return [heading("environment"), line]
 
 
 def timing_text(timing: Timing) -> str:

@@ -25,7 +25,7 @@ from reports.terminal.cards import (
     progress_line,
     sparkline,
 )
-from reports.terminal.extra_rows import Node, Timing, node_rows, node_text, timing_rows, timing_text
+from reports.terminal.extra_rows import Node, Timing, info_rows, node_rows, node_text, timing_rows, timing_text
 from run_files.metrics import JsonValue, Report
 
 MAX_COLUMNS = 4  # of cards; only then does the mean return get a card with its curve
@@ -91,6 +91,12 @@ class Status:
         return {name: self[name] for name in self.figures} if "idle_share" in self.figures else {}
 
     @property
+    def told(self) -> Sequence[str]:
+        """The names of what the environment tells in its `info`."""
+        told = self.figures.get("environment")
+        return list(told) if isinstance(told, Mapping) else ()
+
+    @property
     def nodes(self) -> Sequence[Node]:
         """The other machines of a cluster."""
         nodes = self.figures.get("nodes")
@@ -109,7 +115,8 @@ class Status:
         columns = column_count(width)
         width = card_width(width, columns, columns)  # without the characters that remain at the right of the cards
         rows = _cards(self, width, columns, trend)
-        below = [*_replays(self, width), *timing_rows(self.timing), *node_rows(self.nodes)]
+        told = info_rows({name: self[f"environment/{name}"] for name in self.told})
+        below = [*_replays(self, width), *told, *timing_rows(self.timing), *node_rows(self.nodes)]
         needed = 2 + len(rows) * (CARD_HEIGHT + 1) + len(below) + len(self.replays) + len(self.nodes)
         blank = [Text()] if needed <= height else []
         spaced: list[RenderableType] = []

@@ -9,7 +9,11 @@ import pytest
 
 from option_flags import Config, EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
+from reports.panels import LEARNING, shown
+from run_files.metrics import flat_numbers
 from tests.catch import Catch, Picture
+from tests.reports.terminal.rendering import as_lines
+from tests.reports.terminal.statuses import STATUS, changed
 from tests.training.catch_runs import CATCH, reports, resume_run
 from tests.training.some_run import some_progress
 from training.train import train
@@ -43,8 +47,17 @@ def test_what_an_environment_tells_is_in_the_metrics(tmp_path: Path) -> None:
     rows = (folder / "episodes.csv").read_text().splitlines()[1:]
     late = [float(row.split(",")[1]) for row in rows if int(row.split(",")[0]) > 400]
     assert told["caught"] == pytest.approx((np.mean(late) + 1) / 2)
+    (panel,) = shown(LEARNING, [name for name in flat_numbers(reports(folder)[-1]) if "environment" in name])
+    assert [label for _, label in panel.figures] == ["caught", "row"]
     resumed = reports(resume_run(folder, make_told_catch, environment_max_steps=1_200))[-1]
     assert resumed["agent_steps"] == 1_200 and resumed["environment"]["row"] == 3.0
+
+
+def test_the_display_shows_what_an_environment_tells() -> None:
+    told = changed(STATUS, environment={"caught": 0.25, "never": None})
+    lines = as_lines(told.view(79, 23, []), 79)
+    assert any(line.startswith("caught 0.2500  never —") for line in lines)
+    assert not any("environment" in line for line in as_lines(STATUS.view(79, 23, []), 79))
 
 
 def test_a_resumed_run_continues_the_entries_of_its_interval_by_their_names() -> None:
