@@ -119,8 +119,8 @@ def _probe(address: str) -> dict[str, str]:
     if "Unauthenticated" in done.stderr:  # Ray says so on its way only
         return {"problem": TOKEN_REFUSED}
     try:
-        answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
+        answer: dict[str, str] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    except (StopIteration, ValueError):
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         return {"problem": f"Ray failed ({lines[-1] if lines else f'exit code {done.returncode}'})."}
     return answer

@@ -39,7 +39,7 @@ def main(address: str) -> None:
         answer = {"address": ray.get_runtime_context().gcs_address}
     except ConnectionError as error:
         answer = {"problem": str(error)}
-    print(json.dumps(answer))
+    print(json.dumps(answer), flush=True)  # Ray may end the process before Python does
 
 
 if __name__ == "__main__":

@@ -83,7 +83,12 @@ def test_a_port_where_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("printed", "words"), [("", "Ray failed"), ('{"problem": "it is asleep."}', "cannot be used: it is asleep")]
+    ("printed", "words"),
+    [
+        ("", "Ray failed"),
+        ('{"problem": "it is asleep."}\nwhat Ray itself prints', "cannot be used: it is asleep"),
+        ('{"problem": "it is asleep."}', "cannot be used: it is asleep"),
+    ],
 )
 def test_what_the_probe_says(monkeypatch: pytest.MonkeyPatch, printed: str, words: str) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *args, **more: subprocess.CompletedProcess(args, 1, printed, ""))
