@@ -7,6 +7,7 @@ import torch
 
 from agents import losses
 from agents.distributions.categorical import Categorical
+from options.learning_options import LOSS_TERMS
 from tests.agents import slow_versions
 from tests.agents.slow_versions import Array, kl, probabilities
 
@@ -157,3 +158,7 @@ def test_policy_cloning_penalises_actions_that_the_new_policy_dropped() -> None:
         15 - np.log(2), rel=1e-5
     )
     assert losses.policy_cloning_loss(Categorical(2), wide, narrow, mask).item() == pytest.approx(np.log(2), rel=1e-5)
+
+
+def test_every_declared_term_has_a_function_and_every_function_a_weight() -> None:
+    assert list(losses.TERMS) == list(LOSS_TERMS)
