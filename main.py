@@ -1,6 +1,6 @@
 """The command line: `python main.py --op_mode=train --env=PongNoFrameskip-v4`; `--help` lists all flags."""
 
-from machine.stop_signals import exit_on_signals
+from machine.start import exit_on_signals
 
 if __name__ == "__main__":  # not in worker processes, which import this file too
     exit_on_signals()

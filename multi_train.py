@@ -6,7 +6,7 @@ run. Flags of main.py on the command line take precedence over the sweep. The sa
 interrupted.
 """
 
-from machine.stop_signals import exit_on_signals
+from machine.start import exit_on_signals
 
 if __name__ == "__main__":
     exit_on_signals()

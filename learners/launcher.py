@@ -16,6 +16,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, 
 
 from learners.group import LearnerLostError
 from learners.rank import LIFELINE, NEWS, STORE
+from machine.start import stopped_at_start
 from machine.stop_signals import STOP_SIGNALS
 from option_flags import Config
 from options.command_line import flag_words
@@ -193,12 +194,12 @@ class Launcher:
             try:
                 codes, folder = self._run_once(flags)
             except StartStoppedError:
-                return 0
+                return stopped_at_start()
             if not any(codes):
                 return 0
             said = next((code for code in codes if code in FINAL_CODES), None)
             if said is not None or self._asked_to_stop:
-                return said or 0
+                return said or code_of_stop(codes)
             complete = None if folder is None else why_over(flags, folder)
             lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in KNOWN_CODES) or "one"
             if complete is not None:
@@ -244,4 +245,12 @@ class Launcher:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._asked_to_stop = self._asked_to_stop or number in STOP_SIGNALS
         if self._running is not None:
-            self._running.signal(number)
+            # A Python that has only begun to start answers SIGINT with a traceback.
+            self._running.signal(signal.SIGTERM if number == signal.SIGINT else number)
+
+
+def code_of_stop(codes: Sequence[int]) -> int:
+    """The exit code after a stop signal: 0, unless it came before the first learner began its work."""
+    if codes[0] == -signal.SIGTERM:  # it had not come to its first line
+        return stopped_at_start()
+    return 128 + signal.SIGINT if codes[0] == 128 + signal.SIGTERM else 0

@@ -1,6 +1,5 @@
 """CTRL+C, SIGTERM, a closed terminal and SIGUSR1 as flags that the training loop checks between two updates."""
 
-import os
 import signal
 import time
 from types import FrameType, TracebackType
@@ -8,20 +7,6 @@ from typing import Any
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_SIGNAL_SECONDS = 0.5  # a second signal within this time does not count: a closed terminal sends SIGHUP twice
-
-
-def exit_on_signals() -> None:
-    """While a program starts, CTRL+C and SIGTERM end it without a traceback: there is nothing to clean up yet.
-
-    SIGUSR1 (save now) has no effect, since there is nothing to save.
-    """
-    signal.signal(signal.SIGINT, _exit)
-    signal.signal(signal.SIGTERM, _exit)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    os._exit(0)
 
 
 class StopSignals:

@@ -23,6 +23,10 @@ HOPELESS, OLDER_HOPELESS = "hopeless", "pruned_at"  # in the state of a run that
 SECONDS_BETWEEN_SIGNALS = 2 * SAME_SIGNAL_SECONDS  # main.py counts two signals within half of this as one
 
 
+# The exit codes of a run that was stopped before it could save.
+STOPPED_AT_START = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+
 class SweepRunner:
     """Starts the waiting jobs, watches the running ones, and records how each one ends."""
 
@@ -190,7 +194,7 @@ class SweepRunner:
                 return False
             self._set_end(run, FAILED, None, lines)
             self._print(run, f"{job.why_lost}, for the {MOST_LOSSES}th time without a newer checkpoint")
-        elif code in (0, None) or (self._stop.requested and code in (-signal.SIGTERM, -signal.SIGKILL)):
+        elif code in (0, None) or (self._stop.requested and code in STOPPED_AT_START):
             self._state.set(run.name, STOPPED, code, lines)
             self._print(run, f"has stopped at {agent_steps(job.folder):,} agent steps")
         else:

@@ -94,3 +94,21 @@ def test_learners_that_are_lost_before_start_again(tmp_path: Path, capsys: pytes
     launcher = Launcher(lambda flags, is_stopped: runs.pop(), 3, SILENCE_LIMIT)
     assert launcher.run({"op_mode": "train", "environment_max_steps": 5000}) == 0
     assert "all learners start again from the last checkpoint" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"), [((0, 0), 0), ((143, 143), 130), ((-15, 143), 130), ((0, 143), 0), (LOST, 0), ((2, 143), 2)]
+)
+def test_a_stop_signal_while_the_learners_start_is_no_finished_run(codes: tuple[int, int], expected: int) -> None:
+    sent: list[int] = []
+
+    class Interrupted(LostLearners):
+        def signal(self, number: int) -> None:
+            sent.append(number)
+
+        def wait(self) -> list[int]:
+            signal.raise_signal(signal.SIGINT)
+            return super().wait()
+
+    assert Launcher(lambda flags, is_stopped: Interrupted(1, codes), 3, SILENCE_LIMIT).run({}) == expected
+    assert sent == [signal.SIGTERM], "to SIGINT, a Python that has only begun to start answers with a traceback"
