@@ -42,7 +42,7 @@ def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) ->
     """The report of all learners: sums, means and maxima, and figures of each learner under `learners`.
 
     What all learners know alike, such as the agent steps, is that of the first one. So is what has no sum or mean that
-    would tell more: figures of each replay, of the timing of games, and of energy.
+    would tell more: figures of each replay, and of the timing of games.
     """
     check_weights(reports)
     merged = {name: value for name, value in reports[0].items() if name != CHECKSUM}

@@ -111,8 +111,6 @@ MACHINE = (
     Panel("Memory, MB", (("memory_learner_mb", "learner"), ("memory_workers_mb", "workers")), from_zero=True),
     Panel("GPU, percent", (("gpu_utilization", ""),), from_zero=True),
     Panel("GPU memory, MB", (("gpu_memory_mb", ""),), from_zero=True),
-    Panel("Power, watts", (("cpu_watts", "CPU"), ("gpu_watts", "GPU")), from_zero=True),
-    Panel("Energy so far, watt-hours", (("cpu_watt_hours", "CPU"), ("gpu_watt_hours", "GPU")), from_zero=True),
     Panel("Rounds of unrolls in flight", (("rounds_under_way", ""),), from_zero=True),
     Panel("Replaced workers", (("worker_restarts", ""),), without_zero=True),
 )

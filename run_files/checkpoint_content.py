@@ -111,7 +111,6 @@ _PROGRESS = table(
         "best_eval_mean": nothing_or(number()),
         "return_min": nothing_or(number()),
         "evaluated_steps": whole(),
-        "watt_hours": table_of(str, number(0)),
         "reached_goal": nothing_or(number()),
         "action_ms": nothing_or(number(0)),
         "inference_ms": nothing_or(number(0)),  # of older versions

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from machine.cpu_energy import CpuEnergy
 from machine.gpu_gauge import GpuGauge
 from options.learning_options import LOSS_TERMS
 from reports.sinks.sink import Sink
@@ -24,9 +23,7 @@ class Reporter:
         self._agreement, self._progress, self._mix = run.agreement, run.progress, run.mix
         self._steps_at_start = run.progress.agent_steps  # steps of the parent
         self._actors, self._pool = run.actors, run.actors.pool
-        self.load = MachineLoad(
-            run.actors.times, self._pool, GpuGauge(run.machine.device), CpuEnergy(), run.progress.watt_hours
-        )
+        self.load = MachineLoad(run.actors.times, self._pool, GpuGauge(run.machine.device))
         self._sink = sink
         self._console = run.console
         self._before: Report = {}  # the latest report
@@ -92,9 +89,7 @@ class Reporter:
         """Of this machine. What a frame costs is not known if other machines have played, too."""
         load, speed = self.load.load(), self._progress.interval_frames_per_second
         cost = 10 * (load.cpu_learner + load.cpu_workers) / speed if speed and not other_machines else None
-        figures = load._asdict()
-        energy = figures.pop("energy")
-        return {**figures, **energy, "core_seconds_per_1000_frames": cost}
+        return {**load._asdict(), "core_seconds_per_1000_frames": cost}
 
     def _replay_figures(self) -> dict[str, JsonValue]:
         """Figures of each replay under its position and type."""

@@ -20,7 +20,6 @@ from training.run import Run
 
 LEAST_SECONDS = 1.0  # between two reports that rewrite the file
 ALIVE_SECONDS = 60.0  # between two times that a run without reports rewrites it: who is silent for long counts as lost
-ENERGY = {"cpu": "cpu_watt_hours", "gpu": "gpu_watt_hours"}  # in reports, where the system tells them
 
 
 class SummaryFile:
@@ -36,7 +35,6 @@ class SummaryFile:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._seconds: float | None = None  # of training, once it has ended
-        self._energy: dict[str, Any] = {}
         self._written_at = -math.inf
 
     def __enter__(self) -> Self:
@@ -56,7 +54,6 @@ class SummaryFile:
         self._seconds = self._run.progress.seconds
 
     def write(self, report: Report) -> None:
-        self._energy = {name: report[key] for name, key in ENERGY.items() if report.get(key) is not None}
         if time.monotonic() - self._written_at >= LEAST_SECONDS:
             self.update()
 
@@ -97,7 +94,6 @@ class SummaryFile:
             "best_return_mean": best.return_mean,
             "best_at_agent_steps": best.return_steps,
             "best_eval_return_mean": best.eval_mean,
-            **({"energy_wh": self._energy} if self._energy else {}),
             "checkpoint": checkpoint and str(checkpoint.relative_to(run.folder)),
             "go_on": checkpoint and go_on_command(run),
         }
@@ -127,7 +123,6 @@ def last_lines(run: Run, saver: CheckpointSaver, load: MachineLoad) -> list[str]
     mean = progress.return_mean
     games = "no game ended" if mean is None else f"mean return of the last games {mean:.2f}"
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
-    energy = " + ".join(f"{used:,.1f} Wh ({source.upper()})" for source, used in load.measured_watt_hours().items())
     ended = "stopped with CTRL+C or a signal" if run.status == "stopped" else run.status
     lines = [
         f"{ended} at {progress.agent_steps:,} agent steps ({progress.frames:,} frames) and "
@@ -135,7 +130,6 @@ def last_lines(run: Run, saver: CheckpointSaver, load: MachineLoad) -> list[str]
         goal_reached(run) if progress.goal_reached else "",
         never_scored(progress.episodes) if progress.never_scored else "",
         bottleneck(run, load),
-        f"energy {energy}" if energy else "",
         f"metrics.jsonl, episodes.csv and checkpoints are in {run.folder}; saving took {saver.seconds:.1f} s",
         f"resume with: {go_on_command(run)}"
         if saver.has_saved

@@ -1,6 +1,5 @@
 """The GPU gauge without a GPU, with a fake of the package pynvml, and on a real GPU where there is one."""
 
-import time
 import types
 
 import pytest
@@ -14,21 +13,14 @@ class NVMLError(Exception):
     pass
 
 
-class NotSupportedError(NVMLError):
-    pass
-
-
 class FakeNvml:
-    """Two GPUs; the second one is the learner's. An energy or a power of None is not supported."""
+    """Two GPUs; the second one is the learner's."""
 
     NVMLError = NVMLError
-    NVMLError_NotSupported = NotSupportedError
 
     def __init__(self, *, driver: bool = True) -> None:
         self.driver = driver
         self.utilization: list[int] = []
-        self.millijoules: int | None = None
-        self.milliwatts: int | None = None
         self.started = False
 
     def nvmlInit(self) -> None:  # noqa: N802
@@ -46,16 +38,6 @@ class FakeNvml:
             raise NVMLError("GPU is lost")
         return types.SimpleNamespace(gpu=self.utilization.pop(0), memory=3)
 
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> int:  # noqa: N802
-        if handle != 1 or self.millijoules is None:
-            raise NotSupportedError("Not Supported")
-        return self.millijoules
-
-    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:  # noqa: N802
-        if handle != 1 or self.milliwatts is None:
-            raise NotSupportedError("Not Supported")
-        return self.milliwatts
-
 
 @pytest.fixture
 def _a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +50,6 @@ def test_other_devices_have_no_figures(device: str) -> None:
     gauge = GpuGauge(torch.device(device))
     assert gauge.utilization() is None
     assert gauge.memory_mb() is None
-    assert gauge.joules() is None
 
 
 @pytest.mark.usefixtures("_a_gpu")
@@ -90,34 +71,7 @@ def test_without_the_package_or_the_driver_only_the_memory_is_known(
     monkeypatch.setattr(gpu_gauge, "pynvml", nvml)
     gauge = GpuGauge(torch.device("cuda"))
     assert gauge.utilization() is None
-    assert gauge.joules() is None
     assert gauge.memory_mb() == 812.0
-
-
-@pytest.mark.usefixtures("_a_gpu")
-def test_energy_is_the_increase_of_the_drivers_counter(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = FakeNvml()
-    monkeypatch.setattr(gpu_gauge, "pynvml", nvml)
-    gauge = GpuGauge(torch.device("cuda"))
-    used = []
-    for nvml.millijoules in (9_000_000, 9_000_500, 9_700_500, 1000, 3000):
-        used.append(gauge.joules())
-    assert used == [0.0, 0.5, 700.0, 0.0, 2.0], "a counter that restarts is not negative energy"
-
-
-@pytest.mark.usefixtures("_a_gpu")
-def test_without_a_counter_energy_is_power_times_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml, now = FakeNvml(), 50.0
-    monkeypatch.setattr(gpu_gauge, "pynvml", nvml)
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    gauge = GpuGauge(torch.device("cuda"))
-    nvml.milliwatts = 300_000
-    used = []
-    for now in (50.0, 51.0, 53.5):  # noqa: B007
-        used.append(gauge.joules())
-    assert used == [0.0, 300.0, 750.0]
-    nvml.milliwatts = None
-    assert gauge.joules() is None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -127,7 +81,3 @@ def test_a_real_gpu_has_both_figures() -> None:
     utilization, memory = gauge.utilization(), gauge.memory_mb()
     assert utilization is None or 0 <= utilization <= 100
     assert memory is not None and memory >= held.nbytes / 1e6
-    gauge.joules()
-    time.sleep(1.0)
-    energy = gauge.joules()
-    assert energy is None or 1 < energy < 2000

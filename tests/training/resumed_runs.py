@@ -32,7 +32,6 @@ OF_THE_MACHINE = {
     *("replay_time_shares", "memory_learner_mb", "memory_workers_mb"),
     *("updates_per_second", "update_ms", "publish_ms", "core_seconds_per_1000_frames"),
     *("cpu_learner", "cpu_workers", "worker_time_shares", "gpu_utilization", "gpu_memory_mb"),
-    *("cpu_watts", "cpu_watt_hours", "gpu_watts", "gpu_watt_hours"),
     *("wait_for_learners_fraction", "learners"),
 }
 
@@ -71,7 +70,6 @@ def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:
     progress, replays = [], []
     for saved in (first, second):
         progress.append({name: v for name, v in saved.content["progress"].items() if "seconds" not in name})
-        progress[-1].pop("watt_hours")
         progress[-1].pop("best_return_mean")  # updated at each save, and each interruption adds a save
         for row in progress[-1]["draw_sums"]:
             row[SECONDS] = 0.0

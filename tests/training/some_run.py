@@ -53,7 +53,7 @@ def some_run(folder: Path, **parts: Any) -> Any:
         "rank": LearnerRank(),
         "learners": OneLearner(),
         "agreement": Agreement(),
-        "progress": SimpleNamespace(**{**progress, "watt_hours": {}}),
+        "progress": SimpleNamespace(**progress),
         "learner": SimpleNamespace(updates=0, is_finite=lambda: True, weights_checksum=lambda: 4),
         "mix": SimpleNamespace(replays=[], is_warming_up=False),
         "actors": SimpleNamespace(pool=pool, times=times, node_figures=list, answer_commands=lambda *_: None),

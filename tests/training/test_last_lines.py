@@ -14,9 +14,7 @@ from training.summary import last_lines
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def ending(
-    *, status: str = "finished", has_saved: bool = True, watt_hours: dict[str, float] | None = None, **progress: Any
-) -> list[str]:
+def ending(*, status: str = "finished", has_saved: bool = True, **progress: Any) -> list[str]:
     """The last lines of a run with this progress."""
     figures = {
         **{"agent_steps": 5000, "steps_left": False, "frames": 20_000, "updates": 30, "seconds": 10.0},
@@ -28,9 +26,7 @@ def ending(
     figures |= {"goal_reached": goal is not None}
     run = some_run(Path("results/run"), config=config, status=status, progress=SimpleNamespace(**figures | progress))
     saver: Any = SimpleNamespace(seconds=0.5, has_saved=has_saved)
-    load: Any = SimpleNamespace(
-        worker_shares=dict, cores_in_use=lambda cores: (0.0, 0.0), measured_watt_hours=lambda: watt_hours or {}
-    )
+    load: Any = SimpleNamespace(worker_shares=dict, cores_in_use=lambda cores: (0.0, 0.0))
     return last_lines(run, saver, load)
 
 
@@ -67,16 +63,3 @@ def test_a_run_that_reached_its_return_says_so() -> None:
         ending(goal=18.5, return_window=100)[1] == "the mean return of the last 100 games reached --stop_at_return=18.5"
     )
     assert ending(goal=-3.0, return_window=1)[1] == "the mean return of the last game reached --stop_at_return=-3"
-
-
-@pytest.mark.parametrize(
-    ("watt_hours", "line"),
-    [
-        ({}, None),
-        ({"cpu": 1234.56}, "energy 1,234.6 Wh (CPU)"),
-        ({"cpu": 12.34, "gpu": 45.61}, "energy 12.3 Wh (CPU) + 45.6 Wh (GPU)"),
-    ],
-)
-def test_the_energy_is_shown_where_it_is_measured(watt_hours: dict[str, float], line: str | None) -> None:
-    lines = [line for line in ending(watt_hours=watt_hours) if "Wh" in line]
-    assert lines == ([line] if line else [])

@@ -16,7 +16,7 @@ from tests.training.some_run import LAYOUT, some_progress, some_run
 from training.counters.machine_load import Load
 from training.reporter import Reporter
 
-LOAD = Load(0.0, 0.0, {"environment": 0.0}, 0.0, 0.0, None, None, {})
+LOAD = Load(0.0, 0.0, {"environment": 0.0}, 0.0, 0.0, None, None)
 
 
 class Run:
@@ -96,16 +96,3 @@ def test_the_cost_of_a_run_is_not_known_where_other_machines_play() -> None:
         run.nodes.append({"node": "10.0.0.7", "alive": True})
     first, second = (report["core_seconds_per_1000_frames"] for report in run.written)
     assert first > 0 and second is None
-
-
-def test_energy_is_reported_where_it_is_measured() -> None:
-    run = Run(period=20)
-    run.unroll()
-    run.update(1.0)
-    run.load = LOAD._replace(energy={"gpu_watts": 300.0, "gpu_watt_hours": 1.5})
-    run.unroll()
-    run.update(1.0)
-    first, second = run.written
-    assert not any("watt" in name or name == "energy" for name in first)
-    assert (second["gpu_watts"], second["gpu_watt_hours"]) == (300.0, 1.5)
-    assert second.keys() - first.keys() == {"gpu_watts", "gpu_watt_hours"}

@@ -51,7 +51,7 @@ def test_a_finished_run(tmp_path: Path) -> None:
     }
     rows = METRICS.split("| field of the summary |")[1].splitlines()
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row.partition(" | ")[0]) if row[:1] == "|"}
-    assert documented - {"energy_wh"} == set(summary) - {"energy_wh"}
+    assert documented == set(summary)
 
 
 def test_a_resumed_run_that_reaches_its_return(tmp_path: Path) -> None:
@@ -92,19 +92,15 @@ def test_a_run_that_is_stopped_or_fails(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_run_says_running_at_its_start_and_at_each_report_and_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So this is what remains of a run that is killed. Watt-hours are those of the latest report."""
+    """So this is what remains of a run that is killed."""
     written: list[dict[str, Any]] = []
     monkeypatch.setattr(summary_module, "write_json", lambda path, value: written.append(value))
-    monkeypatch.setattr(summary_module, "ENERGY", {"cpu": "memory_learner_mb", "gpu": "gpu_memory_mb"})
     monkeypatch.setattr(summary_module, "LEAST_SECONDS", 0.0)
     folder = catch_run(tmp_path, environment_max_steps=2_000)
     seen = [(summary["status"], summary["agent_steps"]) for summary in written]
     steps = [0, *(report["agent_steps"] for report in reports(folder))]
     assert seen == [*(("running", number) for number in steps), ("finished", 2_000)]
     assert [summary["why"] for summary in written[:-1]] == [None] * len(steps)
-    last = reports(folder)[-1]
-    measured = {"cpu": last["memory_learner_mb"], "gpu": last["gpu_memory_mb"]}
-    assert written[-1]["energy_wh"] == {name: value for name, value in measured.items() if value is not None}
 
 
 def test_reports_that_come_soon_after_another_leave_the_summary(

@@ -1,21 +1,19 @@
-"""How a run uses the machine: CPU, memory, GPU, energy, and the workers' time by stage."""
+"""How a run uses the machine: CPU, memory, GPU, and the workers' time by stage."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from machine.cpu_energy import CpuEnergy
 from machine.gpu_gauge import GpuGauge
 from workers.worker_clock import CPU, STAGES, WorkerTimes
 from workers.worker_pool import WorkerPool
 
 MEMORY_SECONDS = 5.0  # between two measurements of memory: with many workers, each takes milliseconds
-SAMPLE_SECONDS = 1.0  # between two samples of the GPU and of the energy
-JOULES_PER_WATT_HOUR = 3600
+SAMPLE_SECONDS = 1.0  # between two samples of the GPU
 
 
 class Load(NamedTuple):
@@ -28,7 +26,6 @@ class Load(NamedTuple):
     memory_workers_mb: float
     gpu_utilization: float | None  # percent
     gpu_memory_mb: float | None
-    energy: dict[str, float]  # watts over the interval and watt-hours of the run, only where they are measured
 
 
 class _Mark(NamedTuple):
@@ -42,21 +39,13 @@ class _Mark(NamedTuple):
 class MachineLoad:
     """Measures since the latest report, and since the start of the run."""
 
-    def __init__(
-        self, times: WorkerTimes, pool: WorkerPool, gpu: GpuGauge, cpu_energy: CpuEnergy, watt_hours: dict[str, float]
-    ) -> None:
-        """`watt_hours` are those of the run so far, by `cpu` and `gpu`; what is measured is added to them."""
+    def __init__(self, times: WorkerTimes, pool: WorkerPool, gpu: GpuGauge) -> None:
         self._times = times
         self._pool = pool
         self._gpu = gpu
         self._memory = (0.0, 0.0)
         self._memory_at = self._sampled_at = float("-inf")
         self._gpu_samples: list[float] = []
-        self._meters: dict[str, Callable[[], float | None]] = {"cpu": cpu_energy.joules, "gpu": gpu.joules}
-        self._watt_hours = watt_hours
-        self._interval_joules: dict[str, float] = {}  # only what is measured
-        for meter in self._meters.values():
-            meter()  # the next call measures from here
         self._start = self._last_report = self._mark()
         psutil.cpu_percent()  # the next call measures from here
 
@@ -64,10 +53,9 @@ class MachineLoad:
         return _Mark(time.monotonic(), time.process_time(), self._times.totals())
 
     def tick(self, now: float) -> None:
-        """Sample the GPU, whose gauge covers the latest second at most, and the energy, whose counters may restart."""
+        """Sample the GPU, whose gauge covers the latest second at most."""
         if now - self._sampled_at > SAMPLE_SECONDS:
             self._sampled_at = now
-            self._count_energy()
             sample = self._gpu.utilization()
             if sample is not None:
                 self._gpu_samples.append(sample)
@@ -85,23 +73,16 @@ class MachineLoad:
             *self._memory,
             sum(samples) / len(samples) if samples else self._gpu.utilization(),
             self._gpu.memory_mb(),
-            self._energy(),
         )
 
     def begin_interval(self) -> None:
         """Called after a report."""
         self._last_report = self._mark()
         self._gpu_samples.clear()
-        self._interval_joules.clear()
 
     def worker_shares(self) -> dict[str, float | None]:
         """Fractions of the workers' time by stage since the start of the run; None before the first unroll."""
         return self._shares_since(self._start)
-
-    def measured_watt_hours(self) -> dict[str, float]:
-        """Watt-hours of the run so far, of what is measured on this machine: `cpu`, `gpu`, both or neither."""
-        self._count_energy()
-        return {source: self._watt_hours[source] for source in self._interval_joules}
 
     def cores_in_use(self, cores: int) -> tuple[float, float]:
         """Fractions of the cores used by this run since its start, and by other programs.
@@ -111,23 +92,6 @@ class MachineLoad:
         ours = min(1.0, sum(self._cpu_since(self._start)) / 100 / cores)
         everyone = psutil.cpu_percent() / 100 if cores == psutil.cpu_count() else 0.0
         return ours, max(0.0, everyone - ours)
-
-    def _count_energy(self) -> None:
-        for source, meter in self._meters.items():
-            joules = meter()
-            if joules is not None:
-                self._interval_joules[source] = self._interval_joules.get(source, 0.0) + joules
-                total = self._watt_hours.get(source, 0.0) + joules / JOULES_PER_WATT_HOUR
-                self._watt_hours[source] = total
-
-    def _energy(self) -> dict[str, float]:
-        watt_hours = self.measured_watt_hours()
-        seconds = max(time.monotonic() - self._last_report.seconds, 1e-9)
-        figures: dict[str, float] = {}
-        for source, joules in self._interval_joules.items():
-            figures[f"{source}_watts"] = joules / seconds
-            figures[f"{source}_watt_hours"] = watt_hours[source]
-        return figures
 
     def _measure_memory(self) -> None:
         self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), time.monotonic()

@@ -54,7 +54,6 @@ class Progress:
         self.return_window = config.report.avg_buff_size  # games that `return_mean` is averaged over
         self.recent_returns: deque[float] = deque(maxlen=self.return_window)
         self.return_max: float | None = None
-        self.watt_hours: dict[str, float] = {}  # energy by `cpu` and `gpu`, where it was measured
         self.return_min: float | None = None
         # The latest games are not the same ones for all learners, so the goal is the first learner's to judge.
         self._stop_at_return = config.run.stop_at_return if rank.is_first else None
@@ -77,7 +76,6 @@ class Progress:
             "seconds": self.seconds,
             "recent_returns": list(self.recent_returns),
             "return_max": self.return_max,
-            "watt_hours": dict(self.watt_hours),
             "return_min": self.return_min,
             "reached_goal": self._stop_at_return if self.goal_reached else None,
             **self.interval.state_dict(self.seconds),
@@ -99,7 +97,6 @@ class Progress:
         self.begin()
         self.recent_returns.extend(state["recent_returns"])
         self.return_max = state["return_max"]
-        self.watt_hours.update(state.get("watt_hours", {}))  # older versions did not save them
         self.return_min = state.get("return_min", min(state["recent_returns"], default=None))  # not in older versions
         self.interval.load_state_dict(state)
         if self.action_timing is not None and "action_timing" in state:

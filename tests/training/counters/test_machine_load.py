@@ -2,8 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -11,7 +9,6 @@ import psutil
 import pytest
 import torch
 
-from machine.cpu_energy import CpuEnergy
 from machine.gpu_gauge import GpuGauge
 from training.counters.machine_load import Load, MachineLoad, memory_in_use
 from workers.worker_clock import CPU, ENVIRONMENT, WAITING, WorkerTimes
@@ -43,9 +40,6 @@ class RisingGpu(GpuGauge):
     def memory_mb(self) -> float | None:
         return 512.0
 
-    def joules(self) -> float | None:
-        return None
-
 
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
@@ -57,7 +51,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 
 def make_machine_load(times: WorkerTimes, gpu: GpuGauge | None = None) -> MachineLoad:
     gpu = gpu or GpuGauge(torch.device("cpu"))
-    return MachineLoad(times, cast(WorkerPool, NoWorkers()), gpu, CpuEnergy(Path("/no/counters")), {})
+    return MachineLoad(times, cast(WorkerPool, NoWorkers()), gpu)
 
 
 def test_figures_are_of_the_time_since_the_last_report(
@@ -75,7 +69,6 @@ def test_figures_are_of_the_time_since_the_last_report(
     shares = {"environment": 0.6, "inference": 0.0, "waiting": 0.4, "weights": 0.0, "rest": 0.0}
     assert load.worker_time_shares == pytest.approx(shares)
     assert load.gpu_utilization is None and load.gpu_memory_mb is None
-    assert load.energy == {}, "this machine does not tell"
     clocks |= {"wall": 120.0, "cpu": 13.0}
     times.seconds[0, [WAITING, CPU]] += 10.0, 1.0
     load = reported(machine_load)
@@ -100,43 +93,6 @@ def test_the_gpu_is_sampled_once_a_second_and_the_samples_are_averaged(clocks: d
     load = reported(machine_load)
     assert (load.gpu_utilization, load.gpu_memory_mb) == (15.0, 512.0)
     assert machine_load.load().gpu_utilization == 30.0, "no sample in the new interval yet, so one is taken now"
-    times.close()
-
-
-class Meter(CpuEnergy, GpuGauge):
-    """An energy meter of which the test says what it reads: joules since the previous call."""
-
-    def __init__(self, read: Callable[[], float | None]) -> None:
-        self.joules = read  # type: ignore[method-assign]
-
-    def utilization(self) -> float | None:
-        return None
-
-    def memory_mb(self) -> float | None:
-        return None
-
-
-def test_power_is_of_the_interval_and_energy_of_the_whole_run(clocks: dict[str, float]) -> None:
-    times, watt_hours = WorkerTimes(1), {"cpu": 2.0, "gpu": 5.0}
-    cpu: list[float] = [99999.0]  # before the run
-    gpu: list[float | None] = [None]
-    meters = Meter(lambda: cpu.pop() if cpu else 0.0), Meter(lambda: gpu.pop() if gpu else None)
-    machine_load = MachineLoad(times, cast(WorkerPool, NoWorkers()), meters[1], meters[0], watt_hours)
-    clocks["wall"] += 10
-    cpu.append(1000.0)
-    machine_load.tick(1.0)
-    cpu.append(800.0)
-    assert reported(machine_load).energy == pytest.approx({"cpu_watts": 180.0, "cpu_watt_hours": 2.5})
-    clocks["wall"] += 30
-    cpu.append(900.0)
-    gpu.append(18000.0)
-    energy = machine_load.load().energy
-    assert energy == pytest.approx(
-        {"cpu_watts": 30.0, "cpu_watt_hours": 2.75, "gpu_watts": 600.0, "gpu_watt_hours": 10.0}
-    )
-    assert machine_load.measured_watt_hours() == watt_hours == pytest.approx({"cpu": 2.75, "gpu": 10.0})
-    reported(machine_load)
-    assert machine_load.measured_watt_hours() == pytest.approx({"cpu": 2.75}), "no GPU is measured any more"
     times.close()
 
 

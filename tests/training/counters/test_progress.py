@@ -184,17 +184,3 @@ def test_a_return_that_only_equals_the_best_is_not_the_best() -> None:
     assert best.is_best_evaluation(-7.0)
     best.eval_mean = -7.0
     assert not best.is_best_evaluation(-7.0) and best.is_best_evaluation(-6.9)
-
-
-def test_a_resumed_run_continues_the_energy_of_its_parent() -> None:
-    first = some_progress()
-    first.watt_hours["cpu"] = 2.5
-    saved = first.state_dict(updates=0)
-    second = some_progress()
-    measured = second.watt_hours  # held by whoever measures
-    second.load_state_dict(saved)
-    assert measured == {"cpu": 2.5}
-    del saved["watt_hours"]  # a checkpoint of an older version
-    third = some_progress()
-    third.load_state_dict(saved)
-    assert third.watt_hours == {}
