@@ -12,10 +12,9 @@ if __name__ == "__main__":
     exit_on_signals()
 
 import importlib.util
-import itertools
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,7 +28,7 @@ from options.process_options import SweepOptions
 from options.rules import UsageError, declared
 from reports.terminal.console import make_console
 from sweeps.files import LOCK, DamagedFiles, try_lock
-from sweeps.places import Places, ThisMachine
+from sweeps.places import Places, ThisMachine, cpus_of_a_run
 from sweeps.plan import Sweep, plan_sweep, read_sweep
 from sweeps.run_source import ListedRuns, RunSource
 from sweeps.runner import POLL_SECONDS, SweepRunner
@@ -175,30 +174,6 @@ def make_places(
     from sweeps.on_cluster.cluster_places import ClusterPlaces
 
     return ClusterPlaces(address, program, own.job_cpus or used, own.job_gpus, own.jobs, print_line)
-
-
-def cpus_of_a_run(plan: Sweep | SearchPlan) -> int:
-    """The CPUs of the run that uses the most: one for each worker, and for each thread of each of its learners.
-
-    Without these numbers, a run would take all cores of its node, whatever was reserved for it.
-    """
-    runs: Iterable[tuple[int, ...]]
-    if isinstance(plan, SearchPlan):
-        # No Config is made: other flags may be valid only with one that is searched.
-        values = [
-            plan.ranges[name].ends if name in plan.ranges else [plan.flags.get(name, OPTIONS[name].default)]
-            for name in ("worker_count", "learner_threads", "learners")
-        ]
-        runs = list(itertools.product(*values))
-    else:
-        configs = [run.config for run in plan.runs]
-        runs = [(one.workers.worker_count, one.run.learner_threads, one.learners.learners) for one in configs]
-    if not all(workers and threads and learners for workers, threads, learners in runs):
-        raise UsageError(
-            "--cluster must know the CPUs that each run uses; --worker_count=4 --learner_threads=1 (or others), and "
-            "not --learners=0, would be right."
-        )
-    return max(workers + threads * learners for workers, threads, learners in runs)
 
 
 def check_optuna() -> None:

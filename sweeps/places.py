@@ -1,11 +1,16 @@
 """Where the runs of a sweep are started: on this machine, or on the nodes of a cluster."""
 
+import itertools
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from option_flags import OPTIONS
+from options.rules import UsageError
 from sweeps.job import Job
+from sweeps.plan import Sweep
+from sweeps.search_plan import SearchPlan
 
 
 class RunJob(Protocol):
@@ -72,3 +77,27 @@ class ThisMachine:
 
     def close(self) -> None:
         pass
+
+
+def cpus_of_a_run(plan: Sweep | SearchPlan) -> int:
+    """The CPUs of the run that uses the most: one for each worker, and for each thread of each of its learners.
+
+    Without these numbers, a run would take all cores of its node, whatever was reserved for it.
+    """
+    runs: Iterable[tuple[int, ...]]
+    if isinstance(plan, SearchPlan):
+        # No Config is made: other flags may be valid only with one that is searched.
+        values = [
+            plan.ranges[name].ends if name in plan.ranges else [plan.flags.get(name, OPTIONS[name].default)]
+            for name in ("worker_count", "learner_threads", "learners")
+        ]
+        runs = list(itertools.product(*values))
+    else:
+        configs = [run.config for run in plan.runs]
+        runs = [(one.workers.worker_count, one.run.learner_threads, one.learners.learners) for one in configs]
+    if not all(workers and threads and learners for workers, threads, learners in runs):
+        raise UsageError(
+            "--cluster must know the CPUs that each run uses; --worker_count=4 --learner_threads=1 (or others), and "
+            "not --learners=0, would be right."
+        )
+    return max(workers + threads * learners for workers, threads, learners in runs)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from multi_train import cpus_of_a_run
 from options.rules import UsageError
+from sweeps.places import cpus_of_a_run
 from sweeps.plan import Sweep, plan_sweep
 from sweeps.search_plan import SearchPlan, plan_search
 from tests.ports import free_ports
