@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     from learners.rank import end_with_launcher
     from learners.shares import settle_learners
     from machine.machine_setup import settle_settings
-    from run_files.checkpoint import find_checkpoint
+    from run_files.checkpoint import find_checkpoint, refusing_foreign_content
     from run_files.inherited_options import inherited_options
     from training.train import train
     from wrappers.any_environment.gymnasium_check import complaints
@@ -68,7 +68,8 @@ def run(arguments: Sequence[str]) -> int:
     parent = None
     if config is None:
         parent = find_checkpoint(str(given["load_model_url"]))
-        config = Config.from_flags(merged(inherited_options(parent, given), given))
+        with refusing_foreign_content(parent):
+            config = Config.from_flags(merged(inherited_options(parent, given), given))
     check_environment(config.environment, films=config.test.render)
     if mode == "test":
         assert parent is not None  # a test without --load_model_url is refused by Config

@@ -218,8 +218,8 @@ class Learner:
 
         The moving averages of another optimizer are left out.
         """
-        self.updates = state["updates"]
-        self._background_updates = state["background_updates"]
+        self.updates = int(state["updates"])
+        self._background_updates = int(state["background_updates"])
         self.network.load_saved(state["network"])
         if self._target is not None:  # saved by a run with IMPACT only
             self._target.load_saved(state.get("target", state["network"]))

@@ -206,9 +206,17 @@ class ActorCritic(nn.Module):
         return adapted
 
     def load_saved(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Load the weights of a checkpoint. The projection stays as it is if the saved one has another size."""
+        """Load the weights of a checkpoint. The projection stays as it is if the saved one has another size.
+
+        Raises RuntimeError for the weights of another network, and ValueError for weights that are not finite.
+        """
         same = state["projection"].shape == self.projection.shape
         self.load_state_dict({**state, "projection": state["projection"] if same else self.projection})
+        # A buffer of a user's own torso may be infinite, as the mask of an attention layer is.
+        own_buffers = {f"torso.{name}" for name, _ in self.torso.named_buffers()} if self.has_own_torso else set()
+        for name, weights in self.state_dict().items():
+            if name not in own_buffers and not torch.isfinite(weights).all():
+                raise ValueError(f"{name} has numbers that are NaN or infinite")
 
     def project(self, features: torch.Tensor) -> torch.Tensor:
         """Features as unrolls store them: `[..., F]` → `[..., projected_size]` float16."""

@@ -60,7 +60,10 @@ class ScheduledOptimizer:
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume the moving averages with this optimizer's own options. Those of another one are left out."""
+        """Resume the moving averages with this optimizer's own options. Those of another one are left out.
+
+        Raises ValueError if they are not those of this network.
+        """
         wanted, saved = self._optimizer.state_dict()["param_groups"][0], state["param_groups"][0]
         if ("alpha" in wanted) != ("alpha" in saved):
             return
@@ -74,6 +77,10 @@ class ScheduledOptimizer:
         self._optimizer.load_state_dict(state)
         for group, own in zip(self._optimizer.param_groups, options, strict=True):
             group.update(own)
+        for weights, averages in self._optimizer.state.items():
+            for name, average in averages.items():
+                if average.shape not in (weights.shape, ()):
+                    raise ValueError(f"{name} of the optimizer has the shape {list(average.shape)}")
 
 
 def _make_optimizer(network: torch.nn.Module, options: OptimizerOptions) -> torch.optim.Optimizer:

@@ -85,27 +85,17 @@ def check_observations(content: Mapping[str, Any], layout: UnrollLayout) -> None
 def _differing(content: Mapping[str, Any], layout: UnrollLayout) -> list[str]:
     """How the environment differs from the saved one, such as "vector_size is 8 instead of 4"."""
     now = described_spaces(layout)
-    saved = content.get("spaces", now)  # older runs did not save them
-    # How numbers are stored is no matter: the network sees the same. Older runs did not save the names of actions.
-    pairs = {name: (now[name], saved.get(name, now[name])) for name in now if name != "vector_parts"}
+    saved = content["spaces"]
+    # How numbers are stored is no matter: the network sees the same.
+    pairs = {name: (now[name], saved[name]) for name in now if name != "vector_parts"}
     pairs["action_count"] = (layout.action_count, content["action_count"])
     return [f"{name} is {here} instead of {there}" for name, (here, there) in pairs.items() if here != there]
 
 
 def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:
     """The layout of the run that saved this checkpoint; no environment is made."""
-    spaces = content.get("spaces")
-    if spaces is None:  # older runs are of Atari games
-        environment = config.environment
-        spaces = {
-            "frame_stack": environment.frames_stacked,
-            "frame_shape": [1 if environment.grayscaling_frames else 3, *environment.resolution],
-            "vector_size": 0,
-            "one_hot_size": 0,
-            "action_kind": "discrete",
-            "action_sizes": [],
-        }
-    sizes: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spaces.items()}
-    parts = tuple(VectorPart(*part) for part in sizes.pop("vector_parts", ()))  # older runs stored float32 alone
+    spaces = content["spaces"].items()
+    sizes: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spaces}
+    parts = tuple(VectorPart(*part) for part in sizes.pop("vector_parts"))
     spec = EnvironmentSpec(**sizes, vector_parts=parts, can_snapshot=False)
     return replace(unroll_layout(config, spec), action_count=content["action_count"])

@@ -23,7 +23,6 @@ from option_flags import Config
 from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, option
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
-from run_files.checkpoint_content import check_weights
 from run_files.run_folder import write_atomically
 from wrappers.any_environment.faults import EnvironmentFaultError, UserCodeError, last_line, traceback_of
 from wrappers.environment import as_observation
@@ -105,11 +104,11 @@ def export(checkpoint: Checkpoint, folder: Path) -> dict[Path, float]:
 def load_network(checkpoint: Checkpoint, config: Config) -> ActorCritic:
     """The checkpoint's network, in float32."""
     # Features that replays compare are no part of the policy.
-    layout = replace(saved_layout(checkpoint.content, config), feature_size=0)
+    with refusing_foreign_content(checkpoint):
+        layout = replace(saved_layout(checkpoint.content, config), feature_size=0)
     network = make_network(config.network, layout, torch.float32)
     with refusing_foreign_content(checkpoint):
-        check_weights(checkpoint.content, network)
-    network.load_saved(checkpoint.content["learner"]["network"])
+        network.load_saved(checkpoint.content["learner"]["network"])
     return network.eval().requires_grad_(False)
 
 

@@ -32,8 +32,8 @@ from reports.run_header import protocol_in_words
 from reports.terminal.console import Console, make_console
 from reports.terminal.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test
-from run_files.checkpoint import Checkpoint, check_playable, refusing_foreign_content
-from run_files.checkpoint_content import check_weights
+from run_files.checkpoint import Checkpoint, refusing_foreign_content
+from run_files.inherited_options import check_playable
 from run_files.run_folder import write_json
 from workers.failures import RunFailedError
 from workers.memory.shared_weights import SharedWeights
@@ -59,13 +59,13 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     check_processes(processes, slots, usable_memory())
     torch.set_num_threads(1)
     layout = make_unroll_layout(config, make_environment)
-    check_spaces(checkpoint.content, layout)
+    with refusing_foreign_content(checkpoint):
+        check_spaces(checkpoint.content, layout)
     precision = choose_precision(config.run.precision, torch.device("cpu"))
     network = make_network(config.network, layout, precision)
     inference_processes = check_realtime(config, layout, make_environment, processes, slots, precision)
     with refusing_foreign_content(checkpoint):
-        check_weights(checkpoint.content, network)
-    network.load_saved(checkpoint.content["learner"]["network"])
+        network.load_saved(checkpoint.content["learner"]["network"])
     _check_writable(checkpoint.run_folder)
     begun = int(time.time())
 

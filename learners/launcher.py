@@ -22,8 +22,8 @@ from option_flags import Config
 from options.command_line import flag_words
 from options.presets import merged
 from options.rules import UsageError
-from run_files.checkpoint import OWN_FLAGS, find_checkpoint, why_complete
-from run_files.inherited_options import inherited_options
+from run_files.checkpoint import OWN_FLAGS, find_checkpoint
+from run_files.inherited_options import inherited_options, why_complete
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 from workers.failures import RunFailedError
 

@@ -86,5 +86,5 @@ class NewestStates:
         if "vectors" in state:
             vectors = array_from_bytes(state["vectors"], np.float32).reshape(len(environments), -1)
             self._vectors = dict(zip(environments, vectors, strict=True))
-        self._count = state.get("count", 0)  # missing in replays of older runs, like "noted"
-        self._last_seen = dict(zip(environments, state.get("noted", [0] * len(environments)), strict=True))
+        self._count = state["count"]
+        self._last_seen = dict(zip(environments, state["noted"], strict=True))

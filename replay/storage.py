@@ -189,6 +189,4 @@ class UnrollRecords:
         self.added = state["added"]
         self.order[: len(self)] = array_from_bytes(state["order"], np.int64)
         self.times_drawn[: len(self)] = array_from_bytes(state["times_drawn"], np.int64)
-        # Older runs saved the distances of elite replays only. No other replay reads them.
-        if "remembered" in state:
-            self.distances[: len(self)] = array_from_bytes(state["remembered"], np.float64)
+        self.distances[: len(self)] = array_from_bytes(state["remembered"], np.float64)

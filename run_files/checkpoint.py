@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from option_flags import OPTIONS, Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
-from options.presets import CLASSIC, preset
-from options.rules import UsageError, declared
-from run_files.checkpoint_content import FIXED_FLAGS, NETWORK_FLAGS, check_checkpoint
-from run_files.return_goal import reaches_return
+from option_flags import Config, EnvironmentOptions, NetworkOptions, RealtimeOptions
+from options.rules import UsageError, declared, shown
 from run_files.run_folder import (
     BEST,
     CHECKPOINTS,
@@ -30,18 +28,26 @@ from run_files.run_folder import (
     temporary_beside,
     write_atomically,
 )
-from run_files.value_rules import ContentError, described
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4  # a new one for each change of what is saved, or of what it means
+PARTS = {
+    *("options", "action_count", "spaces", "network_source", "unroll", "resumes", "planned_updates"),
+    *("learner", "progress", "in_flight"),
+}
 BEST_EVAL = "best_eval.pt"
 
 FOREIGN = "has contents that no run writes"
 DAMAGED = "is cut off, damaged, or not a checkpoint of this program"
 FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
-SMALL = 36  # pixels on the shorter side: below it, --network=auto was small_conv in older versions
-NEWER_OPTION = "spread_starts"  # versions that do not save it also differ in the two options below
 READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
+# What loading raises for contents that no run writes. SystemError is that of ALE for the state of another game.
+CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, SystemError)
 
+# Flags that the weights depend on, except for those of the policy head.
+NETWORK_FLAGS = (
+    *("network", "use_lstm", "lstm_size", "frames_stacked", "grayscaling_frames", "frame_scale_resolution"),
+    *("popart", "factored_actions"),
+)
 # What the policy is and what it observes.
 POLICY_OPTIONS = ("precision", *declared(EnvironmentOptions, RealtimeOptions, NetworkOptions))
 # Flags that a resumed run does not inherit from its parent.
@@ -53,24 +59,23 @@ class Checkpoint:
     path: Path
     content: dict[str, Any]
 
-    @property
+    @cached_property
+    def config(self) -> Config:
+        """The configuration that a resumed run inherits. A --stop_at_return that was reached is not part of it."""
+        config = Config.from_flags({k: v for k, v in self.content["options"].items() if k not in OWN_FLAGS})
+        goal, window = config.run.stop_at_return, config.report.avg_buff_size
+        return config.replace_flags(stop_at_return=None) if self.has_reached(goal, window) else config
+
+    @cached_property
     def options(self) -> dict[str, Any]:
-        """The flags that a resumed run inherits. A --stop_at_return that was reached is not among them."""
-        options = {name: value for name, value in self.content["options"].items() if name not in OWN_FLAGS}
-        if NEWER_OPTION not in options:
-            if options.get("lr_scheduler_steps") == self.content.get("planned_updates"):
-                options["lr_scheduler_steps"] = 0  # the computed number was stored as if it were a flag
-            if options["network"] == "auto" and self._sees_small_pictures:
-                options["network"] = "small_conv"  # it could not be tiny_conv
-        if self.has_reached(options.get("stop_at_return"), options.get("avg_buff_size", 100)):
-            options["stop_at_return"] = None
-        return options
+        """The same as flags."""
+        return {name: value for name, value in self.config.flags().items() if name not in OWN_FLAGS}
 
     @property
-    def _sees_small_pictures(self) -> bool:
-        """Whether --network=auto means a network for small pictures. Versions without `spaces` knew only Atari."""
-        *_, height, width = self.content.get("spaces", {"frame_shape": (1, SMALL, SMALL)})["frame_shape"]
-        return 0 < min(int(height), int(width)) < SMALL
+    def reached_goal(self) -> float | None:
+        """The --stop_at_return that the run has reached."""
+        goal = self.content["options"].get("stop_at_return")
+        return goal if self.config.run.stop_at_return is None else None
 
     @property
     def played_options(self) -> dict[str, Any]:
@@ -102,17 +107,17 @@ class Checkpoint:
     @property
     def latest_returns(self) -> list[float]:
         """Returns of the latest games, as many as its --avg_buff_size at most."""
-        return list(self.content["progress"].get("recent_returns", ()))
+        return list(self.content["progress"]["recent_returns"])
 
     @property
     def action_ms(self) -> float | None:
-        """How long a run in real time takes from a screen to an action; None for other runs and older versions."""
+        """How long a run in real time takes from a screen to an action; None for other runs."""
         milliseconds = self.content["progress"].get("action_ms")
         return None if milliseconds is None else float(milliseconds)
 
     @property
     def inference_processes(self) -> int:
-        """The inference processes of each worker of a run in real time; 0 for other runs and older versions."""
+        """The inference processes of each worker of a run in real time; 0 for other runs."""
         return int(self.content["progress"].get("inference_processes", 0))
 
     def has_reached(self, goal: float | None, window: int) -> bool:
@@ -121,12 +126,17 @@ class Checkpoint:
 
     def ended_at(self, goal: float | None) -> bool:
         """Whether the run ended at this goal, or a higher one; games that ended since may have lowered the mean."""
-        reached = self.content["progress"].get("reached_goal")
+        reached = self.content["progress"]["reached_goal"]
         return goal is not None and reached is not None and bool(reached >= goal)
 
     @property
     def replay_path(self) -> Path:
         return self.path.parent / replay_name(self.updates)
+
+
+def reaches_return(returns: Collection[float], window: int, goal: float | None) -> bool:
+    """Whether `returns` are those of a full window of games, and their mean is at least `goal` (--stop_at_return)."""
+    return goal is not None and len(returns) >= window and float(np.mean(list(returns))) >= goal
 
 
 def checkpoint_name(updates: int) -> str:
@@ -189,12 +199,20 @@ def _unusable(path: Path, why: str) -> UsageError:
 
 
 @contextmanager
-def refusing_foreign_content(checkpoint: Checkpoint) -> Iterator[None]:
-    """Turn a ContentError of the block into a UsageError that names the checkpoint."""
+def refusing_foreign_content(checkpoint: Checkpoint | None) -> Iterator[None]:
+    """Turn what the block raises while it loads a checkpoint, if there is one, into a UsageError that names it."""
     try:
         yield
-    except ContentError as error:
-        raise _unusable(checkpoint.path, f"{FOREIGN}: {error}") from None
+    except CONTENT_ERRORS as error:
+        if checkpoint is None or "memory" in str(error):
+            raise
+        raise _unusable(checkpoint.path, f"{FOREIGN} ({in_one_line(error)})") from None
+
+
+def in_one_line(error: BaseException) -> str:
+    """What went wrong, short enough for a sentence: torch lists every weight."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{text[:200]}…" if len(text) > 200 else text
 
 
 class InvalidCheckpointError(Exception):
@@ -202,7 +220,10 @@ class InvalidCheckpointError(Exception):
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read and check a checkpoint. Raises InvalidCheckpointError if it is damaged, foreign or of another format."""
+    """Read a checkpoint. Raises InvalidCheckpointError if it is damaged, foreign or of another format.
+
+    Its checksums, its format and its options are checked. Weights, counters and games are checked by loading them.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -211,10 +232,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if not _is_intact_zip(data):  # torch.load accepts other formats, and checks no checksums
             raise InvalidCheckpointError(DAMAGED)
         content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
-    except (
-        *(RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError),
-        *(OverflowError, pickle.UnpicklingError),
-    ) as error:
+    except (*CONTENT_ERRORS, EOFError, pickle.UnpicklingError) as error:
         if "memory" in str(error):  # there is too little of it
             raise
         raise InvalidCheckpointError(DAMAGED) from None
@@ -223,57 +241,19 @@ def read_checkpoint(path: Path) -> Checkpoint:
     found = content["format_version"]
     if type(found) is not int or found != FORMAT_VERSION:
         raise InvalidCheckpointError(
-            f"has the format {described(found)}, but this version reads format {FORMAT_VERSION} only"
+            f"has the format {shown(found)}, but this version reads format {FORMAT_VERSION} only"
         )
+    missing = PARTS - set(content)
+    if missing:
+        raise InvalidCheckpointError(f"{FOREIGN} ({min(missing)} is missing)")
+    checkpoint = Checkpoint(path, content)
     try:
-        check_checkpoint(content)
-    except ContentError as error:
-        raise InvalidCheckpointError(f"{FOREIGN}: {error}") from None
-    return Checkpoint(path, content)
-
-
-def check_playable(config: Config, checkpoint: Checkpoint) -> None:
-    """Refuse flags that do not fit the checkpoint's network."""
-    chosen, options = config.flags(), checkpoint.options
-    for name in NETWORK_FLAGS if config.run.load_weights_only else FIXED_FLAGS:
-        saved = options.get(name, OPTIONS[name].default)  # an older version may lack the option
-        if chosen[name] != saved:
-            flag, protocol = f"--{name}={chosen[name]}", chosen["protocol"]
-            if protocol != options.get("protocol", CLASSIC) and name in preset("protocol", protocol):
-                flag = f"--protocol={protocol} with its {flag}"
-            raise does_not_fit(flag, saved, config.run.op_mode)
-
-
-def does_not_fit(flag: str, saved: object, mode: str) -> UsageError:
-    """The error for a flag with another value than the checkpoint's."""
-    instead = "" if mode == "test" else ", or start a new run with --op_mode=train"
-    return UsageError(f"{flag} does not fit a checkpoint with {saved}; leave the flag out{instead}.")
-
-
-def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
-    """Refuse flags that do not fit the checkpoint's network, and a run that is already complete."""
-    check_playable(config, checkpoint)
-    complete = why_complete(config, checkpoint)
-    if complete is not None:
-        raise UsageError(complete)
-
-
-def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
-    """A sentence about the flag whose end the checkpoint has reached. None if the run can go on."""
-    steps, goal = config.run.environment_max_steps, config.run.stop_at_return
-    if checkpoint.agent_steps >= steps:
-        return (
-            f"--environment_max_steps={steps} is already reached: the checkpoint has {checkpoint.agent_steps} agent "
-            "steps; a larger number would be right."
-        )
-    window = config.report.avg_buff_size
-    if checkpoint.has_reached(goal, window):
-        mean = np.mean(checkpoint.latest_returns[-window:])
-        why = f"the mean return of the checkpoint's latest {window} games is {mean:.2f}"
-        if checkpoint.ended_at(goal):
-            why = "the run ended at it"
-        return f"--stop_at_return={goal} is already reached: {why}; a larger number would be right."
-    return None
+        _ = checkpoint.agent_steps, checkpoint.updates, checkpoint.options
+    except UsageError as error:  # its options follow the same rules as a command line
+        raise InvalidCheckpointError(f"{FOREIGN} ({str(error).removesuffix('.')})") from None
+    except CONTENT_ERRORS as error:
+        raise InvalidCheckpointError(f"{FOREIGN} ({in_one_line(error)})") from None
+    return checkpoint
 
 
 def checkpoint_to_use(folder: Path) -> Path | None:

@@ -1,12 +1,17 @@
-"""What a run or a test that begins with a checkpoint takes over from it."""
+"""What a run or a test that begins with a checkpoint takes over from it, and which flags fit it."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from option_flags import OPTIONS
-from options.presets import NATIVE, is_noframeskip
+import numpy as np
+
+from option_flags import Config
+from options.presets import NATIVE, is_noframeskip, preset
 from options.rules import UsageError
-from run_files.checkpoint import Checkpoint, does_not_fit
+from run_files.checkpoint import NETWORK_FLAGS, Checkpoint
+
+# Flags that the network and the unrolls depend on: a resumed run or a test cannot change them.
+FIXED_FLAGS = ("env", *NETWORK_FLAGS, "full_action_space", "largest_pixel")
 
 
 def inherited_options(checkpoint: Checkpoint, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,15 +25,7 @@ def inherited_options(checkpoint: Checkpoint, given: Mapping[str, Any]) -> dict[
         return checkpoint.options_of_new_run(given)
     if env not in (None, saved["env"]):
         raise does_not_fit(f"--env={env}", saved["env"], given["op_mode"])
-    if given["op_mode"] == "test":
-        return checkpoint.played_options
-    newer = next((name for name in saved if name not in OPTIONS), None)
-    if newer is not None:
-        raise UsageError(
-            f"--load_model_url: {checkpoint.path} is of a newer version of this program: it has --{newer}, which this "
-            "version does not know."
-        )
-    return saved
+    return checkpoint.played_options if given["op_mode"] == "test" else saved
 
 
 def _check_weights_fit(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -38,3 +35,47 @@ def _check_weights_fit(saved: Mapping[str, Any], given: Mapping[str, Any]) -> No
             f"--env={env} does not fit the weights of {saved['env']}, whose observations have their own size "
             f"(--{shape}={NATIVE}); weights of an Atari game would be right."
         )
+
+
+def check_playable(config: Config, checkpoint: Checkpoint) -> None:
+    """Refuse flags that do not fit the checkpoint's network."""
+    chosen, options = config.flags(), checkpoint.options
+    for name in NETWORK_FLAGS if config.run.load_weights_only else FIXED_FLAGS:
+        saved = options[name]
+        if chosen[name] != saved:
+            flag, protocol = f"--{name}={chosen[name]}", chosen["protocol"]
+            if protocol != options["protocol"] and name in preset("protocol", protocol):
+                flag = f"--protocol={protocol} with its {flag}"
+            raise does_not_fit(flag, saved, config.run.op_mode)
+
+
+def does_not_fit(flag: str, saved: object, mode: str) -> UsageError:
+    """The error for a flag with another value than the checkpoint's."""
+    instead = "" if mode == "test" else ", or start a new run with --op_mode=train"
+    return UsageError(f"{flag} does not fit a checkpoint with {saved}; leave the flag out{instead}.")
+
+
+def check_resumable(config: Config, checkpoint: Checkpoint) -> None:
+    """Refuse flags that do not fit the checkpoint's network, and a run that is already complete."""
+    check_playable(config, checkpoint)
+    complete = why_complete(config, checkpoint)
+    if complete is not None:
+        raise UsageError(complete)
+
+
+def why_complete(config: Config, checkpoint: Checkpoint) -> str | None:
+    """A sentence about the flag whose end the checkpoint has reached. None if the run can go on."""
+    steps, goal = config.run.environment_max_steps, config.run.stop_at_return
+    if checkpoint.agent_steps >= steps:
+        return (
+            f"--environment_max_steps={steps} is already reached: the checkpoint has {checkpoint.agent_steps} agent "
+            "steps; a larger number would be right."
+        )
+    window = config.report.avg_buff_size
+    if checkpoint.has_reached(goal, window):
+        mean = np.mean(checkpoint.latest_returns[-window:])
+        why = f"the mean return of the checkpoint's latest {window} games is {mean:.2f}"
+        if checkpoint.ended_at(goal):
+            why = "the run ended at it"
+        return f"--stop_at_return={goal} is already reached: {why}; a larger number would be right."
+    return None

@@ -46,7 +46,7 @@ def agent_steps(job_folder: Path) -> int:
 
 def is_complete(job_folder: Path, config: Config) -> bool:
     """Whether the newest checkpoint has reached the end of the run."""
-    from run_files.checkpoint import why_complete  # noqa: PLC0415  # only now: torch takes seconds to load
+    from run_files.inherited_options import why_complete  # noqa: PLC0415  # only now: torch takes seconds to load
 
     checkpoint = _newest(job_folder)
     return checkpoint is not None and why_complete(config, checkpoint) is not None

@@ -28,7 +28,7 @@ class BestSoFar:
         `eval_period` is that of the resumed run.
         """
         progress, folder = parent.content["progress"], parent.path.parent
-        best = cls(progress["best_return_mean"], progress.get("best_eval_mean"))  # older versions had no evaluations
+        best = cls(progress["best_return_mean"], progress["best_eval_mean"])
         evaluations = _evaluations(parent)
         best.evaluated_steps = _evaluated_steps(parent, evaluations, eval_period)
         if folder.name != CHECKPOINTS:  # best files beside a checkpoint elsewhere may be of another run
@@ -64,10 +64,10 @@ class BestSoFar:
 
 def _evaluated_steps(parent: Checkpoint, evaluations: Sequence[Report], eval_period: int) -> int:
     """The agent steps of the parent's latest evaluation. Its own steps if only another `eval_period` makes one due."""
-    saved = parent.content["progress"].get("evaluated_steps", parent.agent_steps)  # older versions did not save it
-    steps = [saved, *(row.get("agent_steps") for row in evaluations)]  # the last may be newer than the checkpoint
+    # The last evaluation may be newer than the checkpoint.
+    steps = [parent.content["progress"]["evaluated_steps"], *(row.get("agent_steps") for row in evaluations)]
     latest = max((step for step in steps if isinstance(step, int) and step <= parent.agent_steps), default=0)
-    period = parent.options.get("eval_period", 0)
+    period = parent.config.test.eval_period
     was_due = period and latest // period < parent.agent_steps // period
     return latest if was_due or period == eval_period else parent.agent_steps
 

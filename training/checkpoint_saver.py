@@ -8,7 +8,7 @@ from typing import Any
 from agents.spaces import described_spaces
 from agents.torsos.own_torso import network_source
 from run_files import checkpoint as files
-from run_files.replay_file import WriteCancelledError, write_tensor_file
+from run_files.replay_file import write_tensor_file
 from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS
 from training.divergence import end_if_diverged
 from training.run import Run
@@ -175,12 +175,12 @@ class CheckpointSaver:
             "agent_steps": self.progress.agent_steps,
             "mix": self.mix.state_dict(),
         }
-        self.announce("saving the replays; CTRL+C again skips them" if self.stop.requested else "saving the replays")
-        try:
-            size = write_tensor_file(path, state, lambda: self.stop.stop_now)
-        except WriteCancelledError:
+        if self.stop.stop_now:
             self.announce("the replays are not saved; the checkpoint is complete without them")
             return
+        self.announce("saving the replays")
+        try:
+            size = write_tensor_file(path, state)
         except OSError as error:
             self.announce(
                 f"the replays could not be written ({error.strerror}); the checkpoint is complete without them"

@@ -4,10 +4,10 @@ from typing import Any
 
 from agents.learner import Learner
 from agents.network import ActorCritic
+from agents.spaces import check_observations
 from agents.torsos.own_torso import note_on_source
+from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
-from run_files.checkpoint_content import check_weights
-from run_files.value_rules import ContentError
 
 
 class InitialWeights:
@@ -16,7 +16,7 @@ class InitialWeights:
     If the games differ in their number of actions, the policy head keeps its fresh weights.
     """
 
-    def __init__(self, source: Checkpoint | None, network: ActorCritic, env: str) -> None:
+    def __init__(self, source: Checkpoint | None, network: ActorCritic, layout: UnrollLayout, env: str) -> None:
         self._source = source
         self._env = env
         self._notes: list[str] = []
@@ -27,19 +27,16 @@ class InitialWeights:
             "everything else begins anew"
         )
         self._notes += note_on_source(source.content)
-        state = source.content["learner"]["network"]
         with refusing_foreign_content(source):
-            try:
-                adapted = network.adapted(state)
-                actions = len(state["policy_head.bias"])
-            except (LookupError, RuntimeError, TypeError) as error:
-                raise ContentError(f"learner.network must be the weights of this network ({error!r:.80})") from None
-            check_weights({"learner": {"network": adapted}}, network)
+            check_observations(source.content, layout)
+            state = source.content["learner"]["network"]
+            adapted = network.adapted(state)
+            network.load_saved(adapted)
+            actions = len(state["policy_head.bias"])
         if adapted is not state:
             self._notes.append(
                 f"the policy head is new: {network.policy_head.out_features} actions instead of {actions}"
             )
-        network.load_saved(adapted)
 
     def notes(self) -> list[str]:
         """Lines for the user: where the weights come from, and which of them are new."""

@@ -42,4 +42,4 @@ class Run:
         self.agreement = GroupAgreement(self.learners) if isinstance(self.learners, LearnerGroup) else Agreement()
         timing = make_timing(self.config, self.layout, self.machine.inference_processes)
         self.progress = Progress(self.config, self.layout, timing, self.rank, setup.first_worker)
-        self.resume.restore_progress(self.progress)
+        self.resume.restore_progress(self.progress, self.config)

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from agents.network import ActorCritic, make_network
-from agents.spaces import check_observations, read_spec, unroll_layout
+from agents.spaces import check_spaces, read_spec, unroll_layout
 from cluster.check import check_cluster, check_combinations
 from learners.group import OneLearner, agreed
 from learners.rank import tell_folder
@@ -20,12 +20,12 @@ from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
 from reports.sinks.make_sinks import check_sinks
 from reports.unused_options import changed_options
-from run_files.checkpoint import Checkpoint, check_playable, check_resumable
+from run_files.checkpoint import Checkpoint, refusing_foreign_content
+from run_files.inherited_options import check_playable, check_resumable
 from run_files.run_folder import CHECKPOINTS, CONFIG, create_run_folder, write_json
-from training.check_parent_run import check_saved_games, check_saved_learner
 from training.initial_weights import InitialWeights
 from training.memory_budget import plan_memory
-from training.resume import Resume
+from training.resume import Resume, plan_resume
 from workers.open_unrolls import rounds_behind
 from workers.realtime.requirements import check_realtime, open_unrolls
 from wrappers.environment import EnvironmentSpec, MakeWatchedEnvironment
@@ -81,12 +81,12 @@ def set_up_run(
     machine = prepare_machine(part)
     spec = read_spec(config, make_environment)
     layout = unroll_layout(config, spec)
-    if source is not None:
-        check_observations(source.content, layout)
     network = make_network(config.network, layout, machine.precision)
-    weights = InitialWeights(source, network, config.environment.env)
+    weights = InitialWeights(source, network, layout, config.environment.env)
     if parent is not None:
-        check_saved_learner(parent, network, layout)
+        with refusing_foreign_content(parent):
+            check_spaces(parent.content, layout)
+            network.load_saved(parent.content["learner"]["network"])
     environments = part.workers.envs_per_worker
     processes = check_realtime(
         part, layout, make_environment, machine.worker_count, environments, machine.worker_precision
@@ -100,11 +100,10 @@ def set_up_run(
     memory = plan_memory(part, layout, make_environment, unrolls_in_slots).check(
         machine.worker_count, environments, learners.rank.local_size
     )
-    resume = Resume(parent, config, layout, machine.worker_count, part.replay)
+    with refusing_foreign_content(parent):
+        resume = plan_resume(parent, config, layout, machine.worker_count)
     resume.share_plan(learners.from_first)
     first_worker = sum(learners.of_all(machine.worker_count)[: learners.rank.index])
-    if parent is not None:
-        check_saved_games(parent, resume.in_flight, config, make_environment, layout)
     notes = [*memory.described(), *environment_notes(config, spec)]
     return RunSetup(
         config, part, machine, layout, network, notes, weights, resume, first_worker, make_environment, learners
@@ -133,7 +132,7 @@ def make_folder_of_learner(setup: RunSetup) -> Path:
         return folder
     folder = folder_of(rank, Path(learners.from_first(None)))
     (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    setup.resume.copy_checkpoints(folder / CHECKPOINTS)
+    setup.resume.copy_checkpoints(folder / CHECKPOINTS, setup.config)
     return folder
 
 
@@ -152,7 +151,7 @@ def make_run_folder(setup: RunSetup) -> Path:
         }
         write_json(folder / CONFIG, described)
         (folder / CHECKPOINTS).mkdir()
-        resume.copy_checkpoints(folder / CHECKPOINTS)
+        resume.copy_checkpoints(folder / CHECKPOINTS, config)
         return folder
     except OSError as error:
         if folder is not None:

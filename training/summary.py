@@ -19,14 +19,15 @@ from training.counters.machine_load import MachineLoad
 from training.run import Run
 
 LEAST_SECONDS = 1.0  # between two reports that rewrite the file
+MOST_SHARE = 0.005  # of the learner's time for writing it, on a slow disk
 ALIVE_SECONDS = 60.0  # between two times that a run without reports rewrites it: who is silent for long counts as lost
 
 
 class SummaryFile:
     """Writes `summary.json` atomically: on entering and leaving its `with` block, and after reports, as a sink.
 
-    Each time, the file is synced to the disk, which may take longer than the training between two reports of a fast
-    environment. So reports that come soon after it was written leave it as it is.
+    Each time, the file is synced to the disk while the learner waits. So reports that come soon after it was written
+    leave it as it is; on a slow disk, this is longer.
 
     An error that leaves the block is recorded as the reason why the run failed. A file that cannot be written is tried
     again at the next report. Of several learners, the first one writes it.
@@ -35,7 +36,7 @@ class SummaryFile:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._seconds: float | None = None  # of training, once it has ended
-        self._written_at = -math.inf
+        self._written_at = self._next_at = -math.inf
 
     def __enter__(self) -> Self:
         self.update()
@@ -54,13 +55,15 @@ class SummaryFile:
         self._seconds = self._run.progress.seconds
 
     def write(self, report: Report) -> None:
-        if time.monotonic() - self._written_at >= LEAST_SECONDS:
+        if time.monotonic() >= self._next_at:
             self.update()
 
     def update(self) -> None:
         """Write the file of a run that goes on; also when a checkpoint was written, which it names."""
+        begun = time.monotonic()
         self._write("running", None)
         self._written_at = time.monotonic()
+        self._next_at = self._written_at + max(LEAST_SECONDS, (self._written_at - begun) / MOST_SHARE)
 
     def show_alive(self) -> None:
         """Called again and again while the run waits for an evaluation, and makes no reports."""

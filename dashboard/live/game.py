@@ -30,10 +30,15 @@ from option_flags import Config
 from options.presets import is_noframeskip
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
-from run_files.checkpoint import FOREIGN, Checkpoint, InvalidCheckpointError, read_checkpoint
-from run_files.checkpoint_content import check_weights
+from run_files.checkpoint import (
+    CONTENT_ERRORS,
+    FOREIGN,
+    Checkpoint,
+    InvalidCheckpointError,
+    in_one_line,
+    read_checkpoint,
+)
 from run_files.run_folder import CHECKPOINTS, newest_first
-from run_files.value_rules import ContentError
 from workers.local_policy import PolicyInputs
 from workers.messages import Kind, receive, send
 from workers.observations import as_batch, put_observation
@@ -126,9 +131,11 @@ class GamePlayer:
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
         """Act with the weights of this checkpoint from now on. The game goes on."""
-        check_spaces(checkpoint.content, self._layout)
-        check_weights(checkpoint.content, self._network)
-        self._network.load_saved(checkpoint.content["learner"]["network"])
+        try:
+            check_spaces(checkpoint.content, self._layout)
+            self._network.load_saved(checkpoint.content["learner"]["network"])
+        except CONTENT_ERRORS as error:
+            raise InvalidCheckpointError(f"{FOREIGN} ({in_one_line(error)})") from None
         self._actor.load(flat_weights(self._network))
         self._checkpoint = checkpoint
 
@@ -249,8 +256,6 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except InvalidCheckpointError as error:
         raise InvalidCheckpointError(f"{path.name} {error}.") from None
-    except ContentError as error:
-        raise InvalidCheckpointError(f"{path.name} {FOREIGN}: {error}.") from None
 
 
 def _png(picture: NDArray[np.uint8]) -> bytes:

@@ -19,10 +19,8 @@ from options.rules import UsageError
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
-from run_files.checkpoint import InvalidCheckpointError, checkpoint_name, read_checkpoint
-from run_files.replay_content import check_replay_file, check_replays
+from run_files.checkpoint import CONTENT_ERRORS, InvalidCheckpointError, checkpoint_name, in_one_line, read_checkpoint
 from run_files.replay_file import DamagedFileError, read_tensor_file
-from run_files.value_rules import ContentError
 from workers.messages import Kind, send
 
 MOST_UNROLLS = 1500  # of each replay
@@ -47,19 +45,19 @@ def map_replays(path: Path) -> ReplayMap:
     updates = int(path.stem.removeprefix("replays_"))
     try:
         checkpoint = read_checkpoint(path.parent / checkpoint_name(updates))
-        config = Config.from_flags(checkpoint.options)
+        config = checkpoint.config
         config = part_of(config, LearnerRank(0, config.learners.learners))  # the first of them has saved this file
         layout = saved_layout(checkpoint.content, config)
         content = read_tensor_file(path)
-        check_replay_file(content)
         if content["unroll"] != layout.fingerprint:
             raise NoMapError(f"{path.name} holds unrolls of another version.")
-        check_replays(content, config.replay, layout, with_queues=False)
+        return _mapped(content["mix"]["replays"], config, layout, updates)
     except InvalidCheckpointError as error:
         raise NoMapError(f"{checkpoint_name(updates)} {error}.") from None
-    except (UsageError, ContentError, DamagedFileError, OSError) as error:
+    except (UsageError, DamagedFileError, OSError) as error:
         raise NoMapError(f"{path.name} cannot be read: {error}".rstrip(".") + ".") from None
-    return _mapped(content["mix"]["replays"], config, layout, updates)
+    except CONTENT_ERRORS as error:
+        raise NoMapError(f"{path.name} has contents that no run writes ({in_one_line(error)}).") from None
 
 
 def _mapped(saved: list[Mapping[str, Any]], config: Config, layout: UnrollLayout, updates: int) -> ReplayMap:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from agents.network import make_network
-from agents.spaces import make_unroll_layout
+from agents.spaces import described_spaces, make_unroll_layout
 from option_flags import Config
 from run_files.checkpoint import checkpoint_name, write_checkpoint
 from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
@@ -137,6 +137,7 @@ def write_policy(folder: Path, make_environment: MakeWatchedEnvironment, updates
         updates,
         options=config.flags(),
         action_count=layout.action_count,
+        spaces=described_spaces(layout),
         unroll=layout.fingerprint,
         learner=some_learner(network.state_dict(), updates),
         progress=some_progress(100 * updates, updates),

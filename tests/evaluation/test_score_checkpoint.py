@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from agents.network import make_network
-from agents.spaces import make_unroll_layout
+from agents.spaces import described_spaces, make_unroll_layout
 from evaluation.logged_game import LoggedGame
 from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
 from evaluation.player_process import PlayerProcess
@@ -54,6 +54,7 @@ def untrained(tmp_path: Path, make_environment: MakeWatchedEnvironment, flags: d
         56,
         options=config.flags(),
         action_count=layout.action_count,
+        spaces=described_spaces(layout),
         unroll=layout.fingerprint,
         learner=some_learner(network.state_dict(), 56),
         progress=some_progress(1234, 56),

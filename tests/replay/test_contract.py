@@ -335,15 +335,3 @@ def test_without_elite_insertion_the_oldest_unroll_is_replaced(kind: dict[str, A
         if number >= 2:
             drawn(replay)
         assert sorted(stored(storage, len(replay))) == list(range(max(0, number - 4), number + 1))
-
-
-@pytest.mark.parametrize("kind", EVERY_KIND[1:], ids=NAMES[1:])
-def test_replays_of_older_runs_are_loaded(kind: dict[str, Any]) -> None:
-    """Older runs saved the last distances of elite replays only."""
-    saved, loaded = (replay_of(kind, 9, 4, 2.0, seed) for seed in (1, 2))
-    add(saved, 0, 12)
-    state = saved.state_dict()
-    if kind["type"] != "elite":
-        del state["remembered"]
-    loaded.load_state_dict(state)
-    assert draw(loaded) == draw(saved)

@@ -11,6 +11,17 @@ def some_content(updates: int = 3, **parts: Any) -> dict[str, Any]:
     return {
         "options": Config().flags(),
         "action_count": 6,
+        "spaces": {
+            "frame_stack": 4,
+            "frame_shape": [1, 84, 84],
+            "vector_size": 0,
+            "one_hot_size": 0,
+            "vector_parts": [],
+            "action_kind": "discrete",
+            "action_sizes": [],
+            "action_names": [],
+        },
+        "network_source": None,
         "unroll": "0123456789abcdef",
         "resumes": 0,
         "planned_updates": 100,
@@ -24,6 +35,7 @@ def some_content(updates: int = 3, **parts: Any) -> dict[str, Any]:
 def some_learner(network: Mapping[str, Any], updates: int) -> dict[str, Any]:
     return {
         "updates": updates,
+        "background_updates": 0,
         "network": dict(network),
         "optimizer": {"state": {}, "param_groups": [{"params": []}]},
     }
@@ -38,6 +50,9 @@ def some_progress(agent_steps: int, updates: int) -> dict[str, Any]:
         "seconds": 1.5,
         "recent_returns": [1.5, -2.0],
         "return_max": 1.5,
+        "return_min": -2.0,
+        "watt_hours": {},
+        "reached_goal": None,
         "best_return_mean": None,
         "best_eval_mean": None,
         "evaluated_steps": 0,
@@ -47,7 +62,7 @@ def some_progress(agent_steps: int, updates: int) -> dict[str, Any]:
         "learned": None,
         "learned_names": [],
         "updates_learned": 0,
-        "lags": [],
+        "lags": [0, 0, 0],
         "draw_sums": [],
         "draws": 0,
     }

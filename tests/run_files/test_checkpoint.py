@@ -14,7 +14,6 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import (
     FORMAT_VERSION,
-    Checkpoint,
     InvalidCheckpointError,
     checkpoint_name,
     find_checkpoint,
@@ -71,15 +70,6 @@ def test_a_resumed_run_does_not_inherit_the_mode_and_the_parent(tmp_path: Path) 
     options = read_checkpoint(write(tmp_path)).options
     assert set(OPTIONS) - set(options) == {"op_mode", "load_model_url", "load_weights_only"}
     assert all(options[name] == OPTIONS[name] for name in options)
-
-
-@pytest.mark.parametrize(("side", "network"), [(10, "small_conv"), (84, "auto"), (0, "auto")])
-def test_older_runs_keep_the_network_that_auto_was(tmp_path: Path, side: int, network: str) -> None:
-    """Of pictures with 10 and 84 pixels, and of none."""
-    saved = {**content(), "options": {**OPTIONS}, "spaces": {"frame_shape": [4, side, side]}}
-    assert Checkpoint(tmp_path, saved).options["network"] == "auto"
-    del saved["options"]["spread_starts"]
-    assert Checkpoint(tmp_path, saved).options["network"] == network
 
 
 def test_a_new_run_from_weights_keeps_the_environment_unless_another_is_given(tmp_path: Path) -> None:

@@ -48,13 +48,3 @@ def test_weights_of_vectors_do_not_fit_an_atari_game() -> None:
     for env, other in ((CARTPOLE, "Acrobot-v1"), (PONG, "QbertNoFrameskip-v4"), (PONG, "ALE/Pong-v5")):
         given = {**WEIGHTS, "load_model_url": "run", "env": other}
         assert Config.from_flags(merged(inherited_options(saved(env=env), given), given)).environment.env == other
-
-
-def test_a_checkpoint_of_a_newer_version_is_not_the_command_line_s_fault() -> None:
-    checkpoint = saved()
-    checkpoint.content["options"]["new_flag"] = 1
-    with pytest.raises(
-        UsageError, match=r"^--load_model_url: run/checkpoint\.pt is of a newer version .* --new_flag, "
-    ):
-        inherited_options(checkpoint, RESUMED)
-    assert "new_flag" not in {**inherited_options(checkpoint, TESTED), **inherited_options(checkpoint, WEIGHTS)}

@@ -7,7 +7,8 @@ import pytest
 
 from option_flags import Config
 from options.rules import UsageError
-from run_files.checkpoint import Checkpoint, check_resumable, checkpoint_name, read_checkpoint, write_checkpoint
+from run_files.checkpoint import Checkpoint, checkpoint_name, read_checkpoint, write_checkpoint
+from run_files.inherited_options import check_resumable
 from tests.run_files.some_checkpoint import some_content
 
 
@@ -24,22 +25,10 @@ def test_another_game_is_refused(tmp_path: Path) -> None:
         check_resumable(Config.from_flags({"env": "QbertNoFrameskip-v4"}), saved)
 
 
-def test_another_action_space_is_refused_also_for_runs_without_the_option(tmp_path: Path) -> None:
-    saved = saved_in(tmp_path)
-    for name in ("full_action_space", "fire_on_reset", "protocol"):
-        del saved.content["options"][name]
-    check_resumable(Config(), saved)
-    with pytest.raises(UsageError, match=r"^--full_action_space=True does not fit a checkpoint with False; leave"):
-        check_resumable(Config.from_flags({"full_action_space": True}), saved)
-
-
-def test_shared_weights_of_actions_are_part_of_the_network(tmp_path: Path) -> None:
-    """Runs of versions without the option have none."""
-    saved = saved_in(tmp_path)
-    del saved.content["options"]["factored_actions"]
-    check_resumable(Config(), saved)
-    with pytest.raises(UsageError, match=r"^--factored_actions=True does not fit a checkpoint with False; leave"):
-        check_resumable(Config.from_flags({"factored_actions": True}), saved)
+@pytest.mark.parametrize("flag", ["full_action_space", "factored_actions"])
+def test_other_actions_are_refused(tmp_path: Path, flag: str) -> None:
+    with pytest.raises(UsageError, match=rf"^--{flag}=True does not fit a checkpoint with False; leave"):
+        check_resumable(Config.from_flags({flag: True}), saved_in(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -70,8 +59,7 @@ def test_a_reached_goal_is_not_inherited(
     tmp_path: Path, goal: float | None, reached: float | None, inherited: float | None
 ) -> None:
     """Also if games that ended after it have lowered the mean again."""
-    saved = saved_in(tmp_path)
-    saved.content["progress"]["reached_goal"] = reached
-    saved.content["options"] = {**Config().flags(), "avg_buff_size": 3, "stop_at_return": goal}
-    saved.content["progress"]["recent_returns"] = [1.0, 3.0, 5.0]
-    assert saved.options["stop_at_return"] == inherited
+    content = some_content(3)
+    content["options"] |= {"avg_buff_size": 3, "stop_at_return": goal}
+    content["progress"] |= {"reached_goal": reached, "recent_returns": [1.0, 3.0, 5.0]}
+    assert Checkpoint(tmp_path, content).options["stop_at_return"] == inherited

@@ -55,7 +55,7 @@ def main(flags: Mapping[str, str]) -> None:
 def write_checkpoint(path: Path, agent_steps: int, returns: Sequence[float] = ()) -> None:
     """Write the format of torch.save without torch, which takes seconds to load."""
     progress = {**some_progress(agent_steps, 1), "recent_returns": list(returns)}
-    content = {"format_version": 3, **some_content(1, progress=progress)}
+    content = {"format_version": 4, **some_content(1, progress=progress)}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("checkpoint/data.pkl", pickle.dumps(content, protocol=2))
         file.writestr("checkpoint/version", "3\n")

@@ -1,284 +1,136 @@
-"""Checkpoints and replay files that are whole but hold something else than a run writes.
+"""Checkpoints whose checksums are right and that hold something else than the run needs: refused in one sentence.
 
-Each is refused in one sentence before anything is started, or else it works.
+Damaged files are in tests/run_files/test_checkpoint.py.
 """
 
-import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from agents.learner import Learner
-from evaluation.score_checkpoint import score_checkpoint
-from option_flags import Config
-from options.rules import UsageError
-from run_files.checkpoint import find_checkpoint, write_checkpoint
+import main
+from run_files.checkpoint import find_checkpoint
 from run_files.replay_file import read_tensor_file, write_tensor_file
 from tests.catch import make_catch
-from tests.foreign_contents import DELETED, Place, mutated, places, replacements
-from tests.options.replay_entries import queue, ranked, replays, standard
-from tests.training.catch_runs import catch_run
+from tests.training.catch_runs import resume_run
 from tests.training.resumed_runs import copy_of
-from tests.training.some_run import some_run
-from training.counters.progress import Progress
-from training.make_replays import make_mix
-from training.run_setup import RunSetup, set_up_run
-from training.train import train
-from wrappers.atari import make_atari
 
-pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parents[2]
-EVERY_REPLAY = replays(
-    queue(0.25),
-    standard(0.25, 12),
-    ranked("elite", sample_ratio=0.25, capacity=12, lambda_batch_multiplier=2.0),
-    ranked("attentive", sample_ratio=0.25, capacity=12, lambda_batch_multiplier=2.0),
-)
-FLAGS: dict[str, Any] = {
-    **{"reproducible": True, "use_lstm": True, "lstm_size": 4, "network": "impala_shallow", "envs_per_worker": 3},
-    **{"r_f_steps": 5, "batch_size": 4, "environment_max_steps": 300, "replay_parameters": EVERY_REPLAY},
-    **{"feature_out_layer_size": 8, "caching": True, "rmsprop_momentum": 0.5, "frames_stacked": 2},
-}
+Content = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has saved everything that a checkpoint can hold."""
-    return catch_run(tmp_path_factory.mktemp("whole"), **FLAGS)
+def nan_weights(content: Content) -> None:
+    content["learner"]["network"]["value_head.bias"].fill_(torch.nan)
 
 
-def set_up(folder: Path) -> RunSetup:
-    """As main.py does, up to the start of the first process."""
-    parent = find_checkpoint(str(folder))
-    own = {"op_mode": "train_w_load", "load_model_url": str(folder), "environment_max_steps": 600}
-    return set_up_run(Config.from_flags({**parent.options, **own}), make_catch, parent)
+def weights_of_another_shape(content: Content) -> None:
+    content["learner"]["network"]["value_head.weight"] = torch.zeros(1, 3)
 
 
-def use(setup: RunSetup) -> None:
-    """Load everything, make an update and report it."""
-    config, layout, resume = setup.config, setup.layout, setup.resume
-    device = setup.machine.device
-    learner = Learner(setup.network, layout, config.loss, config.optimizer, resume.schedule_updates, device)
-    with closing(make_mix(some_run(Path(), config=config, layout=layout, resume=resume, learner=learner))) as mix:
-        progress = Progress(config, layout)
-        resume.restore_progress(progress)
-        resume.restore(learner, mix)
-        if mix.ready():
-            batch = mix.mix(learner.updates)
-            progress.count_update(batch, learner.update(batch), learner.updates)
-        assert learner.is_finite()
-        json.dumps(progress.figures())
+def weights_of_another_network(content: Content) -> None:
+    content["learner"]["network"] = {"weight": torch.zeros(3)}
 
 
-def part_at(content: Any, place: Place) -> Any:
-    for key in place:
-        content = content[key]
-    return content
+def an_empty_learner(content: Content) -> None:
+    content["learner"] = {}
 
 
-def check_sentence(text: str, path: Path, names_file: bool = True) -> None:
-    """An option that this version does not know is refused like one on the command line."""
-    assert text.endswith(".") and (text.startswith(f"--load_model_url: {path} ") or not names_file)
-    assert "\n" not in text and len(text) < 600
+def averages_of_another_network(content: Content) -> None:
+    for averages in content["learner"]["optimizer"]["state"].values():
+        averages["square_avg"] = torch.zeros(2, 2)
+
+
+def other_observations(content: Content) -> None:
+    content["spaces"]["vector_size"] = 9
+
+
+def an_option_of_another_type(content: Content) -> None:
+    content["options"]["lr"] = "fast"
+
+
+def an_unknown_option(content: Content) -> None:
+    content["options"]["warp"] = 9
+
+
+def counters_that_are_words(content: Content) -> None:
+    content["progress"]["recent_returns"] = ["many"]
+
+
+def no_counters(content: Content) -> None:
+    content["progress"] = {}
+
+
+CHANGES: list[tuple[Callable[[Content], None], str]] = [
+    (nan_weights, "value_head.bias has numbers that are NaN or infinite"),
+    (weights_of_another_shape, "size mismatch for value_head.weight"),
+    (weights_of_another_network, "'projection'"),
+    (an_empty_learner, "'network'"),
+    (averages_of_another_network, "square_avg of the optimizer has the shape [2, 2]"),
+    (other_observations, "vector_size is 4 instead of 9"),
+    (an_option_of_another_type, "--lr must be a number above 0"),
+    (an_unknown_option, "--warp is not a known flag"),
+    (counters_that_are_words, "many"),
+    (no_counters, "'agent_steps'"),
+]
 
 
 @pytest.fixture(scope="module")
-def delayed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, in games that do not wait."""
-    delayed = {"interaction": "asynchronous", "action_delay": 2, "skipped_frames": 1, "use_kl_mask": True}
-    return catch_run(tmp_path_factory.mktemp("delayed"), **{**FLAGS, **delayed})
+def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("cartpole")
+    flags = ["--env=CartPole-v1", "--environment_max_steps=400", "--worker_count=1", "--batch_size=2", "--r_f_steps=10"]
+    assert main.main([*flags, "--console=off", "--nocurves", "--seed=1", f"--results_dir={results}"]) == 0
+    (run,) = results.iterdir()
+    return run
 
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [*(("run", part) for part in ("learner", "progress", "in_flight", "")), ("delayed_run", "in_flight")],
-)
-def test_any_part_that_is_deleted_or_replaced_is_refused_or_works(
-    tmp_path: Path, request: pytest.FixtureRequest, name: str, part: str
+@pytest.mark.slow
+@pytest.mark.parametrize(("change", "why"), CHANGES, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_checkpoint_that_somebody_has_edited_is_one_sentence(
+    tmp_path: Path, cartpole: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Content], None], why: str
 ) -> None:
-    """The part "" stands for those at the top. Options have rules of their own."""
-    run: Path = request.getfixturevalue(name)
-    saved = find_checkpoint(str(run))
-    use(set_up(run))
-    changed = copy_of(run, tmp_path)
-    path, refused = find_checkpoint(str(changed)).path, 0
-    for place in places(saved.content):
-        if place[0] != (part or place[0]) or (not part and len(place) > 1):
-            continue
-        for replacement in replacements(part_at(saved.content, place)):
-            torch.save(mutated(saved.content, place, replacement), path)
-            try:
-                setup = set_up(changed)
-            except UsageError as error:
-                refused += 1
-                check_sentence(str(error), path, names_file=place[0] not in ("options", "action_count"))
-            else:
-                use(setup)
-    assert refused > 30
+    changed = copy_of(cartpole, tmp_path)
+    saved = find_checkpoint(str(changed))
+    change(saved.content)
+    torch.save(saved.content, saved.path)
+    before = saved.path.read_bytes()
+    capsys.readouterr()
+    words = ["--op_mode=train_w_load", f"--load_model_url={saved.path}", "--environment_max_steps=800"]
+    assert main.main([*words, f"--results_dir={tmp_path}", "--console=off", "--nocurves"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and why in error and "--load_model_url: " in error
+    assert saved.path.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_test_and_new_runs_refuse_weights_that_are_not_finite(
+    tmp_path: Path, cartpole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = copy_of(cartpole, tmp_path)
+    saved = find_checkpoint(str(changed))
+    nan_weights(saved.content)
+    torch.save(saved.content, saved.path)
+    for mode in (["--op_mode=test"], ["--op_mode=train_w_load", "--load_weights_only"]):
+        capsys.readouterr()
+        assert main.main([*mode, f"--load_model_url={saved.path}", f"--results_dir={tmp_path}"]) == 2
+        output = capsys.readouterr()
+        assert output.out == "" and output.err.count("\n") == 1 and "value_head.bias" in output.err
     assert [folder.name for folder in tmp_path.iterdir()] == ["parent"], "no run has been started"
 
 
-def _writable(value: Any) -> Any:
-    """A content that was read, as it can be written."""
-    if isinstance(value, dict):
-        return {key: _writable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_writable(item) for item in value]
-    return bytes(value) if isinstance(value, memoryview) else value
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_replays_with_foreign_contents_are_left_out_or_work(tmp_path: Path, run: Path, compressed: bool) -> None:
-    if compressed:
-        run = catch_run(tmp_path / "first", **FLAGS, use_replay_compression=True)
-    saved = _writable(read_tensor_file(find_checkpoint(str(run)).replay_path))
-    changed = copy_of(run, tmp_path)
-    path, left_out = find_checkpoint(str(changed)).replay_path, 0
-    for place in places(saved):
-        if compressed and "blobs" not in place:
-            continue  # the same as without compression
-        for replacement in replacements(part_at(saved, place)):
-            try:
-                write_tensor_file(path, mutated(saved, place, replacement))
-            except (TypeError, OverflowError, ValueError):
-                continue  # not a value that the file can hold
-            setup = set_up(changed)
-            notes = [note for note in setup.resume.notes() if "replays start empty" in note]
-            left_out += len(notes)
-            assert all(("\n" not in note and str(path) in note) or "another layout" in note for note in notes)
-            use(setup)
-    assert left_out > 10
-
-
-@pytest.fixture(scope="module")
-def impact_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a target network and a circular buffer."""
-    return catch_run(tmp_path_factory.mktemp("impact"), **FLAGS, loss="impact")
-
-
-def test_a_circular_buffer_with_foreign_contents_is_left_out_or_works(tmp_path: Path, impact_run: Path) -> None:
-    saved = _writable(read_tensor_file(find_checkpoint(str(impact_run)).replay_path))
-    changed = copy_of(impact_run, tmp_path)
-    path, left_out = find_checkpoint(str(changed)).replay_path, 0
-    buffer: Place = ("mix", "replays", 0)
-    for place in places(saved):
-        if place[:3] != buffer:
-            continue
-        for replacement in replacements(part_at(saved, place)):
-            try:
-                write_tensor_file(path, mutated(saved, place, replacement))
-            except (TypeError, OverflowError, ValueError):
-                continue  # not a value that the file can hold
-            setup = set_up(changed)
-            left_out += any("replays start empty" in note for note in setup.resume.notes())
-            use(setup)
-    assert left_out > 10
-
-
-@pytest.mark.parametrize(
-    ("target", "wanted"),
-    [
-        ({}, r"learner\.target\.background is missing"),
-        ([1.0], r"learner\.target must be a table, not"),
-        ({"background": torch.zeros(1)}, r"learner\.target\.background must be float32 numbers of the shape"),
-    ],
-    ids=["empty", "no table", "another network"],
-)
-def test_a_target_of_another_network_is_refused(tmp_path: Path, impact_run: Path, target: Any, wanted: str) -> None:
-    changed = copy_of(impact_run, tmp_path)
-    saved = find_checkpoint(str(changed))
-    use(set_up(changed))
-    write_checkpoint(saved.path, mutated(saved.content, ("learner", "target"), target))
-    with pytest.raises(UsageError, match=wanted) as caught:
-        set_up(changed)
-    check_sentence(str(caught.value), saved.path)
-
-
-def _without(place: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda content: mutated(content, tuple(place.split(".")), DELETED)
-
-
-def _with(place: str, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda content: mutated(content, tuple(place.split(".")), value)
-
-
-def _weights_are_nan(content: dict[str, Any]) -> dict[str, Any]:
-    bias = content["learner"]["network"]["value_head.bias"]
-    return mutated(content, ("learner", "network", "value_head.bias"), bias * float("nan"))
-
-
-FOREIGN: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
-    "an empty learner": (_with("learner", {}), r"learner\.updates is missing"),
-    "no options": (_with("options", {}), r"options\.env is missing"),
-    "no game": (_without("options.env"), r"options\.env is missing"),
-    "another network": (_with("options.network", "conv3"), r"learner\.network\.\S+ must be float32 numbers of"),
-    "no network": (_with("learner.network", {}), r"learner\.network\.background is missing"),
-    "no counters": (_with("progress", {}), r"progress\.agent_steps is missing"),
-    "no unrolls in flight": (_without("in_flight"), "in_flight is missing"),
-    "another optimizer's state": (_with("learner.optimizer.state", {0: {}}), r"learner\.optimizer\.state\.0\.step is"),
-    "counters that differ": (_with("progress.updates", 1), r"progress\.updates must be"),
-    "weights that are NaN": (_weights_are_nan, r"value_head\.bias must be float32 .*, all finite, not .* NaN"),
-    "an option of another type": (_with("options.lr", "fast"), r'options\.lr must be a number above 0 .*, not "fast"'),
-}
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_the_sentence_names_the_part_and_what_would_be_right(tmp_path: Path, run: Path, name: str) -> None:
-    changed = copy_of(run, tmp_path)
-    saved = find_checkpoint(str(changed))
-    change, wanted = FOREIGN[name]
-    write_checkpoint(saved.path, change(saved.content))
-    with pytest.raises(UsageError, match=wanted) as caught:
-        set_up(changed)
-    check_sentence(str(caught.value), saved.path)
-    assert "has contents that no run writes" in str(caught.value)
-
-
-def test_a_test_refuses_foreign_weights(tmp_path: Path, run: Path) -> None:
-    changed = copy_of(run, tmp_path)
-    saved = find_checkpoint(str(changed))
-    torch.save(_weights_are_nan(saved.content), saved.path)
-    parent = find_checkpoint(str(changed))
-    flags = {**parent.played_options, "op_mode": "test", "load_model_url": str(changed), "console": "off"}
-    with pytest.raises(UsageError, match=r"value_head\.bias must be float32 numbers"):
-        score_checkpoint(Config.from_flags(flags), make_catch, parent)
-
-
-COMMANDS = {
-    "resume": ["main.py", "--op_mode=train_w_load", "--environment_max_steps=9999", "--load_model_url={run}"],
-    "test": ["main.py", "--op_mode=test", "--load_model_url={run}"],
-    "films": ["main.py", "--op_mode=test", "--render", "--load_model_url={run}"],
-    "export": ["-m", "evaluation.export", "{run}"],
-}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("name", ["an empty learner", "weights that are NaN"])
-def test_each_command_refuses_a_foreign_checkpoint(tmp_path: Path, pong_run: Path, command: str, name: str) -> None:
-    changed = Path(shutil.copytree(pong_run, tmp_path / "run"))
-    saved = find_checkpoint(str(changed))
-    torch.save(FOREIGN[name][0](saved.content), saved.path)
-    words = [word.format(run=changed) for word in COMMANDS[command]]
-    files = sorted(changed.rglob("*"))
-    ended = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert ended.stdout == "" and ended.stderr.count("\n") == 1
-    assert "has contents that no run writes: learner." in ended.stderr
-    assert sorted(changed.rglob("*")) == files
-
-
-@pytest.fixture(scope="module")
-def pong_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    flags = {"frames_stacked": 4, "network": "impala_shallow", "environment_max_steps": 160, "envs_per_worker": 2}
-    folder = tmp_path_factory.mktemp("pong")
-    return train(
-        Config.from_flags({"results_dir": str(folder), "console": "off", "worker_count": 1, **flags}), make_atari
-    )
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["flipped", "foreign"])
+def test_replays_that_cannot_be_used_are_left_out(
+    tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    changed = copy_of(saved_run, tmp_path)
+    path = find_checkpoint(str(changed)).replay_path
+    if damage == "flipped":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    else:
+        write_tensor_file(path, {**read_tensor_file(path), "unroll": "of another layout"})
+    resume_run(changed, make_catch, environment_max_steps=1_100, console="plain")
+    said = {"flipped": f"{path} is cut off, damaged", "foreign": "the saved ones have another layout"}
+    assert f"the replays start empty: {said[damage]}" in capsys.readouterr().out

@@ -1,16 +1,13 @@
-"""Options of resumed runs, and resumed runs of older versions."""
+"""Options of resumed runs."""
 
 import json
-import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from option_flags import Config
 from options.rules import UsageError
-from run_files.checkpoint import find_checkpoint, write_checkpoint
-from run_files.run_reader import read_history
+from run_files.checkpoint import find_checkpoint
 from tests.catch import make_catch
 from tests.options.words import parse
 from tests.training.catch_runs import resume_run
@@ -18,22 +15,6 @@ from tests.training.resumed_runs import copy_of
 from training.train import train
 
 pytestmark = pytest.mark.slow
-
-OLDER_RUNS = Path(__file__).resolve().parents[1] / "older_runs"
-
-
-@pytest.mark.parametrize("archive", sorted(OLDER_RUNS.iterdir()), ids=lambda path: path.stem)
-def test_runs_of_older_versions_are_resumed(tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Catch with an LSTM and saved replays, 1,500 steps; its weights were set to 0, so that the archive is small."""
-    shutil.unpack_archive(archive, tmp_path)
-    older = tmp_path / "run"
-    child = resume_run(older, make_catch, environment_max_steps=2_500, results_dir=str(tmp_path), console="plain")
-    assert "the replays start empty" not in capsys.readouterr().out
-    history = read_history(child)
-    steps, means = history.curve("return_mean")
-    assert steps[0] < 600 and steps[-1] == 2_500 and (np.diff(steps) > 0).all() and (np.diff(steps) < 600).all()
-    assert len(means) == len(history.reports)
-    assert find_checkpoint(str(child)).updates > find_checkpoint(str(older)).updates
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}\n", b"\xff\0\n{}\n"])
@@ -44,19 +25,6 @@ def test_a_run_is_resumed_without_its_curves(tmp_path: Path, saved_run: Path, co
         if content is not None:
             (parent / name).write_bytes(content)
     assert find_checkpoint(str(resume_run(parent, make_catch, environment_max_steps=1_200))).agent_steps == 1_200
-
-
-def test_options_that_an_older_version_did_not_have_are_listed(
-    tmp_path: Path, saved_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    older = copy_of(saved_run, tmp_path)
-    checkpoint = find_checkpoint(str(older))
-    del checkpoint.content["options"]["proximal_loss_weight"], checkpoint.content["options"]["avg_buff_size"]
-    write_checkpoint(checkpoint.path, checkpoint.content)
-    for parent in (older, saved_run):
-        resume_run(parent, make_catch, environment_max_steps=1_200, avg_buff_size=30, console="plain")
-    (said,) = [line for line in capsys.readouterr().out.splitlines() if "version did not have" in line]
-    assert said == "options that the parent's version did not have: --proximal_loss_weight=0.05 --avg_buff_size=30"
 
 
 def test_a_child_names_its_parent_and_the_step(saved_run: Path) -> None:

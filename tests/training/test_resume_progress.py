@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from option_flags import Config, OptimizerOptions
-from run_files.checkpoint import find_checkpoint, read_checkpoint, write_checkpoint
+from run_files.checkpoint import Checkpoint, find_checkpoint, read_checkpoint, write_checkpoint
 from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
@@ -121,29 +121,26 @@ def test_a_run_with_more_steps_than_its_parent_gets_a_new_schedule(tmp_path: Pat
     assert after.updates == pytest.approx(after.content["planned_updates"], abs=1)
 
 
-@pytest.mark.parametrize("given", [500, None])
-@pytest.mark.parametrize("is_old", [False, True])
-def test_a_given_schedule_is_kept(given: int | None, is_old: bool, saved_run: Path) -> None:
-    """Older versions saved the planned updates as if --lr_scheduler_steps had been given."""
-    parent = find_checkpoint(str(saved_run))
+def with_options(saved: Checkpoint, **options: Any) -> Checkpoint:
+    return Checkpoint(saved.path, {**saved.content, "options": {**saved.options, **options}})
+
+
+@pytest.mark.parametrize("given", [500, 0])
+def test_a_given_schedule_is_kept(given: int, saved_run: Path) -> None:
+    parent = with_options(find_checkpoint(str(saved_run)), lr_scheduler_steps=given)
     planned = int(parent.content["planned_updates"])
-    saved_plan = given is None and is_old
-    parent.content["options"] = {**parent.options, "lr_scheduler_steps": given or planned}
-    if is_old:
-        del parent.content["options"]["spread_starts"]
     config = Config.from_flags(parent.options)
     assert plan_updates(parent, config) == (planned, given or planned)
-    longer = config.replace_flags(environment_max_steps=10_000)
-    new_plan, schedule = plan_updates(parent, longer)
+    new_plan, schedule = plan_updates(parent, config.replace_flags(environment_max_steps=10_000))
     assert new_plan > 4 * planned
-    assert schedule == (new_plan if saved_plan else given or planned)
+    assert schedule == (given or new_plan)
 
 
 def test_updates_of_fewer_steps_get_a_new_schedule(saved_run: Path) -> None:
     """Otherwise the learning rate of the last steps would be 0."""
-    parent = find_checkpoint(str(saved_run))
-    options = {**parent.options, "lr_scheduler_steps": 0, "environment_max_steps": parent.agent_steps + 8_000}
-    parent.content["options"] = options
+    saved = find_checkpoint(str(saved_run))
+    parent = with_options(saved, lr_scheduler_steps=0, environment_max_steps=saved.agent_steps + 8_000)
+    options = parent.options
     planned = int(parent.content["planned_updates"])
     assert plan_updates(parent, Config.from_flags({**options, "lr": 0.1})) == (planned, planned)
     for flags, steps_per_update in (

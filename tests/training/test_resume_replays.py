@@ -11,7 +11,7 @@ from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import copy_of, stop_at_once
 from training import train as training
-from training.resume import Resume
+from training.resume import plan_resume
 
 pytestmark = pytest.mark.slow
 
@@ -91,18 +91,6 @@ def test_replays_with_other_reward_clipping_are_not_loaded(saved_run: Path, caps
     assert "the replays start empty: the saved ones were made with other options" in capsys.readouterr().out
 
 
-def test_an_environment_option_that_an_older_version_did_not_have_counts_as_its_default(saved_run: Path) -> None:
-    parent = find_checkpoint(str(saved_run))
-    clipping = parent.content["options"].pop("reward_clipping_method")
-    layout = make_unroll_layout(Config.from_flags(parent.options), make_catch)
-    for value in (clipping, "none"):
-        config = Config.from_flags({**parent.options, "reward_clipping_method": value})
-        starts_empty = any(
-            "other options of the environment" in note for note in Resume(parent, config, layout, 1).notes()
-        )
-        assert starts_empty == (value == "none")
-
-
 def test_saved_replays_are_loaded_with_another_batch_size(saved_run: Path) -> None:
     """Only the queues start empty, because their sizes depend on the batch size."""
     run, updates = saved_run, find_checkpoint(str(saved_run)).updates
@@ -132,5 +120,5 @@ def test_replays_that_are_newer_than_the_checkpoint_are_not_loaded(tmp_path: Pat
     parent = find_checkpoint(str(copy_of(saved_run, tmp_path)))
     parent.replay_path.rename(parent.replay_path.with_name("replays_9999999999.bin"))
     config = Config.from_flags(parent.options)
-    notes = Resume(parent, config, make_unroll_layout(config, make_catch), 1).notes()
+    notes = plan_resume(parent, config, make_unroll_layout(config, make_catch), 1).notes()
     assert "the replays start empty: none were saved" in notes

@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_arrays
 
-from agents.spaces import described_spaces, unroll_layout
-from option_flags import Config
 from options.rules import UsageError
-from run_files.checkpoint_content import check_checkpoint
-from tests.run_files.some_checkpoint import some_content
 from tests.wrappers.hand_written import Scripted, adapted
 from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.environment import Observation
@@ -338,18 +334,3 @@ def test_a_bounded_action_never_leaves_its_bounds(low: float, width: float, acti
 def test_other_actions_are_refused(space: Space[Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         adapted(Scripted(spaces.Discrete(2), space))
-
-
-@pytest.mark.parametrize(
-    ("observations", "actions"),
-    [
-        (spaces.Tuple([spaces.Box(-1, 1, (6_000,)), spaces.Discrete(4_000)]), spaces.Discrete(10_000)),
-        (spaces.Box(0, 255, (1, 10_000), np.uint8), spaces.Box(-1, 1, (5_000,))),
-    ],
-)
-def test_the_largest_environments_have_checkpoints(observations: Space[Any], actions: Space[Any]) -> None:
-    """What a run saves, it must be able to read."""
-    layout = unroll_layout(Config(), adapted(Scripted(observations, actions)).spec_for_agent)
-    check_checkpoint(
-        {"format_version": 3, **some_content(action_count=layout.action_count, spaces=described_spaces(layout))}
-    )

@@ -42,7 +42,7 @@ class ClockTiming(ActionTiming):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        if "clock" in state:  # older versions did not save it
+        if "clock" in state:  # missing if the parent's clock was a virtual one
             self._inferences, self._lost, self._missed, self._dropped, self._seconds, self._longest = state["clock"]
 
     @property

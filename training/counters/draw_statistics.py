@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from replay.batch_mix import Batch
-from run_files.checkpoint_content import DRAW_SUMS
 from run_files.metrics import JsonValue
 
-AGE, TIMES_DRAWN, CANDIDATES, SECONDS, RANKED, DISTANCE_DRAWN, DISTANCE_CANDIDATES = range(7)
+AGE, TIMES_DRAWN, CANDIDATES, SECONDS, RANKED, DISTANCE_DRAWN, DISTANCE_CANDIDATES = range(SUMS := 7)
 
 
 class DrawStatistics:
@@ -19,7 +18,7 @@ class DrawStatistics:
     def add(self, batch: Batch) -> None:
         self.draws += 1
         if not self.rows:
-            self.rows = [[0.0] * DRAW_SUMS for _ in batch.draws]
+            self.rows = [[0.0] * SUMS for _ in batch.draws]
         for row, (drawn, age, seconds) in zip(self.rows, batch.draws, strict=True):
             row[AGE] += age
             row[TIMES_DRAWN] += drawn.times_drawn

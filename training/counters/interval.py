@@ -32,7 +32,7 @@ class Interval:
         self._figure_sums: torch.Tensor | None = None
         self._figure_names: tuple[str, ...] = ()
         self._first_diverged = torch.tensor(NEVER)  # the first update whose loss was not finite
-        self._lags: list[int] = []
+        self._lag_sum = self._lag_count = self._lag_max = 0  # of fresh unrolls
         self.draws = DrawStatistics()
         # Of entries of the environments' `info`: their sum, and the number of steps that had them.
         self.reported_info = np.zeros((len(self._layout.reported_info), 2))
@@ -43,7 +43,10 @@ class Interval:
         The lag of a fresh unroll is the number of updates between the weights that played it and this update.
         """
         versions = self._layout.array(batch.rows.numpy(), "weight_version")[batch.fresh]
-        self._lags.extend((updates - 1 - versions).tolist())
+        if len(versions):
+            lags = updates - 1 - versions
+            self._lag_sum, self._lag_count = self._lag_sum + int(lags.sum()), self._lag_count + len(lags)
+            self._lag_max = max(self._lag_max, int(lags.max()))
         self.draws.add(batch)
         values, names = torch.stack([figure.float() for figure in figures.values()]), tuple(figures)
         # All updates report the same figures. Where the names change, as with another --loss, the sums begin anew.
@@ -74,7 +77,7 @@ class Interval:
 
     def lag(self) -> tuple[float | None, int | None]:
         """Mean and maximum policy lag of the fresh unrolls, in updates."""
-        return (float(np.mean(self._lags)), max(self._lags)) if self._lags else (None, None)
+        return (self._lag_sum / self._lag_count, self._lag_max) if self._lag_count else (None, None)
 
     def state_dict(self, seconds: float) -> dict[str, Any]:
         """For a checkpoint written after `seconds` of training; the resumed run continues the interval."""
@@ -85,7 +88,7 @@ class Interval:
             "learned": None if self._figure_sums is None else self._figure_sums.tolist(),
             "learned_names": list(self._figure_names),
             "updates_learned": self.updates,
-            "lags": self._lags,
+            "lags": [self._lag_sum, self._lag_count, self._lag_max],
             "draw_sums": self.draws.rows,
             "draws": self.draws.draws,
             "reported_info": dict(zip(self._layout.reported_info, self.reported_info.tolist(), strict=True)),
@@ -94,9 +97,10 @@ class Interval:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.begin(state["seconds"] - state["stretch_seconds"], state["stretch_steps"])
         self.stage_seconds |= state["stage_seconds"]
-        self._figure_sums = None if state["learned"] is None else torch.tensor(state["learned"], dtype=torch.float32)
-        self._figure_names, self.updates = tuple(state["learned_names"]), state["updates_learned"]
-        self._lags = list(state["lags"])
+        learned = state["learned"]
+        self._figure_sums = None if learned is None else torch.tensor(learned, dtype=torch.float32)
+        self._figure_names, self.updates = tuple(state["learned_names"]), int(state["updates_learned"])
+        self._lag_sum, self._lag_count, self._lag_max = map(int, state["lags"])
         self.draws = DrawStatistics(state["draw_sums"], state["draws"])
         for name, sums in state.get("reported_info", {}).items():  # the environment may report others by now
             if name in self._layout.reported_info:
@@ -144,7 +148,7 @@ def without_interval(state: Mapping[str, Any]) -> dict[str, Any]:
         "learned": None,
         "learned_names": [],
         "updates_learned": 0,
-        "lags": [],
+        "lags": [0, 0, 0],
         "reported_info": {},
     }
     kept = {name: value for name, value in state.items() if name != "action_timing"}

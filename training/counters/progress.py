@@ -15,8 +15,8 @@ from option_flags import Config
 from replay.batch_mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
+from run_files.checkpoint import reaches_return
 from run_files.metrics import Episode, JsonValue
-from run_files.return_goal import reaches_return
 from training.counters.action_timing import ActionTiming
 from training.counters.interval import Interval, StageTimer
 
@@ -90,19 +90,19 @@ class Progress:
         return {"action_timing": timing.state_dict(), **ages}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.agent_steps, self.episodes, self.updates = state["agent_steps"], state["episodes"], state["updates"]
-        self._parent_frames = state.get("frames", self.frames)  # older versions did not save them
+        self.agent_steps, self.episodes = int(state["agent_steps"]), int(state["episodes"])
+        self.updates = int(state["updates"])
+        self._parent_frames = int(state["frames"])
         self._parent_steps = self.agent_steps
-        self._parent_seconds = state["seconds"]
+        self._parent_seconds = float(state["seconds"])
         self.begin()
-        self.recent_returns.extend(state["recent_returns"])
-        self.return_max = state["return_max"]
-        self.return_min = state.get("return_min", min(state["recent_returns"], default=None))  # not in older versions
+        self.recent_returns.extend(map(float, state["recent_returns"]))
+        self.return_max, self.return_min = state["return_max"], state["return_min"]
         self.interval.load_state_dict(state)
         if self.action_timing is not None and "action_timing" in state:
             self.action_timing.load_state_dict(state["action_timing"])
         if self.action_timing is not None:
-            self.action_timing.action_ms_before = state.get("action_ms")  # older versions did not save it
+            self.action_timing.action_ms_before = state.get("action_ms")  # missing if the parent waited for actions
 
     def begin(self) -> None:
         """Training time counts from here on, not the preparations before."""

@@ -83,17 +83,6 @@ def test_a_run_knows_whether_any_game_ever_scored(returns: list[float], never: b
     assert resumed.never_scored == (never or not returns)
 
 
-@pytest.mark.parametrize(("returns", "never"), [([0.0, 0.0], True), ([0.0, -2.0], False)])
-def test_checkpoints_of_older_versions_have_no_lowest_return(returns: list[float], never: bool) -> None:
-    first = some_progress()
-    play_games(first, *returns)
-    state = first.state_dict(updates=0)
-    del state["return_min"]
-    resumed = some_progress()
-    resumed.load_state_dict(state)
-    assert resumed.never_scored == never
-
-
 def test_a_resumed_run_adds_to_the_figures_of_its_interval_on_another_device() -> None:
     """A checkpoint's figures are on the CPU; `meta` stands for a GPU."""
     batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
