@@ -23,6 +23,7 @@ SUMS = (
     "gpu_memory_mb",
     "rounds_under_way",
     "worker_restarts",
+    "failed_resets",
 )
 # Their parts of a batch are equal, so the mean is that of the whole batch.
 MEANS = (

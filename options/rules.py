@@ -19,7 +19,12 @@ class UsageError(Exception):
     details = ""  # lines that are shown before the sentence, such as a traceback of the user's own code
 
     def __init__(self, sentence: str) -> None:
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
+        super().__init__(printable(sentence))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text of users and environments with its control characters as escapes: a terminal would obey them."""
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from options.rules import UsageError
 from replay.row_layout import Rows
 from replay.storage import BLOB_OVERHEAD, UnrollCodec
 from replay.unroll_layout import UnrollLayout
+from wrappers.any_environment.faults import users_code
 from wrappers.environment import MakeEnvironment, as_observation
 
 SAMPLED_STEPS = 300
@@ -101,6 +102,7 @@ def plan_memory(
     return ReplayMemory(in_queues, in_others, in_transit, layout.nbytes, kept_nbytes, compressed)
 
 
+@users_code()
 def played_at_random(config: Config, layout: UnrollLayout, make_environment: MakeEnvironment) -> Rows:
     """Unrolls `[n, nbytes]` with pictures of random play; the other fields are noise, which does not compress."""
     rng = np.random.default_rng(0)

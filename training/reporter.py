@@ -81,6 +81,7 @@ class Reporter:
             **self._progress.figures(),
             "rounds_under_way": self._pool.rounds_under_way,
             "worker_restarts": self._pool.restarts,
+            "failed_resets": self._pool.failed_resets,
             **self._load_figures(other_machines=bool(nodes)),
             **({"nodes": nodes} if nodes else {}),
         }

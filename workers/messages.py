@@ -39,6 +39,10 @@ class Kind(IntEnum):
     NOTICE = 18  # gateway → learner: the payload is a sentence for the console
     COMMAND = 19  # gateway → learner: the payload is save, stop or status
     RUN_STATUS = 20  # learner → gateway: the payload is the name of the run, and its state in one line
+    FAILED_RESETS = 21  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
+
+
+UNASKED = (Kind.HEARTBEAT, Kind.FAILED_RESETS)  # from a worker, and no answer to anything
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from workers.local_policy import ActingPolicy
 from workers.observations import as_stacks, put_observation
 from workers.open_unrolls import OpenUnrolls
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
-from wrappers.environment import Observation, as_observation, environment_spec
+from wrappers.environment import FAILED_RESETS, Observation, as_observation, environment_spec
 
 
 @dataclass
@@ -29,11 +29,18 @@ class SeededEnvironment:
     env: gymnasium.Env[Any, Any]
     environment_id: int
     uniforms: np.random.Generator
+    tell: Callable[[str], None] = lambda text: None  # of a reset that failed, and was tried again
 
     def __post_init__(self) -> None:
         self.take_finished_games = self.env.get_wrapper_attr("take_finished_games")
         self._can_snapshot = environment_spec(self.env).can_snapshot
         self.finished_games: deque[tuple[float, int]] = deque()
+
+    def reset(self) -> Observation:
+        seen, info = self.env.reset()
+        for failure in info.get(FAILED_RESETS, ()):
+            self.tell(failure)
+        return as_observation(seen)
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -78,7 +85,7 @@ class Rollout:
         self._uniforms = policy.inputs.uniforms
         self._previous_rewards = self._state.previous_rewards.numpy()  # same memory; numpy writes faster
         for e, environment in enumerate(environments):
-            self._observe(e, as_observation(environment.env.reset()[0]))
+            self._observe(e, environment.reset())
             alive()
 
     @torch.inference_mode()
@@ -194,7 +201,7 @@ class Rollout:
             if truncated and not terminated:
                 unrolls["bootstraps"][e, t] = self._policy.value_of(e, seen)
         if done:
-            seen = as_observation(environment.env.reset()[0])
+            seen = environment.reset()
             self._state.restart(e)
         self._observe(e, seen)
         if self._layout.has_pictures:

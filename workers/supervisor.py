@@ -11,7 +11,7 @@ from typing import Any
 from machine.capacity import allow_processes
 from workers.failures import could_not_start
 from workers.inference.server import InferenceServer, connect_worker
-from workers.messages import Kind, Message, WorkerError, receive, send
+from workers.messages import UNASKED, Kind, Message, WorkerError, receive, send
 from workers.processes.child_process import end_process, start_process, why_it_ended
 from workers.processes.early_errors import KindsOfErrors, reason
 from workers.processes.heartbeat import HEARTBEAT_SECONDS
@@ -178,8 +178,9 @@ class Supervisor:
                 handle.silent_since = self._clock()
                 if message.kind == Kind.SLOT_FILLED or (message.kind == Kind.HEARTBEAT and message.index):
                     handle.failures = 0
-                if message.kind != Kind.HEARTBEAT:
+                if message.kind not in UNASKED:
                     handle.unanswered -= 1
+                if message.kind != Kind.HEARTBEAT:
                     self._received(handle.index, message)
         except WorkerError as error:
             self._lose(handle, self._failure(handle, str(error).rstrip()))

@@ -1,5 +1,6 @@
 """A worker process: it waits for a free slot, plays one round into it, and repeats."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -27,6 +28,26 @@ from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
 from wrappers.any_environment.adapter import SpreadStarts
 from wrappers.environment import MakeEnvironment
 
+TELL_SECONDS = 1.0
+LONGEST_FAILURE = 3_000  # characters, so that the message is written in one piece
+
+
+class FailedResets:
+    """Tells the learner of resets that failed and were tried again: the first at once, then once a second at most."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._untold = 0
+        self._due = 0.0
+
+    def __call__(self, failure: str) -> None:
+        self._untold += 1
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + TELL_SECONDS
+            send(self._connection, Kind.FAILED_RESETS, self._untold, failure[-LONGEST_FAILURE:])
+            self._untold = 0
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -51,7 +72,7 @@ class Worker:
         clock = WorkerClock(self.times.seconds[self.index])
         # The time that the learner waits for an answer is then a limit for one step of the environments.
         alive = Heartbeat(connection)
-        environments = self._make_environments(alive)
+        environments = self._make_environments(alive, connection)
         open_unrolls = None
         if self.layout.delayed_actions:
             open_unrolls = OpenUnrolls(self.layout, self.config.environment, [each.env for each in environments])
@@ -78,10 +99,11 @@ class Worker:
         newest = NewestWeights(self.weights, actor, torch.device("cpu"))
         return LocalPolicy(actor, self.layout, self.config.workers.envs_per_worker, newest.load)
 
-    def _make_environments(self, alive: Callable[[], None]) -> list[SeededEnvironment]:
+    def _make_environments(self, alive: Callable[[], None], connection: Connection) -> list[SeededEnvironment]:
         """The environments. Their random streams depend on the seed, their id, the resumes and the restarts only."""
         count = self.config.workers.envs_per_worker
         environments = []
+        tell = FailedResets(connection)
         for environment_id in range(self.index * count, (self.index + 1) * count):
             sequence = stream_of("environment", self.seed, environment_id, self.resume_count, self.restart_index)
             game_stream, action_stream, cut_stream = sequence.spawn(3)
@@ -89,6 +111,7 @@ class Worker:
             if self.config.environment.spread_starts:
                 time_limit = environment.get_wrapper_attr("time_limit")
                 environment = SpreadStarts(environment, time_limit, np.random.default_rng(cut_stream))
-            environments.append(SeededEnvironment(environment, environment_id, np.random.default_rng(action_stream)))
+            uniforms = np.random.default_rng(action_stream)
+            environments.append(SeededEnvironment(environment, environment_id, uniforms, tell))
             alive()
         return environments

@@ -56,6 +56,8 @@ class WorkerPool:
             start=start,
         )
         self._snapshot = LockstepSnapshot(self._supervisor, self._rounds, self._exchange)
+        self._announce = announce
+        self.failed_resets = 0  # of environments; each was tried again
 
     @property
     def size(self) -> int:
@@ -140,5 +142,10 @@ class WorkerPool:
         if message.kind == Kind.SLOT_FILLED:
             self._rounds.deliver(worker, message.index)
             self._snapshot.delivered(worker)
+        elif message.kind == Kind.FAILED_RESETS:
+            if not self.failed_resets:
+                how = "tried a reset again that had failed; failed_resets in the metrics counts them"
+                self._announce(f"worker {worker} {how}:\n{message.payload}")
+            self.failed_resets += message.index
         else:
             self._snapshot.received(worker, message.payload)

@@ -34,6 +34,8 @@ class Observation(NamedTuple):
     vector: NDArray[np.float32]  # [D]; [0] without numbers
 
 
+FAILED_RESETS = "failed_resets"  # in the info of a reset: what went wrong in the tries before it succeeded, as texts
+
 NO_FRAMES: NDArray[np.uint8] = np.zeros((0, 0, 0, 0), np.uint8)
 NO_VECTOR: NDArray[np.float32] = np.zeros(0, np.float32)
 

@@ -1,12 +1,13 @@
 """Environments written for the tests: every space, and episodes that end where the test says. Also `module:Id` ones."""
 
 import itertools
+import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -16,6 +17,7 @@ from option_flags import Config, EnvironmentOptions
 from wrappers.any_environment.adapter import AnyEnvironment
 
 NEVER = 10**9
+TITLE = "\x1b]0;owned\x07"  # a terminal would change the title of its window
 NAMELESS_SIGNAL = signal.SIGRTMIN + 5
 
 
@@ -174,6 +176,54 @@ class Faulty(Catch):
         return super().step(action)
 
 
+class Fragile(Catch):
+    """Catch whose resets fail where their number, in this process, is in `fails`, or divisible by `every`."""
+
+    resets = 0
+    seeds: ClassVar[list[int | None]] = []
+    copies = 0
+
+    def __init__(self, fails: Sequence[int] = (), every: int = NEVER) -> None:
+        super().__init__()
+        type(self).copies += 1
+        self._fails, self._every = fails, every
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        type(self).resets += 1
+        self.seeds.append(seed)
+        if self.resets in self._fails or self.resets % self._every == 0:
+            raise ValueError(f"the server refuses reset {self.resets}")
+        return super().reset(seed=seed)
+
+
+class Wanderer(Catch):
+    """Catch that changes the current folder whenever it can, and prints what a terminal obeys."""
+
+    def __init__(self, folder: str, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        self._folder = folder
+        self._leave()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._leave()
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._leave()
+        return super().step(action)
+
+    def render(self) -> Any:
+        self._leave()
+        return super().render()
+
+    def close(self) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        os.chdir(self._folder)
+        print(f"{TITLE}wandering")
+
+
 def wait_for_a_server_that_never_answers() -> None:
     while True:
         try:
@@ -188,6 +238,8 @@ gymnasium.register("Collection/Blind-v1", entry_point="tests.wrappers.hand_writt
 gymnasium.register("Collection/Missing-v1", entry_point="no_such_module_anywhere:Environment")
 
 gymnasium.register("Collection/Faulty-v1", entry_point="tests.wrappers.hand_written:Faulty")
+gymnasium.register("Collection/Fragile-v1", entry_point="tests.wrappers.hand_written:Fragile")
+gymnasium.register("Collection/Wanderer-v1", entry_point="tests.wrappers.hand_written:Wanderer")
 gymnasium.register("Collection/WithProgram-v1", entry_point="tests.wrappers.hand_written:WithProgram")
 gymnasium.register("Spaceless-v0", entry_point="tests.wrappers.hand_written:Spaceless")
 gymnasium.register("Collection/Unseeded-v1", entry_point="tests.wrappers.hand_written:Unseeded")
@@ -196,6 +248,8 @@ CATCH = "tests.wrappers.hand_written:Collection/Catch-v1"
 CHANNELS = "tests.wrappers.hand_written:Collection/Channels-v1"
 BLIND = "tests.wrappers.hand_written:Collection/Blind-v1"
 FAULTY = "tests.wrappers.hand_written:Collection/Faulty-v1"
+FRAGILE = "tests.wrappers.hand_written:Collection/Fragile-v1"
+WANDERER = "tests.wrappers.hand_written:Collection/Wanderer-v1"
 WITH_PROGRAM = "tests.wrappers.hand_written:Collection/WithProgram-v1"
 UNSEEDED = "tests.wrappers.hand_written:Collection/Unseeded-v1"
 MISSING = "tests.wrappers.hand_written:Collection/Missing-v1"

@@ -1,11 +1,128 @@
-"""Errors of the user's code."""
+"""The user's own code fails, changes the current folder, or prints what a terminal obeys."""
 
+import json
 import pickle
+from pathlib import Path
+from typing import Any
 
-from wrappers.any_environment.faults import UserCodeError
+import pytest
+
+import main
+from options.rules import UsageError
+from tests.wrappers.hand_written import CATCH, FAULTY, FRAGILE, TITLE, WANDERER, Catch, Fragile, options_of
+from wrappers.any_environment.faults import EnvironmentFaultError, UserCodeError
+from wrappers.environment import FAILED_RESETS
+from wrappers.make_environment import check_environment, make_environment
 
 
-def test_an_error_travels_to_another_process() -> None:
-    error = pickle.loads(pickle.dumps(UserCodeError("--network=a:b failed.", "Traceback\n  of a\n")))
-    assert isinstance(error, UserCodeError)
-    assert (str(error), error.details) == ("--network=a:b failed.", "Traceback\n  of a\n")
+def test_it_is_whole_after_another_machine_has_sent_it() -> None:
+    """Ray pickles it."""
+    error = pickle.loads(pickle.dumps(UserCodeError("--network=a:b fails.", "Traceback\n")))
+    assert (str(error), error.details) == ("--network=a:b fails.", "Traceback\n")
+
+
+@pytest.fixture(autouse=True)
+def no_resets_yet() -> None:
+    Fragile.resets = Fragile.copies = 0
+    Fragile.seeds.clear()
+
+
+def fragile(fails: list[int]) -> Any:
+    return make_environment(options_of(FRAGILE, env_kwargs=json.dumps({"fails": fails})), seed=5)
+
+
+def test_a_reset_that_fails_is_tried_again_with_the_same_copy() -> None:
+    environment = fragile([1, 4])
+    _, info = environment.reset()
+    assert Fragile.seeds == [5, 5]
+    (failure,) = info[FAILED_RESETS]
+    assert failure.startswith("Traceback") and "hand_written.py" in failure and "adapter.py" not in failure
+    assert failure.endswith("reset raised ValueError: the server refuses reset 1.")
+    assert environment.reset()[1] == {}
+    assert len(environment.reset()[1][FAILED_RESETS]) == 1
+    assert Fragile.seeds[2:] == [None, None, None]
+    assert Fragile.copies == 1
+    assert environment.step(1)[4] == {}
+
+
+def test_a_copy_whose_reset_fails_twice_is_made_anew_with_another_seed() -> None:
+    environment = fragile([1, 2])
+    _, info = environment.reset()
+    assert len(info[FAILED_RESETS]) == Fragile.copies == 2
+    first, second, third = Fragile.seeds
+    assert first == second == 5
+    assert third not in (None, 5)
+    environment.reset()
+    assert Fragile.seeds[3] is None
+    other = fragile([5, 6])
+    other.reset()
+    assert Fragile.seeds[-1] == third  # --reproducible
+
+
+def test_a_reset_that_always_fails_is_a_fault() -> None:
+    environment = fragile(list(range(2, 99)))
+    environment.reset()
+    with pytest.raises(EnvironmentFaultError, match=r"in a reset .*: the server refuses reset 5\.$"):
+        environment.reset()
+    assert Fragile.resets == 5
+
+
+def test_the_current_folder_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = Path.cwd()
+    options = options_of(WANDERER, env_kwargs=json.dumps({"folder": str(tmp_path)}))
+    check_environment(options, films=True)
+    assert Path.cwd() == here
+    environment = make_environment(options, seed=0)
+    assert Path.cwd() == here
+    environment.reset()
+    assert Path.cwd() == here
+    environment.step(0)
+    environment.reset()  # the next game, at the latest
+    assert Path.cwd() == here
+    environment.close()
+    assert Path.cwd() == here
+
+
+def test_a_module_that_changes_the_folder_or_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wandering_module.py").write_text(
+        f"import os\nos.chdir('/')\nprint({TITLE!r})\nraise ValueError({TITLE!r})"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as raised:
+        check_environment(options_of("wandering_module:X-v0"))
+    assert Path.cwd() == tmp_path
+    for text in (str(raised.value), raised.value.details, *capsys.readouterr()):
+        assert "\x1b" not in text and "\x07" not in text
+    assert r"\x1b]0;owned" in raised.value.details
+
+
+def test_what_an_environment_prints_before_a_run_is_shown_as_plain_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_environment(options_of(WANDERER, env_kwargs=json.dumps({"folder": str(tmp_path)})), films=True)
+    out = capsys.readouterr().out
+    assert r"\x1b]0;owned\x07wandering" in out
+    assert "\x1b" not in out
+
+
+def test_what_an_environment_says_of_its_fault_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = make_environment(options_of(FAULTY, env_kwargs='{"how": "raises", "at": 1}'), seed=0)
+    environment.reset()
+
+    def fail(self: Catch, action: int) -> None:
+        raise ValueError(f"{TITLE} of two\nlines")
+
+    monkeypatch.setattr("tests.wrappers.hand_written.Faulty.step", fail)
+    with pytest.raises(EnvironmentFaultError) as raised:
+        environment.step(0)
+    assert r"ValueError: \x1b]0;owned\x07 of two\nlines." in str(raised.value)
+    assert "\x1b" not in raised.value.report
+    assert raised.value.report.count("\n") > 3
+
+
+def test_the_command_shows_a_constructors_failure_as_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = json.dumps({"lanes": f"{TITLE}"})
+    assert main.main([f"--env={CATCH}", f"--env_kwargs={arguments}"]) == 2
+    assert "\x1b" not in capsys.readouterr().err

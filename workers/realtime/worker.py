@@ -29,7 +29,7 @@ class RealtimeWorker(Worker):
         use_one_thread()
         unblock_sigterm()
         clock = WorkerClock(self.times.seconds[self.index])
-        environments = self._make_environments(Heartbeat(connection))
+        environments = self._make_environments(Heartbeat(connection), connection)
         unrolls = RealtimeUnrolls(
             self.layout,
             self.config.environment,

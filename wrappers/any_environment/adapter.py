@@ -1,7 +1,9 @@
 """Any environment of Gymnasium, with the observations and actions of the agent."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,17 +13,27 @@ from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.any_environment.actions import actions_for
-from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, NoAnswerError, ValueFaultError
+from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, NoAnswerError, ValueFaultError, return_to
 from wrappers.any_environment.pictures import PictureReader
 from wrappers.any_environment.space_parts import parts_of
 from wrappers.any_environment.vectors import VectorReader
 from wrappers.atari_episodes import reward_clipping
-from wrappers.environment import NO_FRAMES, EnvironmentSpec, FinishedGame, Observation, environment_spec, names_in
+from wrappers.environment import (
+    FAILED_RESETS,
+    NO_FRAMES,
+    EnvironmentSpec,
+    FinishedGame,
+    Observation,
+    environment_spec,
+    names_in,
+)
 
 ENDED = (*FAILURES, NoAnswerError)  # how a call of the environment's code can end without a result
 
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
-STICKY = 1  # the number of the stream of sticky actions among those of one seed
+STICKY, RENEWED = 1, 2  # numbers of the streams of one seed: sticky actions, and seeds of copies that were made anew
+MOST_RESETS = 4  # tries
+SAME_COPY = 2  # of them with the same copy of the environment
 
 
 class AnyEnvironment(gymnasium.Env[Observation, Any]):
@@ -29,11 +41,23 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
 
     A step of the agent is `skipped_frames` steps of the environment, all with the same action; its reward is their sum,
     clipped. The first reset seeds the environment, and later ones without a seed go on with its random generators. What
-    the environment's code raises, and values that its spaces do not allow, become an EnvironmentFaultError.
+    the environment's code raises, and values that its spaces do not allow, become an EnvironmentFaultError. A reset
+    that fails is tried again; where it fails twice, `make` makes a copy with another seed in place of this one.
+
+    The environment's code may change the current folder. It is restored when a game starts: in each step, this would
+    cost more than a hundredth of a simple environment's time.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], options: EnvironmentOptions, seed: int) -> None:
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        options: EnvironmentOptions,
+        seed: int,
+        make: Callable[[], gymnasium.Env[Any, Any]] | None = None,
+    ) -> None:
         self.env = env
+        self._make = make
+        self._folder = Path.cwd()
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self._id = options.env
@@ -58,6 +82,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self.observation_space = _agent_space(self.spec_for_agent)
         self.action_space = actions.space
         self._seed: int | None = seed
+        self._new_seeds = np.random.default_rng([seed, RENEWED])
         self._skip = range(options.skipped_frames)
         self._frame_limit = options.max_game_frames
         self._clip = reward_clipping(options.reward_clipping_method)
@@ -88,8 +113,28 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         if seed is not None:
             self._sticky_draws = _sticky_stream(seed)
-        else:
-            seed, self._seed = self._seed, None
+        failed: list[str] = []
+        while True:
+            try:
+                observation = self._reset_once(self._seed if seed is None else seed, options)
+            except EnvironmentFaultError as fault:
+                failed.append(fault.report.rstrip())
+                if len(failed) == MOST_RESETS or isinstance(fault.__cause__, NoAnswerError):
+                    raise
+            else:
+                break
+            finally:
+                return_to(self._folder)
+            if len(failed) >= SAME_COPY and self._make is not None:
+                self.close()
+                self.env = self._make()
+                self._total_steps = 0
+                self._seed = int(self._new_seeds.integers(2**31))
+        if seed is None:
+            self._seed = None
+        return observation, {FAILED_RESETS: failed} if failed else {}
+
+    def _reset_once(self, seed: int | None, options: dict[str, Any] | None) -> Observation:
         self._episode_steps = 0
         self._return, self._length = 0.0, 0
         self._latest = None
@@ -102,10 +147,10 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         try:
             if isinstance(result, np.ndarray):  # of two numbers, it could be taken for both
                 raise TypeError
-            seen, info = result
+            seen, _ = result
         except (TypeError, ValueError):
             raise self._fault(f"reset returned {_count(result)}; observation and info would be right") from None
-        return self._observe(seen, starts=True), info
+        return self._observe(seen, starts=True)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         chosen = self._to_environment(action)
@@ -161,6 +206,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         # Nothing is lost if this fails, as it may in an environment that was made and never reset.
         with suppress(*ENDED):
             self.env.close()
+        return_to(self._folder)
 
     def _observe(self, seen: Any, starts: bool = False) -> Observation:
         try:

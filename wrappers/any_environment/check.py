@@ -6,7 +6,7 @@ from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import PICTURES, closing_quietly, create, is_mujoco
-from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of
+from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of, users_code
 from wrappers.any_environment.pictures import colour_picture
 from wrappers.any_environment.registry import find_environment
 
@@ -31,8 +31,9 @@ def _check_films(options: EnvironmentOptions, modes: object) -> None:
     with_mujoco = is_mujoco(find_environment(options.env))
     with closing_quietly(create(options, films=True)) as environment:
         try:
-            environment.reset(seed=0)
-            colour_picture(environment.render())
+            with users_code():
+                environment.reset(seed=0)
+                colour_picture(environment.render())
         except FAILURES as error:
             advice = "; libEGL (libegl1), or MUJOCO_GL=osmesa with libOSMesa, would be right" if with_mujoco else ""
             raise UserCodeError(

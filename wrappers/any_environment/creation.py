@@ -14,12 +14,13 @@ import gymnasium
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
-from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of
+from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of, users_code
 from wrappers.any_environment.registry import find_environment, import_module, package_for
 
 PICTURES = "rgb_array"  # the render mode of films
 
 
+@users_code()
 def create(options: EnvironmentOptions, *, films: bool = False) -> gymnasium.Env[Any, Any]:
     """The environment of these options, before anything of this platform is put around it.
 
@@ -46,7 +47,7 @@ def closing_quietly(environment: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.
     try:
         yield environment
     finally:
-        with suppress(Exception, SystemExit):
+        with users_code(), suppress(Exception, SystemExit):
             environment.close()
 
 

@@ -1,8 +1,15 @@
 """Errors in code of the user: an environment, a wrapper, a network. Each is one sentence, with the traceback once."""
 
+import io
+import os
+import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, TextIO, cast
 
-from options.rules import UsageError
+from options.rules import UsageError, printable
 
 
 class EnvironmentFaultError(Exception):
@@ -12,6 +19,9 @@ class EnvironmentFaultError(Exception):
     the `__cause__`.
     """
 
+    def __init__(self, sentence: str) -> None:
+        super().__init__(printable(sentence))
+
     @property
     def report(self) -> str:
         """The traceback of the environment's own code, if it raised an exception, and the sentence."""
@@ -19,7 +29,7 @@ class EnvironmentFaultError(Exception):
         if cause is None:
             return f"{self}\n"
         own = cause.__traceback__.tb_next if cause.__traceback__ is not None else None  # without the call of it
-        return "".join([*traceback.format_exception(type(cause), cause, own), f"{self}\n"])
+        return f"{_lines(traceback.format_exception(type(cause), cause, own))}{self}\n"
 
 
 class ValueFaultError(Exception):
@@ -52,9 +62,47 @@ def last_line(error: BaseException) -> str:
 
 def traceback_of(error: BaseException) -> str:
     """The whole traceback of an exception."""
-    return "".join(traceback.format_exception(error))
+    return _lines(traceback.format_exception(error))
+
+
+def _lines(texts: list[str]) -> str:
+    return printable("".join(texts), keep="\n\t")
 
 
 def is_missing(error: ModuleNotFoundError, module: str) -> bool:
     """Whether the module itself, or a package that it is in, does not exist."""
     return error.name is not None and f"{module}.".startswith(f"{error.name}.")
+
+
+@contextmanager
+def users_code() -> Iterator[None]:
+    """Around code of the user's that runs in the main process: the current folder stays, and so does the terminal.
+
+    The code may change the folder, and print what a terminal would obey.
+    """
+    folder = Path.cwd()
+    try:
+        out, errors = (cast(TextIO, _Printable(stream)) for stream in (sys.stdout, sys.stderr))
+        with redirect_stdout(out), redirect_stderr(errors):
+            yield
+    finally:
+        return_to(folder)
+
+
+def return_to(folder: Path) -> None:
+    """Make this the current folder again, unless it was removed."""
+    with suppress(OSError):
+        os.chdir(folder)
+
+
+class _Printable:
+    """Another stream, to which control characters are written as escapes."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream or io.StringIO()
+
+    def write(self, text: str) -> int:
+        return self._stream.write(printable(text, keep="\n\t\r"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -22,7 +22,7 @@ from gymnasium.utils.env_checker import check_env
 
 from option_flags import EnvironmentOptions
 from options.presets import is_noframeskip
-from options.rules import UsageError
+from options.rules import UsageError, printable
 from wrappers.any_environment.creation import closing_quietly, create
 from wrappers.any_environment.faults import last_line
 
@@ -107,7 +107,7 @@ def _how(code: int) -> str:
 
 def _sentence(text: str) -> str:
     words = " ".join(COLOUR.sub("", text).removeprefix("WARN: ").split())
-    return words.rstrip(".") + "."
+    return printable(words.rstrip(".")) + "."
 
 
 def _end_with(lifeline: int) -> None:

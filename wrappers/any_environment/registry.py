@@ -11,7 +11,7 @@ import ale_py
 import gymnasium
 
 from options.rules import UsageError
-from wrappers.any_environment.faults import FAILURES, UserCodeError, is_missing, last_line, traceback_of
+from wrappers.any_environment.faults import FAILURES, UserCodeError, is_missing, last_line, traceback_of, users_code
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -59,6 +59,7 @@ def _old_atari_id(env: str, game: str) -> UsageError:
     )
 
 
+@users_code()
 def import_module(module: str, flag: str) -> None:
     """Import a module of the user's, also from the current folder. UsageError if that fails."""
     folder = str(Path.cwd())
