@@ -9,8 +9,7 @@ from option_flags import EnvironmentOptions
 from options.presets import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.check import check_any_environment
-from wrappers.any_environment.creation import create
+from wrappers.any_environment.creation import check_any_environment, create
 from wrappers.any_environment.pictures import FilmFrames
 from wrappers.atari import check_atari, make_atari
 from wrappers.environment import Watch

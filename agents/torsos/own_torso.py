@@ -14,7 +14,7 @@ from torch import nn
 from agents.torsos.pictures import channels_last
 from options.rules import UsageError
 from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of
-from wrappers.any_environment.registry import import_module
+from wrappers.any_environment.registry import import_function
 
 # A scaled picture minus the background `[N, S*C, H, W]`, a normalised vector `[N, D]`, or both.
 TorsoInput = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
@@ -30,7 +30,7 @@ def is_own(name: str) -> bool:
 def make_own_torso(name: str, space: Space[Any], trial: TorsoInput) -> tuple[nn.Module, int]:
     """Call the function; returns the torso and F, which a trial with some observations shows."""
     flag = f"--network={name}"
-    make = _function(name)
+    make = import_function(name, f"--network={name}")
     try:
         torso = make(space)
     except FAILURES as error:
@@ -70,7 +70,7 @@ def network_source(name: str) -> dict[str, str] | None:
     if not is_own(name):
         return None
     module = name.partition(":")[0]
-    make = _function(name)
+    make = import_function(name, f"--network={name}")
     try:
         file = inspect.getsourcefile(make)  # a package may take the function from one of its modules
     except TypeError:  # not a function
@@ -86,12 +86,3 @@ def note_on_source(checkpoint: Mapping[str, Any]) -> list[str]:
     if saved is None or now is None or now["sha256"] == saved["sha256"]:
         return []
     return [f"{now['file']}, which makes --network={saved['network']}, has changed since this checkpoint"]
-
-
-def _function(name: str) -> Any:
-    module, _, function = name.partition(":")
-    import_module(module, f"--network={name}")
-    make = getattr(importlib.import_module(module), function, None)
-    if not callable(make):
-        raise UsageError(f"--network={name}: the module {module} has no function {function}.")
-    return make

@@ -84,11 +84,3 @@ def test_a_file_named_like_a_package_of_ours_changes_nothing(tmp_path: Path, mon
     (tmp_path / "options.py").write_text("raise RuntimeError")
     monkeypatch.chdir(tmp_path)
     assert complaints(options_of("CartPole-v1")) == []
-
-
-def test_without_a_place_for_temporary_files_there_is_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> None:
-        raise FileNotFoundError(2, "No usable temporary directory found")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", none)
-    assert complaints(options_of("CartPole-v1")) == []

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from option_flags import EnvironmentOptions
 from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, NoAnswerError, ValueFaultError, return_to
+from wrappers.any_environment.observations import VectorReader, parts_of
 from wrappers.any_environment.pictures import PictureReader
-from wrappers.any_environment.space_parts import parts_of
-from wrappers.any_environment.vectors import VectorReader
 from wrappers.atari_episodes import reward_clipping
 from wrappers.environment import (
     FAILED_RESETS,

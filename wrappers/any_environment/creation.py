@@ -1,4 +1,4 @@
-"""Makes an environment with Gymnasium, and applies the user's wrapper to it."""
+"""Makes an environment with Gymnasium and the user's wrapper, and checks before a run that this is possible."""
 
 import importlib
 import importlib.util
@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 import ale_py
@@ -14,8 +15,10 @@ import gymnasium
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
+from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of, users_code
-from wrappers.any_environment.registry import find_environment, import_module, package_for
+from wrappers.any_environment.pictures import colour_picture
+from wrappers.any_environment.registry import find_environment, import_function, package_for
 
 PICTURES = "rgb_array"  # the render mode of films
 
@@ -91,7 +94,7 @@ def _made(options: EnvironmentOptions, name: str, arguments: dict[str, Any]) -> 
     _silence_mujoco(name)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # shown once before the run, see check.py
+            warnings.simplefilter("ignore")  # shown once before the run: gymnasium_check.py
             return gymnasium.make(name, disable_env_checker=True, **arguments)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         install = package_for(name)
@@ -112,12 +115,8 @@ def _made(options: EnvironmentOptions, name: str, arguments: dict[str, Any]) -> 
 
 
 def _wrapped(environment: gymnasium.Env[Any, Any], options: EnvironmentOptions) -> gymnasium.Env[Any, Any]:
-    module, _, function = str(options.env_wrapper).partition(":")
     flag = f"--env_wrapper={options.env_wrapper}"
-    import_module(module, flag)
-    wrap = getattr(importlib.import_module(module), function, None)
-    if not callable(wrap):
-        raise UsageError(f"{flag}: the module {module} has no function {function}.")
+    wrap = import_function(str(options.env_wrapper), flag)
     try:
         wrapped = wrap(environment)
     except FAILURES as error:
@@ -125,3 +124,33 @@ def _wrapped(environment: gymnasium.Env[Any, Any], options: EnvironmentOptions) 
     if not isinstance(wrapped, gymnasium.Env):
         raise UsageError(f"{flag} must return an environment (gymnasium.Env), not {type(wrapped).__name__}.")
     return wrapped
+
+
+@cache  # the runs of a sweep often have the same environment
+def check_any_environment(options: EnvironmentOptions, films: bool) -> None:
+    """Raise a UsageError if the environment cannot be made; with `films`, if it cannot render."""
+    with closing_quietly(create(options)) as environment:
+        if films:
+            _check_films(options, environment.metadata.get("render_modes"))
+        AnyEnvironment(environment, options, seed=0)
+
+
+def _check_films(options: EnvironmentOptions, modes: object) -> None:
+    """Make the environment so that it renders, and render once."""
+    if not isinstance(modes, list | tuple | set) or PICTURES not in modes:
+        raise UsageError(
+            f'--render needs an environment with the render mode "{PICTURES}", and --env={options.env} has '
+            f"{', '.join(map(str, modes)) if isinstance(modes, list | tuple | set) and modes else 'none'}; "
+            "--norender would be right."
+        )
+    with_mujoco = is_mujoco(find_environment(options.env))
+    with closing_quietly(create(options, films=True)) as environment:
+        try:
+            with users_code():
+                environment.reset(seed=0)
+                colour_picture(environment.render())
+        except FAILURES as error:
+            advice = "; libEGL (libegl1), or MUJOCO_GL=osmesa with libOSMesa, would be right" if with_mujoco else ""
+            raise UserCodeError(
+                f"--render: --env={options.env} cannot be rendered: {last_line(error)}{advice}.", traceback_of(error)
+            ) from None

@@ -69,11 +69,6 @@ def _lines(texts: list[str]) -> str:
     return printable("".join(texts), keep="\n\t")
 
 
-def is_missing(error: ModuleNotFoundError, module: str) -> bool:
-    """Whether the module itself, or a package that it is in, does not exist."""
-    return error.name is not None and f"{module}.".startswith(f"{error.name}.")
-
-
 @contextmanager
 def users_code() -> Iterator[None]:
     """Around code of the user's that runs in the main process: the current folder stays, and so does the terminal.

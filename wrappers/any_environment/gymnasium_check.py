@@ -1,7 +1,7 @@
 """Gymnasium's own check of an environment, in a process of its own: an environment may print, crash or hang.
 
-`python -m wrappers.any_environment.gymnasium_check OPTIONS N` takes options as JSON, and writes JSON to file descriptor
-N.
+`python -m wrappers.any_environment.gymnasium_check OPTIONS` takes options as JSON, and writes JSON. PassiveEnvChecker
+would need no process, but it neither resets with one seed twice, nor survives an environment that hangs.
 """
 
 import dataclasses
@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
@@ -43,44 +42,26 @@ def complaints(options: EnvironmentOptions, seconds: float = CHECK_SECONDS) -> l
     if is_noframeskip(options.env):
         return []
     subject = f"Gymnasium's check of {options.env}"
-    command = [
-        sys.executable,
-        "-P",  # modules of the current folder come last, as in this process
-        "-m",
-        "wrappers.any_environment.gymnasium_check",
-        json.dumps(dataclasses.asdict(options)),
-    ]
-    try:
-        found = tempfile.TemporaryFile()  # noqa: SIM115  # closed below
-    except OSError:  # there is no folder for temporary files
-        return []
-    # The check ends when this pipe is closed: also by CTRL+C, which does not reach its group.
-    lifeline, kept_open = os.pipe()
-    with found, open(kept_open, "wb"):
-        with (
-            open(lifeline, "rb"),
-            subprocess.Popen(
-                [*command, str(found.fileno()), str(lifeline)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                pass_fds=[found.fileno(), lifeline],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                process_group=0,
-            ) as process,
-        ):
-            try:
-                code = process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                return [f"{subject} was ended after {seconds:g} seconds: reset, step or close may hang."]
-            finally:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)  # also the programs that the environment has started
+    module = ["-P", "-m", "wrappers.any_environment.gymnasium_check"]  # -P: modules of the current folder come last
+    with subprocess.Popen(
+        [sys.executable, *module, json.dumps(dataclasses.asdict(options))],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stdin=subprocess.PIPE,  # it is closed when this process ends, also by CTRL+C, which does not reach the group
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    ) as process:
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return [f"{subject} was ended after {seconds:g} seconds: reset, step or close may hang."]
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # also the programs that the environment has started
         if code:
             return [f"{subject} ended with {_how(code)}: reset, step or close may end the process."]
-        found.seek(0)
-        sentences: list[str] = json.loads(found.read())
-    return [f"{subject}: {sentence}" for sentence in sentences]
+        assert process.stdout is not None
+        return [f"{subject}: {sentence}" for sentence in json.load(process.stdout)]
 
 
 def check(options: EnvironmentOptions) -> Iterator[str]:
@@ -117,10 +98,14 @@ def _end_with(lifeline: int) -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with, args=[int(sys.argv[3])], daemon=True).start()
+    lifeline, answer = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):  # the environment may read or print
+        os.dup2(nothing, stream)
+    threading.Thread(target=_end_with, args=[lifeline], daemon=True).start()
     try:
         sentences = list(check(EnvironmentOptions(**json.loads(sys.argv[1]))))
     except UsageError:
         sentences = []  # it is reported elsewhere
-    with open(int(sys.argv[2]), "w", encoding="utf-8") as file:
+    with open(answer, "w", encoding="utf-8") as file:
         json.dump(sentences, file)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from options.environment_options import MAX_CHANNELS, EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.faults import EnvironmentFaultError, ValueFaultError
-from wrappers.any_environment.space_checks import array_reader
-from wrappers.any_environment.space_parts import Part, is_channels_first
+from wrappers.any_environment.observations import Part, array_reader, is_channels_first
 from wrappers.emulator import Frame
 from wrappers.environment import Watch
 from wrappers.scaling import Scaler

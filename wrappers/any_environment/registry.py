@@ -1,17 +1,18 @@
 """Finds environments in Gymnasium's registry, and says what would be right if there is none."""
 
-import difflib
 import importlib
 import re
 import sys
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 import ale_py
 import gymnasium
 
 from options.rules import UsageError
-from wrappers.any_environment.faults import FAILURES, UserCodeError, is_missing, last_line, traceback_of, users_code
+from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of, users_code
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -40,12 +41,14 @@ def find_environment(env: str) -> str:
         import_module(module, f"--env={env}")
     else:
         _load_collection(name)
-    known = [name] if name in gymnasium.registry else _versions_of(name)
-    if not known:
-        raise _unknown(env, name)
-    if gymnasium.registry[known[-1]].entry_point == ATARI and not name.startswith("ALE/"):
-        raise _old_atari_id(env, _atari_game(known[-1]))
-    return known[-1]
+    name = _newest_version(name) if name not in gymnasium.registry else name
+    try:
+        spec = gymnasium.spec(name)
+    except gymnasium.error.Error as error:
+        raise _unknown(env, name, error) from None
+    if spec.entry_point == ATARI and not name.startswith("ALE/"):
+        raise _old_atari_id(env, _atari_game(name))
+    return name
 
 
 def _atari_game(name: str) -> str:
@@ -60,6 +63,17 @@ def _old_atari_id(env: str, game: str) -> UsageError:
 
 
 @users_code()
+def import_function(name: str, flag: str) -> Callable[..., Any]:
+    """The function that `module:function` names. UsageError if there is none."""
+    module, _, function = name.partition(":")
+    import_module(module, flag)
+    found = getattr(importlib.import_module(module), function, None)
+    if not callable(found):
+        raise UsageError(f"{flag}: the module {module} has no function {function}.")
+    return found  # type: ignore[no-any-return]
+
+
+@users_code()
 def import_module(module: str, flag: str) -> None:
     """Import a module of the user's, also from the current folder. UsageError if that fails."""
     folder = str(Path.cwd())
@@ -68,16 +82,28 @@ def import_module(module: str, flag: str) -> None:
     first = module.partition(".")[0]
     if Path.cwd() != CHECKOUT and _has_module(Path.cwd(), first) and _has_module(CHECKOUT, first):
         raise UsageError(f"{flag}: {first} is also a module of this program; another name for yours would be right.")
+    missing = _import(module, flag)
+    if missing is not None:
+        raise UsageError(
+            f"{flag}: there is no module {missing.name} in the current folder ({folder}) or among the installed "
+            "packages."
+        )
+
+
+def _import(module: str, flag: str) -> ModuleNotFoundError | None:
+    """Import a module, or return the error if it does not exist. UserCodeError if its code fails."""
     try:
         importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if not is_missing(error, module):
-            raise UserCodeError(_import_failed(flag, module, error), traceback_of(error)) from None
-        raise UsageError(
-            f"{flag}: there is no module {error.name} in the current folder ({folder}) or among the installed packages."
-        ) from None
     except FAILURES as error:
-        raise UserCodeError(_import_failed(flag, module, error), traceback_of(error)) from None
+        # The module itself, or a package that it is in.
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            return error
+        raise _import_failed(flag, module, error) from None
+    return None
+
+
+def _import_failed(flag: str, module: str, error: BaseException) -> UserCodeError:
+    return UserCodeError(f"{flag}: importing {module} failed with {last_line(error)}.", traceback_of(error))
 
 
 def _has_module(folder: Path, name: str) -> bool:
@@ -97,27 +123,15 @@ def package_for(name: str) -> str:
     return ""
 
 
-def _import_failed(flag: str, module: str, error: BaseException) -> str:
-    return f"{flag}: importing {module} failed with {last_line(error)}."
-
-
 def _load_collection(name: str) -> None:
     """Register the environments of the package that the id belongs to, if it is installed."""
     gymnasium.register_envs(ale_py)
     for start, (module, package) in COLLECTIONS.items():
-        if name.startswith(start) and name not in gymnasium.registry:
-            try:
-                importlib.import_module(module)
-            except ModuleNotFoundError as error:
-                if not is_missing(error, module):
-                    raise UserCodeError(_import_failed(f"--env={name}", module, error), traceback_of(error)) from None
-                raise UsageError(f"--env={name} needs the package {module}: pip install {package}") from None
-            except FAILURES as error:
-                raise UserCodeError(_import_failed(f"--env={name}", module, error), traceback_of(error)) from None
+        if name.startswith(start) and name not in gymnasium.registry and _import(module, f"--env={name}"):
+            raise UsageError(f"--env={name} needs the package {module}: pip install {package}")
     if name not in gymnasium.registry:
-        namespace = name.partition("/")[0]
         for plugin in entry_points(group="gymnasium.envs"):
-            if plugin.name in (namespace, "__root__"):
+            if plugin.name in (name.partition("/")[0], "__root__"):
                 _register(plugin, name)
 
 
@@ -127,37 +141,24 @@ def _register(plugin: EntryPoint, name: str) -> None:
         plugin.load()()
     except FAILURES as error:
         if plugin.name != "__root__":
-            raise UserCodeError(_import_failed(f"--env={name}", plugin.value, error), traceback_of(error)) from None
+            raise _import_failed(f"--env={name}", plugin.value, error) from None
 
 
-def _versions_of(name: str) -> list[str]:
-    """The registered ids that an id without a version can stand for, the newest one last."""
+def _newest_version(name: str) -> str:
+    """The registered id that an id without a version stands for; the id itself if there is none."""
     found = [known for known in gymnasium.registry if re.fullmatch(rf"{re.escape(name)}-v\d+", known)]
-    return sorted(found, key=lambda known: int(known.rpartition("-v")[2]))
+    return max(found, key=lambda known: int(known.rpartition("-v")[2]), default=name)
 
 
-def _unknown(env: str, name: str) -> UsageError:
+def _unknown(env: str, name: str, why: gymnasium.error.Error) -> UsageError:
     game = _atari_game(name)
     if f"ALE/{game}-v5" in gymnasium.registry and not name.startswith("ALE/"):
         return _old_atari_id(env, game)
-    # Old ids of Atari games are registered, but this platform does not take them.
-    known = [id_ for id_, spec in gymnasium.registry.items() if spec.entry_point != ATARI or id_.startswith("ALE/")]
-    closest = sorted((id_ for id_ in known if _unversioned(id_) == _unversioned(name)), reverse=True)
-    if not closest:
-        lower = {id_.lower(): id_ for id_ in known}
-        closest = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
-    package = package_for(name)
     hints = []
-    if closest:
-        hints.append(f"the closest: {', '.join(closest)}")
-    elif package:
+    if package := package_for(name):
         hints.append(f"it may need another version of its package: {package}")
     if env == name:
         hints.append(f"module:{name} would import the module that registers it")
-    elif not closest:
+    else:
         hints.append(f"gymnasium.register in {env.rpartition(':')[0]} would add it")
-    return UsageError(f"--env={env} is not an environment that Gymnasium knows; {'; '.join(hints)}.")
-
-
-def _unversioned(name: str) -> str:
-    return re.sub(r"-v\d+$", "", name)
+    return UsageError(f"--env={env} is not an environment that Gymnasium knows ({why}); {'; '.join(hints)}.")
