@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.atari_episodes import ScoreKeeper
-from wrappers.atari_frames import FilmFrames
 from wrappers.delayed_actions import DelayedActions
 from wrappers.environment import Watch
+from wrappers.films import FilmFrames
 from wrappers.frame_stack import FrameStack
 
 CELLS = 6  # the board's width and height

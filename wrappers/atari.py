@@ -10,10 +10,11 @@ from gymnasium.envs.registration import EnvSpec
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.atari_episodes import ClipReward, EpisodicLife, FireOnLifeLoss, FireOnReset, ScoreKeeper
-from wrappers.atari_frames import FilmFrames, FrameSkip, NoopStart, Resize, StickyActions
+from wrappers.atari_frames import FrameSkip, NoopStart, Resize, StickyActions
 from wrappers.delayed_actions import DelayedActions
 from wrappers.emulator import AtariWrapper, Emulator, Frame
 from wrappers.environment import Watch
+from wrappers.films import FilmFrames
 from wrappers.frame_stack import FrameStack
 from wrappers.realtime_game import RealtimeGame
 

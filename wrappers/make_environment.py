@@ -10,9 +10,9 @@ from options.presets import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import check_any_environment, create
-from wrappers.any_environment.pictures import FilmFrames
 from wrappers.atari import check_atari, make_atari
 from wrappers.environment import Watch
+from wrappers.films import FilmFrames
 
 
 def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
@@ -29,7 +29,7 @@ def make_environment(options: EnvironmentOptions, seed: int, watch: Watch | None
 
 def _create(options: EnvironmentOptions, watch: Watch | None) -> gymnasium.Env[Any, Any]:
     environment = create(options, films=watch is not None)
-    return environment if watch is None else FilmFrames(environment, options.env, watch)
+    return environment if watch is None else FilmFrames(environment, watch)
 
 
 def check_environment(options: EnvironmentOptions, films: bool = False) -> None:

@@ -28,8 +28,8 @@ from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
 from workers.processes import interrupts
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.pictures import FilmFrames
 from wrappers.environment import MakeEnvironment, Watch
+from wrappers.films import FilmFrames
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def make_faulty(
     how: str, mark: Path, options: EnvironmentOptions, seed: int, watch: Watch | None = None
 ) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Any, Any] = Faulty(how, 1, str(mark))
-    return AnyEnvironment(game if watch is None else FilmFrames(game, FAULTY, watch), options, seed)
+    return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
 
 
 class Slow(Catch):
@@ -62,7 +62,7 @@ class Slow(Catch):
 
 def make_slow(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Any, Any] = Slow()
-    return AnyEnvironment(game if watch is None else FilmFrames(game, "Slow", watch), options, seed)
+    return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
 
 
 @dataclass

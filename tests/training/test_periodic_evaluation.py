@@ -32,8 +32,8 @@ from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
 from workers.processes.child_process import start_process
 from wrappers.atari_episodes import ScoreKeeper
-from wrappers.atari_frames import FilmFrames
 from wrappers.environment import MakeWatchedEnvironment, Watch
+from wrappers.films import FilmFrames
 from wrappers.frame_stack import FrameStack
 
 pytestmark = pytest.mark.slow

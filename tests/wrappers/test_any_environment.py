@@ -1,6 +1,5 @@
 """Any environment as the agent sees it: rewards, games, limits and seeds, against a definition step by step."""
 
-import re
 from typing import Any
 
 import numpy as np
@@ -201,9 +200,8 @@ def test_a_picture_that_cannot_be_shown_is_named_once(monkeypatch: pytest.Monkey
     agent = make_environment(options_of(CATCH), 3, lambda picture, score: None)
     agent.reset()
     monkeypatch.setattr(Catch, "render", lambda self: "ansi")
-    sentence = re.escape(f"{CATCH} cannot be filmed: render returned str instead of a picture.")
     for play in (lambda: agent.step(0), agent.reset):
-        with pytest.raises(EnvironmentFaultError, match=f"^{sentence}$"):
+        with pytest.raises(EnvironmentFaultError, match="has a fault in .*: render returned str instead of a picture"):
             play()
 
 

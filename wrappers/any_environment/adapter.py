@@ -139,8 +139,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._latest = None
         try:
             result = self.env.reset(seed=seed, options=options)
-        except EnvironmentFaultError:
-            raise  # a picture that cannot be shown
+        except ValueFaultError as error:  # of a film
+            raise self._fault(str(error)) from None
         except ENDED as error:
             raise self._raised("reset", error) from error
         try:
@@ -176,8 +176,8 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._episode_steps += 1
         try:
             result = self.env.step(action)
-        except EnvironmentFaultError:
-            raise  # a picture that cannot be shown
+        except ValueFaultError as error:  # of a film
+            raise self._fault(str(error)) from None
         except ENDED as error:
             raise self._raised("step", error) from error
         try:

@@ -17,8 +17,8 @@ from option_flags import EnvironmentOptions
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of, users_code
-from wrappers.any_environment.pictures import colour_picture
 from wrappers.any_environment.registry import find_environment, import_function, package_for
+from wrappers.films import colour_picture
 
 PICTURES = "rgb_array"  # the render mode of films
 

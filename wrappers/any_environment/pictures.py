@@ -1,26 +1,23 @@
-"""Pictures: those in an observation become one of bytes, [C, H, W]; those that are rendered go to films and windows."""
+"""Makes one picture of bytes, [C, H, W], from the pictures in an observation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import cv2
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from options.environment_options import MAX_CHANNELS, EnvironmentOptions
 from options.rules import UsageError
-from wrappers.any_environment.faults import EnvironmentFaultError, ValueFaultError
+from wrappers.any_environment.faults import ValueFaultError
 from wrappers.any_environment.observations import Part, array_reader, is_channels_first
 from wrappers.emulator import Frame
-from wrappers.environment import Watch
 from wrappers.scaling import Scaler
 
 RGB = 3
 LARGEST_BYTE = 255.0
 MOST_AT_ONCE = 4  # channels that OpenCV scales together
-SMALLEST_FILM = 160  # pixels of the longer side: smaller pictures are filmed with larger pixels
 
 
 class PictureReader:
@@ -142,46 +139,3 @@ def _byte_converter(space: spaces.Box, largest: int, name: str) -> Callable[[NDA
         return np.clip(np.rint(scaled), 0, LARGEST_BYTE).astype(np.uint8)
 
     return as_bytes
-
-
-class FilmFrames(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Call `watch` with a picture after every step of the environment, and the score so far."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any], env_id: str, watch: Watch) -> None:
-        super().__init__(env)
-        self._id = env_id
-        self._watch = watch
-        self._score = 0.0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        result = self.env.reset(seed=seed, options=options)
-        self._score = 0.0
-        self._show()
-        return result
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        result = self.env.step(action)
-        self._score += float(result[1])
-        self._show()
-        return result
-
-    def _show(self) -> None:
-        rendered: Any = self.env.render()
-        try:
-            picture = colour_picture(rendered)
-        except ValueError as error:
-            raise EnvironmentFaultError(f"{self._id} cannot be filmed: render returned {error}.") from None
-        self._watch(picture, self._score)
-
-
-def colour_picture(rendered: Any) -> NDArray[np.uint8]:
-    """What `render` returned, as bytes [height, width, 3], enlarged if it is tiny. ValueError if it is no picture."""
-    if not isinstance(rendered, np.ndarray):
-        raise ValueError(f"{type(rendered).__name__} instead of a picture")
-    if rendered.ndim != 3 or rendered.shape[2] != RGB or rendered.dtype.kind not in "uif":
-        raise ValueError(f"{rendered.dtype} {list(rendered.shape)} instead of a picture [height, width, 3]")
-    if rendered.dtype.kind == "f":  # fractions of the brightest colour
-        rendered = np.rint(np.clip(rendered, 0, 1) * 255)
-    picture = np.ascontiguousarray(rendered.astype(np.uint8, copy=False))
-    factor = -(-SMALLEST_FILM // max(picture.shape[:2]))
-    return picture.repeat(factor, axis=0).repeat(factor, axis=1) if factor > 1 else picture

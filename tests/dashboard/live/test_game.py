@@ -31,9 +31,9 @@ from tests.watched import keeping_pictures
 from tests.wrappers.hand_written import CATCH, CHANNELS, Catch
 from workers.processes.child_process import end_process, start_process
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.any_environment.pictures import FilmFrames
 from wrappers.atari import make_atari
 from wrappers.environment import Watch
+from wrappers.films import FilmFrames
 from wrappers.make_environment import make_environment
 
 PONG = {"env": "PongNoFrameskip-v4"}
@@ -144,7 +144,7 @@ class Moving(Catch):
 
 def make_moving(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     game: gymnasium.Env[Any, Any] = Moving()
-    return AnyEnvironment(game if watch is None else FilmFrames(game, options.env, watch), options, seed)
+    return AnyEnvironment(game if watch is None else FilmFrames(game, watch), options, seed)
 
 
 @pytest.mark.parametrize(
