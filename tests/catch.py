@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
-from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari import ScoreKeeper
 from wrappers.delayed_actions import DelayedActions
 from wrappers.environment import Watch
 from wrappers.films import FilmFrames

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from option_flags import EnvironmentOptions
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from wrappers.atari_episodes import reward_clipping
+from wrappers.atari import reward_clipping
 
 
 def rounds_behind(options: EnvironmentOptions, unroll_length: int) -> int:

@@ -1,5 +1,7 @@
-"""One Atari game, whose steps are raw frames, and the base of the wrappers around it."""
+"""Atari games: which there are, one whose steps are raw frames, and the base of the wrappers around it."""
 
+import difflib
+import re
 from typing import Any, ClassVar, TypeAlias, cast
 
 import ale_py
@@ -7,7 +9,11 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from ale_py import roms
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete
+
+from option_flags import EnvironmentOptions
+from options.rules import UsageError
 
 Frame: TypeAlias = npt.NDArray[np.uint8]
 Start: TypeAlias = tuple[Frame, dict[str, Any]]  # what `reset` returns
@@ -18,6 +24,41 @@ FIRE = 1  # index of FIRE in the games that have it there: `Emulator.has_fire`
 
 # The observation of every step: the screen is only copied when a wrapper calls `screen`.
 NO_SCREEN: Frame = np.empty(0, np.uint8)
+
+ID_ENDING = "NoFrameskip-v4"
+WITHOUT_NOOP = {"backgammon", "video_checkers"}  # board games in which every action is a move
+
+gymnasium.register_envs(ale_py)
+
+
+def atari_ids() -> list[str]:
+    """The ids of all games that `make_atari` can make."""
+    return sorted(atari_games())
+
+
+def atari_games() -> dict[str, str]:
+    """The games of ALE: id → name of the game's file. Gymnasium has an id of this form for the older games only."""
+    ids = {
+        name.removeprefix("ALE/"): spec.kwargs["game"] for name, spec in gymnasium.registry.items() if _is_game(spec)
+    }
+    return {re.sub(r"-v\d+$", ID_ENDING, name): game for name, game in ids.items() if game not in WITHOUT_NOOP}
+
+
+def _is_game(spec: EnvSpec) -> bool:
+    return spec.namespace == "ALE" and spec.entry_point == "ale_py.env:AtariEnv"
+
+
+def check_atari(options: EnvironmentOptions) -> None:
+    """Raise UsageError if `make_atari` cannot make the game."""
+    known = atari_ids()
+    if options.env in known:
+        return
+    # Compared without the prefixes and endings of all kinds of ids, which would make all names look similar.
+    name = re.sub(r"^ale/|(noframeskip|deterministic)?(-ram)?(-?v\d+)?$", "", options.env.lower())
+    games = {game.removesuffix(ID_ENDING).lower(): game for game in known}
+    closest = [games[match] for match in difflib.get_close_matches(name, games, n=3)]
+    hint = f"the closest: {', '.join(closest)}" if closest else "such as PongNoFrameskip-v4"
+    raise UsageError(f"--env must be an Atari game whose id ends in {ID_ENDING} ({hint}), not {options.env!r}.")
 
 
 class Emulator(gymnasium.Env[Frame, int]):

@@ -10,7 +10,8 @@ from options.presets import is_noframeskip
 from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import check_any_environment, create
-from wrappers.atari import check_atari, make_atari
+from wrappers.atari import make_atari
+from wrappers.emulator import check_atari
 from wrappers.environment import Watch
 from wrappers.films import FilmFrames
 

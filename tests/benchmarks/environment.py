@@ -19,7 +19,8 @@ import numpy.typing as npt
 from ale_py import roms
 
 from option_flags import EnvironmentOptions
-from wrappers.atari import atari_ids, make_atari
+from wrappers.atari import make_atari
+from wrappers.emulator import atari_ids
 from wrappers.scaling import AleDownscale
 
 SKIP, SIDE, STACK, NOOPS = 4, 84, 4, 30

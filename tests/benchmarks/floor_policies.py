@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from option_flags import EnvironmentOptions
-from wrappers.atari import ID_ENDING, make_atari
-from wrappers.emulator import NOOP
+from wrappers.atari import make_atari
+from wrappers.emulator import ID_ENDING, NOOP
 
 SEED = 1
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from option_flags import EnvironmentOptions
 from reports.tables import table_lines
-from wrappers.atari import ID_ENDING, atari_ids, make_atari
+from wrappers.atari import make_atari
+from wrappers.emulator import ID_ENDING, atari_ids
 
 SEED = 1
 

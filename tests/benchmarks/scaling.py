@@ -19,7 +19,7 @@ from tests.benchmarks.ceiling import Speed, StepCost, fastest, serial_and_parall
 from tests.benchmarks.drain import MIX, Drained, measure_drain
 from tests.benchmarks.stages import COPY, PUBLISH, UPDATE, WORKER, Bench, learning_stages, weight_stages, worker_stages
 from tests.benchmarks.timing import Stage, in_turns, one_core
-from wrappers.atari import check_atari
+from wrappers.emulator import check_atari
 
 CORES = (1, 2, 4, 8, 16, 32, 64)
 DRAIN_TITLE = f"{'workers':>7}  {'the learner does':<30}{'unrolls/s':>10}{'steps/s':>11}{'µs of CPU an unroll':>21}"

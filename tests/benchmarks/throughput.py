@@ -36,7 +36,7 @@ from tests.benchmarks.stages import (
     worker_stages,
 )
 from tests.benchmarks.timing import Stage, Times, in_turns, one_core
-from wrappers.atari import check_atari
+from wrappers.emulator import check_atari
 
 NETWORKS = ("nature", "nature_small", "impala_shallow", "impala_deep", "conv3")
 PARTS = ("stages", "training", *(setup.name for setup in SETUPS))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evaluation.score_statistics import best_median_worst, bootstrap_interval, summarise
 from reports.published_scores import RANDOM_AND_HUMAN, human_normalised
-from wrappers.atari import ID_ENDING, atari_ids
+from wrappers.emulator import ID_ENDING, atari_ids
 
 
 @settings(max_examples=15)

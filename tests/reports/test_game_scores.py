@@ -12,7 +12,7 @@ from reports.game_scores import main
 from reports.published_scores import game_name
 from reports.score_aggregates import ATARI_5
 from run_files.checkpoint import checkpoint_name
-from wrappers.atari import ID_ENDING
+from wrappers.emulator import ID_ENDING
 
 HUMAN = {"BattleZone": 37187.5, "DoubleDunk": -16.4, "NameThisGame": 8049.0, "Phoenix": 7242.6, "Qbert": 13455.0}
 

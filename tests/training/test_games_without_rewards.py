@@ -10,7 +10,7 @@ from option_flags import Config, EnvironmentOptions
 from tests.catch import Catch, Picture, make_catch
 from tests.training.catch_runs import CATCH, resume_run
 from training.train import train
-from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari import ScoreKeeper
 from wrappers.frame_stack import FrameStack
 
 pytestmark = pytest.mark.slow

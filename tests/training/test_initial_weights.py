@@ -17,7 +17,7 @@ from tests.training.catch_runs import CATCH, catch_run, reports, resume_run
 from tests.training.resumed_runs import stop_at_once
 from training import train as training
 from training.train import train
-from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari import ScoreKeeper
 from wrappers.environment import MakeWatchedEnvironment
 from wrappers.frame_stack import FrameStack
 

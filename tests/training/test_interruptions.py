@@ -25,8 +25,7 @@ from tests.training.catch_runs import CATCH, reports
 from tests.training.resumed_runs import SMALL, assert_same_run
 from training.train import train
 from workers.failures import WorkersFailedError
-from wrappers.atari import make_atari
-from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari import ScoreKeeper, make_atari
 from wrappers.frame_stack import FrameStack
 
 pytestmark = pytest.mark.slow

@@ -31,7 +31,7 @@ from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
 from workers.processes.child_process import start_process
-from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari import ScoreKeeper
 from wrappers.environment import MakeWatchedEnvironment, Watch
 from wrappers.films import FilmFrames
 from wrappers.frame_stack import FrameStack

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from option_flags import EnvironmentOptions
 from options.rules import UsageError
-from wrappers.atari_frames import FrameSkip
+from wrappers.atari import FrameSkip
 from wrappers.delayed_actions import DelayedActions, Effect, Played
 from wrappers.emulator import NOOP, Frame
 

@@ -6,8 +6,7 @@ import gymnasium
 import pytest
 
 from tests.wrappers.scripted_game import Moment, ScriptedGame
-from wrappers.atari_episodes import EpisodicLife, FireOnReset, ScoreKeeper
-from wrappers.atari_frames import NoopStart, StickyActions
+from wrappers.atari import EpisodicLife, FireOnReset, NoopStart, ScoreKeeper, StickyActions
 from wrappers.emulator import Frame
 from wrappers.environment import FinishedGame
 

@@ -7,8 +7,8 @@ import pytest
 
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
-from wrappers.atari import ID_ENDING, atari_ids, check_atari, make_atari
-from wrappers.emulator import FIRE, NOOP, Emulator
+from wrappers.atari import make_atari
+from wrappers.emulator import FIRE, ID_ENDING, NOOP, Emulator, atari_ids, check_atari
 
 
 def test_all_games_of_ale_have_an_id() -> None:

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from option_flags import EnvironmentOptions
 from tests.wrappers.scripted_game import Moment, ScriptedGame
-from wrappers.atari import make_atari
-from wrappers.atari_episodes import ClipReward
-from wrappers.atari_frames import FrameSkip, Resize
+from wrappers.atari import ClipReward, FrameSkip, Resize, make_atari
 from wrappers.emulator import Emulator, Frame
 from wrappers.frame_stack import FrameStack
 from wrappers.scaling import AleDownscale

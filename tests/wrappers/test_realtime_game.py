@@ -7,8 +7,7 @@ import pytest
 
 from option_flags import EnvironmentOptions
 from tests.wrappers.scripted_game import Moment, ScriptedGame
-from wrappers.atari import make_atari
-from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari import ScoreKeeper, make_atari
 from wrappers.emulator import Frame
 from wrappers.realtime_game import RealtimeGame
 

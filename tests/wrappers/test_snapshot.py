@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from option_flags import EnvironmentOptions
-from wrappers.atari import atari_ids, make_atari
+from wrappers.atari import make_atari
+from wrappers.emulator import atari_ids
 from wrappers.frame_stack import FrameStack
 
 

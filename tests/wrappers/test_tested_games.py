@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
-from wrappers.atari import make_atari
-from wrappers.atari_episodes import FireOnLifeLoss
+from wrappers.atari import FireOnLifeLoss, make_atari
 
 BREAKOUT = EnvironmentOptions(
     env="BreakoutNoFrameskip-v4", episodic_life=False, fire_on_life_loss=True, frame_scale_resolution="210,160"

@@ -31,7 +31,7 @@ from workers.realtime.inference_schedule import InferenceSchedule
 from workers.realtime.player import Book, RealtimePlayer
 from workers.realtime.requirements import longest_latency
 from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
-from wrappers.atari_episodes import reward_clipping
+from wrappers.atari import reward_clipping
 from wrappers.emulator import Frame
 
 UNBOUNDED_FACTOR = 3  # of the longest time that was drawn

@@ -14,7 +14,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.realtime.games import PlayedFrame, Register
 from workers.realtime.player import Book, Seen
-from wrappers.atari_episodes import reward_clipping
+from wrappers.atari import reward_clipping
 
 NO_DECISION = -1
 NEVER = np.iinfo(np.int64).max  # larger than the version of any weights

@@ -16,7 +16,7 @@ from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, NoAnswerError, ValueFaultError, return_to
 from wrappers.any_environment.observations import VectorReader, parts_of
 from wrappers.any_environment.pictures import PictureReader
-from wrappers.atari_episodes import reward_clipping
+from wrappers.atari import reward_clipping
 from wrappers.environment import (
     FAILED_RESETS,
     NO_FRAMES,

@@ -13,7 +13,7 @@ from workers.realtime.frame_clock import FrameClock
 from workers.realtime.games import RealtimeGames
 from workers.realtime.inference_schedule import InferenceSchedule
 from workers.realtime.player import Book, RealtimePlayer, Seen
-from wrappers.atari_episodes import reward_clipping
+from wrappers.atari import reward_clipping
 
 FPS = 10.0
 

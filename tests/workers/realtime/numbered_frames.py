@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from option_flags import EnvironmentOptions
-from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari import ScoreKeeper
 from wrappers.emulator import Frame
 from wrappers.realtime_game import RealtimeGame
 
