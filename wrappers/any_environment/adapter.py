@@ -56,7 +56,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     ) -> None:
         self.env = env
         self._make = make
-        self._folder = Path.cwd()
+        self._folder = str(Path.cwd())
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self._id = options.env
