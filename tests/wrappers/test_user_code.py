@@ -126,3 +126,14 @@ def test_the_command_shows_a_constructors_failure_as_plain_text(capsys: pytest.C
     arguments = json.dumps({"lanes": f"{TITLE}"})
     assert main.main([f"--env={CATCH}", f"--env_kwargs={arguments}"]) == 2
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_an_environment_can_be_made_where_the_current_folder_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "removed").mkdir()
+    monkeypatch.chdir(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
+    environment = make_environment(options_of("CartPole-v1"), seed=0)
+    environment.reset()
+    environment.close()

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -13,7 +12,14 @@ from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.any_environment.actions import actions_for
-from wrappers.any_environment.faults import FAILURES, EnvironmentFaultError, NoAnswerError, ValueFaultError, return_to
+from wrappers.any_environment.faults import (
+    FAILURES,
+    EnvironmentFaultError,
+    NoAnswerError,
+    ValueFaultError,
+    current_folder,
+    return_to,
+)
 from wrappers.any_environment.observations import VectorReader, parts_of
 from wrappers.any_environment.pictures import PictureReader
 from wrappers.atari import reward_clipping
@@ -56,7 +62,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
     ) -> None:
         self.env = env
         self._make = make
-        self._folder = str(Path.cwd())
+        self._folder = current_folder()
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self._id = options.env

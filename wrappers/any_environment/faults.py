@@ -75,13 +75,21 @@ def users_code() -> Iterator[None]:
 
     The code may change the folder, and print what a terminal would obey.
     """
-    folder = str(Path.cwd())
+    folder = current_folder()
     try:
         out, errors = (cast(TextIO, _Printable(stream)) for stream in (sys.stdout, sys.stderr))
         with redirect_stdout(out), redirect_stderr(errors):
             yield
     finally:
         return_to(folder)
+
+
+def current_folder() -> str:
+    """Empty if it was removed: then nothing can return to it."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
 
 
 def return_to(folder: str) -> None:
