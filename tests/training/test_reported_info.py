@@ -18,7 +18,7 @@ from tests.training.catch_runs import CATCH, reports, resume_run
 from tests.training.some_run import some_progress
 from training.train import train
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.atari_episodes import ScoreKeeper
+from wrappers.atari import ScoreKeeper
 from wrappers.environment import environment_spec
 from wrappers.frame_stack import FrameStack
 
