@@ -3,11 +3,14 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+
+from tests.sweeps.on_cluster.some_nodes import NodesWithFolders
 
 settings.register_profile("no timed assertions", deadline=None)
 settings.load_profile("no timed assertions")
@@ -32,3 +35,11 @@ def torch_as_it_was() -> Iterator[None]:
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="session")
+def ray_head() -> Iterator[NodesWithFolders]:
+    """The head of a Ray cluster on this machine, without CPUs, for all tests that need one. They add nodes to it."""
+    pytest.importorskip("ray")
+    with closing(NodesWithFolders(RAY_worker_niceness="0")) as cluster:  # as every other process
+        yield cluster

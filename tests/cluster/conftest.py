@@ -1,7 +1,7 @@
-"""A Ray cluster on this machine for the tests that need one; it is started once for a file of tests."""
+"""Runs on the Ray cluster of the tests."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,11 @@ StartRun = Callable[..., ClusterRun]
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[SomeNodes]:
-    """A head without CPUs, and one node with one CPU. Nodes that a test adds, it kills again."""
-    with closing(SomeNodes()) as cluster:
-        cluster.add()
-        yield cluster
+def nodes(ray_head: SomeNodes) -> Iterator[SomeNodes]:
+    """A head without CPUs, and one node with one CPU."""
+    ray_head.add()
+    yield ray_head
+    ray_head.kill_all()
 
 
 @pytest.fixture

@@ -33,14 +33,22 @@ class SomeNodes:
             text=True,
         )
         self.address = str(self._answer()["address"])
+        self.alive: set[int] = set()  # the nodes apart from the head
 
     def add(self, cpus: int = 1, **environment: str) -> int:
         """Start a node; returns its index."""
-        return int(self._ask(do="add", cpus=cpus, environment=environment)["index"])
+        index = int(self._ask(do="add", cpus=cpus, environment=environment)["index"])
+        self.alive.add(index)
+        return index
 
     def kill(self, index: int) -> None:
         """Kill all processes of a node, as if its machine had lost its power."""
         self._ask(do="kill", index=index)
+        self.alive.discard(index)
+
+    def kill_all(self) -> None:
+        for index in sorted(self.alive):
+            self.kill(index)
 
     def raylet(self, index: int) -> psutil.Process:
         return psutil.Process(int(self._ask(do="raylet", index=index)["pid"]))

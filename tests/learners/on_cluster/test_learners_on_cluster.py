@@ -99,13 +99,12 @@ Start = Callable[..., Run]
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[SomeNodes]:
+def nodes(ray_head: SomeNodes) -> Iterator[SomeNodes]:
     """A head without CPUs, where the user is, and two nodes with one CPU each."""
-    pytest.importorskip("ray")
-    with closing(SomeNodes(RAY_worker_niceness="0")) as cluster:  # as every other process
-        cluster.add()
-        cluster.add()
-        yield cluster
+    ray_head.add()
+    ray_head.add()
+    yield ray_head
+    ray_head.kill_all()
 
 
 @pytest.fixture
@@ -217,7 +216,7 @@ def test_a_lost_node_is_replaced(start: Start, nodes: SomeNodes) -> None:
     run.wait_for(run.checkpoints)
     left = run.everything()
     pid = int(run.learners()[1].environ()["RAY_RAYLET_PID"])
-    index = next(index for index in range(2) if nodes.raylet(index).pid == pid)
+    index = next(index for index in nodes.alive if nodes.raylet(index).pid == pid)
     nodes.kill(index)
     run.wait_for(lambda: "has left the cluster" in run.output)
     nodes.add()

@@ -1,7 +1,7 @@
-"""A Ray cluster on this machine for the tests of sweeps on one."""
+"""Sweeps on the Ray cluster of the tests."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ StartSweep = Callable[..., ClusterSweep]
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[NodesWithFolders]:
-    """A head without CPUs. Nodes that a test adds, it kills again."""
-    pytest.importorskip("ray")
-    with closing(NodesWithFolders()) as cluster:
-        yield cluster
+def nodes(ray_head: NodesWithFolders) -> Iterator[NodesWithFolders]:
+    """A head without CPUs."""
+    yield ray_head
+    ray_head.kill_all()
 
 
 @pytest.fixture
