@@ -30,7 +30,7 @@ def test_a_reset_that_fails_once_in_a_hundred_times_costs_nothing(
     last = reports(folder)[-1]
     assert last["agent_steps"] == 6_000
     assert last["worker_restarts"] == 0
-    assert last["failed_resets"] > 2
+    assert last["failed_resets"] >= 1  # how many copies come to a hundred resets depends on what is learned
     out = capsys.readouterr().out
     assert (
         out.count("Traceback") == out.count("worker 0 tried a reset again that had failed; failed_resets in the") == 1
