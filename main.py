@@ -15,7 +15,7 @@ from machine.program import explained, run_program
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, given_flags
 from options.presets import merged
-from workers.failures import RunFailedError
+from processes.failures import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
 
 USAGE = """\

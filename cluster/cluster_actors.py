@@ -3,29 +3,28 @@
 import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
 from agents.network import ActorCritic
 from cluster.gateway import Gateway
-from cluster.gateway_process import GatewayProcess
+from cluster.gateway_process import SILENCE_SECONDS, GatewayProcess
 from cluster.node_code import code_version
 from cluster.node_player import PlayerSpec
 from cluster.node_statistics import NodeStatistics
 from cluster.played_code import played_code
 from cluster.round_format import RoundSlots, longest_round
 from cluster.round_intake import RoundIntake
-from machine.machine_setup import Machine
 from machine.stop_signals import StopSignals
-from option_flags import Config
 from options.rules import counted
+from processes.child import start_child
+from processes.messages import Kind, Message
+from processes.pool import ChildPool
 from replay.row_layout import Rows
-from replay.unroll_layout import UnrollLayout
 from run_files.metrics import JsonValue
 from workers import actors as local_actors
-from workers.actors import Actors
-from workers.messages import Kind, Message
-from wrappers.environment import MakeEnvironment
+from workers.actors import Actors, PlaySetup
 
 SLOTS = 32  # for rounds on their way from the gateway to the replays
 FIGURES_SECONDS = 1.0
@@ -36,31 +35,41 @@ class ClusterActors(Actors):
 
     def __init__(
         self,
+        setup: PlaySetup,
         local: Actors,
         make_gateway: Callable[[RoundSlots, int], Gateway],
-        layout: UnrollLayout,
-        environments: int,  # of each worker
-        max_policy_lag: int,
-        restart_budget: int,
         announce: Callable[[str], None],
         version: int,  # of the weights at the start
     ) -> None:
         super().__init__(local.pool, local.publisher, local.times, lockstep=False)
-        self._environments = environments
+        config, layout = setup.config, setup.layout
+        self._environments = environments = config.workers.envs_per_worker
         self._announce = announce
         self._round_slots = RoundSlots(SLOTS, longest_round(environments, layout.nbytes))
         self._node_statistics = NodeStatistics(layout.unroll_length)
         self._intake = RoundIntake(
-            layout, self._round_slots, self._node_statistics, environments, max_policy_lag, self._free_slot, announce
+            layout,
+            self._round_slots,
+            self._node_statistics,
+            environments,
+            config.cluster.max_policy_lag,
+            self._free_slot,
+            announce,
         )
         self._intake.version = version
+        children = ChildPool(
+            announce,
+            silence=SILENCE_SECONDS,
+            budget=config.workers.worker_restart_budget,
+            start=partial(start_child, logs=setup.logs),
+        )
         self._gateway = GatewayProcess(
+            children,
             lambda starts: make_gateway(self._round_slots, starts),
             self._received,
             self._gateway_started,
             self._gateway_ended,
             announce,
-            restart_budget,
         )
         self._wanted = 0  # rounds of nodes, as the gateway knows it
         self._taken_locally = 0  # unrolls of the pool's oldest round
@@ -77,7 +86,7 @@ class ClusterActors(Actors):
         if not self._intake.ready and not self.pool.rounds_ready:
             self._intake.flow_control.nothing_delivered(learner_waits=timeout > 0)
             self._tell_wanted()
-            self.pool.wait(timeout, self._gateway.sources())
+            self.pool.wait(timeout, [self._gateway.children])
             self._gateway.poll()
         self._tell_wanted()
         self._ask_for_figures()
@@ -180,30 +189,20 @@ class ClusterActors(Actors):
             self._gateway.send(Kind.NODE_FIGURES)
 
 
-def make_actors(
-    config: Config,
-    make_environment: MakeEnvironment,
-    network: ActorCritic,
-    version: int,
-    layout: UnrollLayout,
-    machine: Machine,
-    resume_count: int,
-    announce: Callable[[str], None],
-) -> Actors:
+def make_actors(setup: PlaySetup, network: ActorCritic, version: int, announce: Callable[[str], None]) -> Actors:
     """The workers of this machine, and with --cluster those of other nodes."""
-    local = local_actors.make_actors(
-        config, make_environment, network, version, layout, machine, resume_count, announce
-    )
+    local = local_actors.make_actors(setup, network, version, announce)
+    config, layout = setup.config, setup.layout
     options, address = config.cluster, config.cluster.cluster
     if address is None:
         return local
     # Both versions once: files that change during the run must not make nodes look like the learner.
-    spec = pickle.dumps(PlayerSpec(config, make_environment, layout, resume_count, played_code(config)))
+    spec = pickle.dumps(PlayerSpec(config, setup.make_environment, layout, setup.resume_count, played_code(config)))
     code = code_version()
     begun = time.time()
     # Statistics of vectors and values would lose digits that count.
     has_statistics = layout.vector_size or config.network.popart
-    auto = torch.float32 if has_statistics else machine.worker_precision
+    auto = torch.float32 if has_statistics else setup.machine.worker_precision
     formats = {"auto": auto, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
     def make_gateway(round_slots: RoundSlots, starts: int) -> Gateway:
@@ -213,7 +212,7 @@ def make_actors(
             code=code,
             begun=begun,
             seed=config.seed,
-            resume_count=resume_count,
+            resume_count=setup.resume_count,
             restart_index=starts,
             node_workers=options.node_workers,
             weights=local.publisher.weights,
@@ -222,13 +221,4 @@ def make_actors(
             round_slots=round_slots,
         )
 
-    return ClusterActors(
-        local,
-        make_gateway,
-        layout,
-        config.workers.envs_per_worker,
-        options.max_policy_lag,
-        config.workers.worker_restart_budget,
-        announce,
-        version,
-    )
+    return ClusterActors(setup, local, make_gateway, announce, version)

@@ -20,9 +20,9 @@ from cluster.node_link import NodeLink
 from cluster.run_state import COMMAND_SECONDS, RunState
 from cluster.task_errors import first_line
 from options.rules import counted
-from workers.messages import Kind, Message, receive, send
-from workers.processes.early_errors import KindsOfErrors
-from workers.processes.heartbeat import HEARTBEAT_SECONDS, beat
+from processes.inside import HEARTBEAT_SECONDS, beat
+from processes.messages import Kind, Message, receive, send
+from processes.printed import KindsOfErrors
 from workers.random_streams import stream_of
 
 NODES_SECONDS = 1.0  # between two looks at the nodes of the cluster

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from cluster.node_actor import NodeActor
 from cluster.node_code import ROOT
 from cluster.task_errors import first_line, one_line
-from workers.processes.early_errors import KindsOfErrors, kind_of_error
+from processes.printed import KindsOfErrors, kind_of_error
 
 START_SECONDS = 120.0  # in which a node has to prepare its games
 SILENCE_SECONDS = 90.0  # after which an actor that answers no call is replaced; docs/cluster.md lets Ray wait as long

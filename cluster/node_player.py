@@ -26,7 +26,7 @@ from options.rules import UsageError
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
-from workers.actors import make_pool
+from workers.actors import PlaySetup, make_pool
 from workers.flow_control import PlayOnRequest
 from workers.memory.shared_weights import SharedWeights
 from workers.worker_clock import WorkerTimes
@@ -157,17 +157,9 @@ class NodePlayer:
 
     def _play(self) -> None:
         times = WorkerTimes(self.workers + 1)
-        pool = make_pool(
-            self._config,
-            self._spec.make_environment,
-            self._layout,
-            self._machine,
-            self._weights,
-            times,
-            self._spec.resume_count,
-            self._notices.append,
-            self._flow_control,
-        )
+        spec = self._spec
+        setup = PlaySetup(self._config, spec.make_environment, spec.layout, self._machine, spec.resume_count)
+        pool = make_pool(setup, self._weights, times, self._notices.append, self._flow_control)
         try:
             while not self._closing:
                 with self._lock:

@@ -2,7 +2,7 @@
 
 from ray.exceptions import RayTaskError
 
-from workers.failures import WorkersFailedError
+from processes.failures import WorkersFailedError
 
 
 def one_line(error: RayTaskError) -> str:

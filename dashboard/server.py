@@ -1,6 +1,5 @@
 """The web server: its pages, the files that it gives out, and who may see them."""
 
-import multiprocessing
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -10,10 +9,10 @@ from nicegui import app, ui
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 
+from dashboard import children
 from dashboard.access import guards
 from dashboard.compare_page import compare_page, sweep_page
 from dashboard.list_page import list_page
-from dashboard.process_lock import process_lock
 from dashboard.results_folder import NotThereError, ResultsFolder, printable
 from dashboard.run_list import RunList
 from dashboard.run_page import run_page
@@ -41,7 +40,7 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
     elsewhere = "" if shown_host == host else "; on other machines, with the name of this one in place of 127.0.0.1"
     app.on_startup(lambda: print(f"runs in {printable(results.root)}: {address} (CTRL+C ends){elsewhere}", flush=True))
-    app.on_shutdown(_end_children)
+    app.on_shutdown(children.kill_all)
     with suppress(KeyboardInterrupt):  # the server ends in good order, and then raises it again
         ui.run(
             host=host,
@@ -55,13 +54,6 @@ def serve(folder: Path, host: str, port: int, token: str | None) -> None:
             # Of each page, for a lost connection; pictures of the live agent are among them.
             message_history_length=100,
         )
-
-
-def _end_children() -> None:
-    """Where a thread waits for a child, the server could not end before it."""
-    with process_lock:
-        for child in multiprocessing.active_children():
-            child.kill()
 
 
 def stand_guard(host: str, token: str | None) -> None:

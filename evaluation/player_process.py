@@ -11,11 +11,10 @@ from evaluation.parallel_games import ParallelGames
 from evaluation.realtime_games import play_in_real_time
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
+from processes.inside import Heartbeat
+from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.messages import Kind, receive, send
-from workers.processes.child_process import unblock_sigterm
-from workers.processes.heartbeat import Heartbeat
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
 from workers.realtime.session import RealtimeSetup
@@ -44,7 +43,6 @@ class PlayerProcess:
     def run(self, connection: Connection) -> None:
         """Play each game whose number arrives, until the parent closes the connection."""
         use_one_thread()
-        unblock_sigterm()
         alive = Heartbeat(connection)
         if self.environment.in_real_time:
             self._lower_priority()

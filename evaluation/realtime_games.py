@@ -10,7 +10,7 @@ import numpy as np
 from agents.distributions.interface import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
 from option_flags import RealtimeOptions
-from workers.messages import Kind, receive, send
+from processes.messages import Kind, receive, send
 from workers.realtime.games import PlayedFrame
 from workers.realtime.player import Book
 from workers.realtime.session import RealtimeSession, RealtimeSetup

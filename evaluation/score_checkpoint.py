@@ -28,6 +28,8 @@ from machine.process_memory import check_processes
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from options.rules import UsageError, counted
+from processes.failures import RunFailedError
+from processes.pool import ChildPool
 from reports.run_header import protocol_in_words
 from reports.terminal.console import Console, make_console
 from reports.terminal.scoreboard import TestStatus, result_lines
@@ -35,7 +37,6 @@ from reports.unused_options import unused_in_test
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable
 from run_files.run_folder import write_json
-from workers.failures import RunFailedError
 from workers.memory.shared_weights import SharedWeights
 from workers.realtime.requirements import check_realtime
 from wrappers.environment import MakeWatchedEnvironment
@@ -93,7 +94,8 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
             timeout=config.workers.worker_timeout,
         )
         progress = TestProgress(games)
-        players = PlayerPool(player, processes, range(games))
+        children = ChildPool(console.message, silence=config.workers.worker_timeout)
+        players = PlayerPool(children, player, processes, range(games))
         cleanup.callback(players.close)
         try:
             play_games(players, progress, console, stop, processes)

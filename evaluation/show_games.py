@@ -13,6 +13,7 @@ from evaluation.score_statistics import best_median_worst
 from evaluation.window import Window, WindowClosedError, open_window
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from processes.pool import ChildPool
 from run_files.run_folder import VIDEOS
 from wrappers.environment import MakeWatchedEnvironment
 
@@ -43,9 +44,8 @@ def show_games(
     steps = sum(results[i].length for i in chosen.values())
     announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {steps:,} steps")
     with ExitStack() as cleanup:
-        films = cleanup.enter_context(
-            closing(FilmProcesses(result_path.parent / VIDEOS, announce, config.workers.worker_timeout))
-        )
+        children = ChildPool(announce, silence=config.workers.worker_timeout)
+        films = cleanup.enter_context(closing(FilmProcesses(result_path.parent / VIDEOS, announce, children)))
         for name, game in games.items():
             films.begin(game, f"{result_path.stem}_{name}", low_priority=False)
         window = open_window(config.environment.env)

@@ -17,7 +17,7 @@ from learners.rank import SILENCE_FACTOR, STORE, LearnerRank
 from learners.shared_gradients import SharedGradients
 from option_flags import Config
 from options.rules import UsageError
-from workers.failures import RunFailedError
+from processes.failures import RunFailedError
 
 
 class LearnerLostError(RunFailedError):

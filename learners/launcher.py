@@ -22,10 +22,10 @@ from option_flags import Config
 from options.command_line import flag_words
 from options.presets import merged
 from options.rules import UsageError
+from processes.failures import RunFailedError
 from run_files.checkpoint import OWN_FLAGS, find_checkpoint
 from run_files.inherited_options import inherited_options, why_complete
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
-from workers.failures import RunFailedError
 
 FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
 KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order

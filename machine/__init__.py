@@ -1,1 +1,1 @@
-"""The machine: device, cores, memory, GPU utilization, signals; how a program starts and ends."""
+"""Device, cores, memory, signals, system settings."""

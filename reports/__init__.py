@@ -1,1 +1,1 @@
-"""What a person looks at: console, curves, TensorBoard, Weights & Biases, Prometheus."""
+"""Console, curves, TensorBoard, Weights & Biases, Prometheus."""

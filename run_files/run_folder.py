@@ -17,6 +17,7 @@ from option_flags import OPTIONS
 
 CHECKPOINTS = "checkpoints"  # folders in a run's folder
 VIDEOS = "videos"
+LOGS = "logs"  # of what the child processes print
 CONFIG = "config.json"  # files in it
 SUMMARY = "summary.json"
 MESSAGES = "messages.txt"  # of the console

@@ -51,7 +51,7 @@ class Run:
         workers = []
         for member in self.members():
             try:
-                if "spawn_main" in " ".join(member.cmdline()):
+                if "processes.inside" in " ".join(member.cmdline()):
                     workers.append(member)
             except psutil.NoSuchProcess:
                 continue

@@ -7,12 +7,12 @@ from typing import Any
 
 from agents.spaces import described_spaces
 from agents.torsos.own_torso import network_source
+from processes.failures import RunFailedError, WorkersFailedError
 from run_files import checkpoint as files
 from run_files.replay_file import write_tensor_file
 from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS
 from training.divergence import end_if_diverged
 from training.run import Run
-from workers.failures import RunFailedError, WorkersFailedError
 
 NOTHING, CHECKPOINT, WITH_REPLAYS = range(3)  # what is due
 SNAPSHOT_SECONDS = 15.0  # longest wait for workers to finish their unrolls; a scheduler may kill the run after 30

@@ -3,8 +3,8 @@
 from agents.learner import Learner
 from option_flags import OPTIONS, Config
 from options.learning_options import LOSS_TERMS
+from processes.failures import RunFailedError
 from training.counters.interval import Interval
-from workers.failures import RunFailedError
 
 # Options that make it likelier with a value above their default, and those with a value below it.
 RISKY_ABOVE = ("lr", "lr_end_value", "rmsprop_momentum", "rho_const", "c_const", *LOSS_TERMS.values())

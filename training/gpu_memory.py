@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from workers.failures import RunFailedError
+from processes.failures import RunFailedError
 
 
 @contextmanager

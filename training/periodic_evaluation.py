@@ -14,6 +14,8 @@ from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
+from processes.failures import WorkersFailedError
+from processes.pool import ChildPool
 from reports.sinks.sink import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, kept
 from run_files.metrics import EVALUATIONS, JsonLinesSink
@@ -21,7 +23,6 @@ from run_files.run_folder import VIDEOS
 from training.checkpoint_saver import CheckpointSaver
 from training.run import Run
 from training.summary import SummaryFile
-from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
 
 WAIT_SECONDS = 0.1
@@ -60,7 +61,8 @@ class PeriodicEvaluation:
         self._stop = run.stop
         self._announce = run.announce
         self._sink = RetryingSink(JsonLinesSink(run.folder / EVALUATIONS), "evaluations", run.announce)
-        self._filming = FilmProcesses(run.folder / VIDEOS, run.announce, run.config.workers.worker_timeout)
+        children = ChildPool(run.announce, silence=run.config.workers.worker_timeout)
+        self._filming = FilmProcesses(run.folder / VIDEOS, run.announce, children)
         self._periods = self._best.evaluated_steps // run.config.test.eval_period
         self._games: _GamesUnderWay | None = None
 
@@ -168,7 +170,8 @@ class PeriodicEvaluation:
             inference_processes=self._run.machine.inference_processes,
             timeout=self._config.workers.worker_timeout,
         )
-        return resources.enter_context(closing(PlayerPool(player, 1, range(games))))
+        children = ChildPool(self._announce, silence=self._config.workers.worker_timeout)
+        return resources.enter_context(closing(PlayerPool(children, player, 1, range(games))))
 
     def _collect(self, timeout: float) -> None:
         """Take the results of games that have ended."""

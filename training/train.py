@@ -19,7 +19,7 @@ from reports.run_header import NetworkInUse, run_header
 from reports.sinks.make_sinks import make_sinks
 from reports.terminal.console import make_console
 from run_files.checkpoint import Checkpoint
-from run_files.run_folder import MESSAGES
+from run_files.run_folder import LOGS, MESSAGES
 from training.gpu_memory import explained
 from training.housekeeping import Housekeeping, share_unrolls
 from training.loop import training_loop
@@ -27,7 +27,7 @@ from training.make_replays import make_mix
 from training.run import Run
 from training.run_setup import make_folder_of_learner, set_up_run
 from training.summary import SummaryFile
-from workers.actors import Actors
+from workers.actors import Actors, PlaySetup
 from wrappers.environment import MakeWatchedEnvironment
 
 
@@ -116,13 +116,7 @@ def records_updates(config: Config, device: torch.device, network: ActorCritic) 
 
 def start_actors(run: Run) -> Actors:
     """Start the workers of this machine, and with --cluster those of other nodes."""
-    return make_actors(
-        run.part,
-        run.setup.make_environment,
-        run.learner.network,
-        run.learner.updates,
-        run.layout,
-        run.machine,
-        run.resume.count,
-        run.announce,
+    setup = PlaySetup(
+        run.part, run.setup.make_environment, run.layout, run.machine, run.resume.count, run.folder / LOGS
     )
+    return make_actors(setup, run.learner.network, run.learner.updates, run.announce)

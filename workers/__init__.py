@@ -1,1 +1,1 @@
-"""The worker processes (the actors of IMPALA), and the shared memory and pipes between them and the learner."""
+"""The worker processes (IMPALA's actors), and the memory that they share with the learner."""

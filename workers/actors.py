@@ -1,17 +1,23 @@
 """The acting side of a run, as the training loop uses it: it delivers unrolls and accepts new weights."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 from agents.acting import weight_count
 from agents.network import ActorCritic
+from machine.capacity import allow_processes
 from machine.machine_setup import Machine
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from processes.child import start_child
+from processes.pool import ChildPool
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.metrics import JsonValue
-from workers.flow_control import FlowControl
+from workers.flow_control import FlowControl, Lockstep, PlayOnDemand
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer
 from workers.memory.shared_weights import SharedWeights
@@ -61,78 +67,77 @@ class Actors:
         self.pool.close()
 
 
-def make_actors(
-    config: Config,
-    make_environment: MakeEnvironment,
-    network: ActorCritic,
-    version: int,
-    layout: UnrollLayout,
-    machine: Machine,
-    resume_count: int,
-    announce: Callable[[str], None],
-) -> Actors:
+@dataclass(frozen=True)
+class PlaySetup:
+    """What the workers of one machine play."""
+
+    config: Config  # with a seed
+    make_environment: MakeEnvironment
+    layout: UnrollLayout
+    machine: Machine
+    resume_count: int = 0  # resumes of the run so far
+    logs: Path | None = None  # the folder for what the processes print; None: it is quoted if one ends, and not kept
+
+
+def make_actors(setup: PlaySetup, network: ActorCritic, version: int, announce: Callable[[str], None]) -> Actors:
     """Make the shared memory, publish the network's weights as `version`, and start the workers."""
-    lockstep = config.run.reproducible
+    lockstep = setup.config.run.reproducible
     weights = SharedWeights(weight_count(network))
     publisher = make_publisher(network, weights, at_once=lockstep)
     publisher.post(version)
     publisher.deliver(wait=True)
-    times = WorkerTimes(machine.worker_count + 1)  # the last row is for an inference server
-    pool = make_pool(config, make_environment, layout, machine, weights, times, resume_count, announce)
-    return Actors(pool, publisher, times, lockstep)
+    times = WorkerTimes(setup.machine.worker_count + 1)  # the last row is for an inference server
+    return Actors(make_pool(setup, weights, times, announce), publisher, times, lockstep)
 
 
 def make_pool(
-    config: Config,
-    make_environment: MakeEnvironment,
-    layout: UnrollLayout,
-    machine: Machine,
+    setup: PlaySetup,
     weights: SharedWeights,
     times: WorkerTimes,
-    resume_count: int,
     announce: Callable[[str], None],
     flow_control: FlowControl | None = None,
 ) -> WorkerPool:
     """Start the workers, and with --inference=learner the inference server before them.
 
-    `config` must have a seed. `times` has a row for each worker and one for the inference server. `flow_control` is
-    that of the caller, if it asks for rounds by itself.
+    `times` has a row for each worker and one for the inference server. `flow_control` is that of the caller, if it asks
+    for rounds by itself.
     """
-    workers = config.workers
-    lockstep, dtype = config.run.reproducible, machine.worker_precision
-    slots = Slots(machine.worker_count, machine.slots_per_worker, workers.envs_per_worker, layout.nbytes)
+    config, layout, machine = setup.config, setup.layout, setup.machine
+    options, lockstep = config.workers, config.run.reproducible
+    slots = Slots(machine.worker_count, machine.slots_per_worker, options.envs_per_worker, layout.nbytes)
     rows, server = None, None
-    if workers.inference == "learner":
-        rows = InferenceRows(layout, machine.worker_count, workers.envs_per_worker)
+    if options.inference == "learner":
+        rows = InferenceRows(layout, machine.worker_count, options.envs_per_worker)
         server = InferenceServer(config.network, machine.precision, machine.device, rows, weights, times, lockstep)
-
+    if flow_control is None:
+        workers, slots_each, *_ = slots.rows.shape
+        flow_control = Lockstep(workers) if lockstep else PlayOnDemand(workers * slots_each)
     kind: Callable[..., Worker] = Worker
     if config.environment.in_real_time:
         kind = partial(RealtimeWorker, inference_processes=machine.inference_processes)
 
-    def make_worker(index: int, restart_index: int) -> Worker:
+    def make_worker(index: int, restart_index: int, pipe: Connection | None) -> Worker:
         return kind(
             config=config,
-            make_environment=make_environment,
+            make_environment=setup.make_environment,
             seed=config.seed,
             index=index,
-            resume_count=resume_count,
+            resume_count=setup.resume_count,
             restart_index=restart_index,
             layout=layout,
-            compute_dtype=dtype,
+            compute_dtype=machine.worker_precision,
             slots=slots,
             weights=weights,
             times=times,
             inference=rows,
+            server=pipe,
         )
 
-    return WorkerPool(
-        make_worker,
-        slots,
+    allow_processes(machine.worker_count + 1)
+    children = ChildPool(
         announce,
-        lockstep=lockstep,
-        silence_limit=workers.worker_timeout,
-        restart_budget=workers.worker_restart_budget,
-        server=server,
-        flow_control=flow_control,
+        silence=options.worker_timeout,
+        budget=options.worker_restart_budget,
+        start=partial(start_child, logs=setup.logs),
     )
+    return WorkerPool(children, make_worker, slots, flow_control, server)

@@ -1,14 +1,14 @@
 """Saves and restores the state of all workers and untaken unrolls, so that a lockstep run continues exactly."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from workers.messages import Kind
+from processes.messages import Kind
+from processes.pool import ChildPool, Member
 from workers.round_queue import RoundQueue
-from workers.supervisor import Supervisor
 
 POLL_SECONDS = 0.1
 
@@ -22,8 +22,11 @@ class LockstepSnapshot:
     `restore`, each worker gets its snapshot when it has made its environments, and does not play before.
     """
 
-    def __init__(self, supervisor: Supervisor, rounds: RoundQueue, exchange: Callable[[float], None]) -> None:
-        self._supervisor = supervisor
+    def __init__(
+        self, children: ChildPool, workers: Sequence[Member], rounds: RoundQueue, exchange: Callable[[float], None]
+    ) -> None:
+        self._children = children
+        self._workers = workers
         self._rounds = rounds
         self._exchange = exchange
         self._snapshots: dict[int, dict[str, Any]] = {}  # by worker
@@ -43,16 +46,16 @@ class LockstepSnapshot:
         """
         for worker in self._kept:
             process = self._process(worker)
-            if process not in self._asked and self._supervisor.is_running(worker):
+            if process not in self._asked and self._workers[worker].child is not None:
                 self._asked.add(process)
-                self._supervisor.request(worker, Kind.SNAPSHOT_REQUEST)
+                self._children.request(self._workers[worker], Kind.SNAPSHOT_REQUEST)
 
     def received(self, worker: int, snapshot: dict[str, Any]) -> None:
         if self.may_play(worker):
             self._snapshots[worker] = snapshot
-        else:
+        elif (child := self._workers[worker].child) is not None:  # it has not ended since
             self._restored.add(self._process(worker))
-            self._supervisor.send(worker, Kind.SNAPSHOT, payload=self._kept[worker])
+            child.send(Kind.SNAPSHOT, payload=self._kept[worker])
 
     def delivered(self, worker: int) -> None:
         """A worker has played a round."""
@@ -67,19 +70,19 @@ class LockstepSnapshot:
         def is_too_late() -> bool:
             return give_up() or time.monotonic() > deadline
 
-        workers = self._supervisor.size
-        while not self._rounds.workers_pause or self._supervisor.alive < workers:
+        workers = len(self._workers)
+        while not self._rounds.workers_pause or any(worker.child is None for worker in self._workers):
             if is_too_late():
                 return None
             self._exchange(POLL_SECONDS)
-        restarts = self._supervisor.restarts
+        restarts = self._children.restarts
         self._snapshots = dict(self._kept)
         for worker in range(workers):
             if worker not in self._kept:
-                self._supervisor.request(worker, Kind.SNAPSHOT_REQUEST)
+                self._children.request(self._workers[worker], Kind.SNAPSHOT_REQUEST)
         while True:
             self._exchange(POLL_SECONDS)
-            if self._supervisor.restarts > restarts:
+            if self._children.restarts > restarts:
                 return None
             if len(self._snapshots) == workers:
                 break
@@ -94,4 +97,4 @@ class LockstepSnapshot:
         self._rounds.restore_untaken(content["unrolls"].numpy())
 
     def _process(self, worker: int) -> ProcessKey:
-        return worker, self._supervisor.restart_index(worker)
+        return worker, self._workers[worker].history.starts

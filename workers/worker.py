@@ -12,16 +12,15 @@ from agents.acting import Actor
 from agents.network import make_network
 from machine.system_settings import use_one_thread
 from option_flags import Config
+from processes.inside import Heartbeat
+from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
 from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
 from workers.local_policy import ActingPolicy, LocalPolicy
 from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.memory.slots import Slots
-from workers.messages import Kind, receive, send
 from workers.open_unrolls import OpenUnrolls
-from workers.processes.child_process import unblock_sigterm
-from workers.processes.heartbeat import Heartbeat
 from workers.random_streams import stream_of
 from workers.rollout import Rollout, SeededEnvironment
 from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes
@@ -65,10 +64,10 @@ class Worker:
     weights: SharedWeights
     times: WorkerTimes
     inference: InferenceRows | None = None  # set with --inference=learner
+    server: Connection | None = None  # the inference server
 
-    def run(self, connection: Connection, server: Connection | None = None) -> None:
+    def run(self, connection: Connection) -> None:
         use_one_thread()
-        unblock_sigterm()
         clock = WorkerClock(self.times.seconds[self.index])
         # The time that the learner waits for an answer is then a limit for one step of the environments.
         alive = Heartbeat(connection)
@@ -76,7 +75,7 @@ class Worker:
         open_unrolls = None
         if self.layout.delayed_actions:
             open_unrolls = OpenUnrolls(self.layout, self.config.environment, [each.env for each in environments])
-        rollout = Rollout(environments, self._make_policy(server), self.layout, clock, open_unrolls, alive)
+        rollout = Rollout(environments, self._make_policy(), self.layout, clock, open_unrolls, alive)
         while True:
             message = receive(connection)
             if message.kind == Kind.SNAPSHOT_REQUEST:
@@ -90,10 +89,10 @@ class Worker:
                 clock.lap(REST)
                 clock.share()
 
-    def _make_policy(self, server: Connection | None) -> ActingPolicy:
+    def _make_policy(self) -> ActingPolicy:
         """The inference server if there is one, else a copy of the network."""
-        if self.inference is not None and server is not None:
-            return RemotePolicy(self.inference, self.index, server)
+        if self.inference is not None and self.server is not None:
+            return RemotePolicy(self.inference, self.index, self.server)
         network = make_network(self.config.network, self.layout, self.compute_dtype)
         actor = Actor(network)
         newest = NewestWeights(self.weights, actor, torch.device("cpu"))

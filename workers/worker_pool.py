@@ -1,77 +1,72 @@
 """The worker processes, as the training loop uses them: a source of unrolls that replaces lost workers."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
+from processes.child import Work
+from processes.messages import Kind, Message
+from processes.pool import ChildPool, Ended, Member
 from replay.row_layout import Rows
-from workers.flow_control import FlowControl, Lockstep, PlayOnDemand
-from workers.inference.server import InferenceServer
+from workers.flow_control import FlowControl
+from workers.inference.server import InferenceServer, connect_worker
 from workers.lockstep_snapshot import LockstepSnapshot
 from workers.memory.slots import Slots
-from workers.messages import Kind, Message
-from workers.processes.child_process import start_process
 from workers.round_queue import RoundQueue
-from workers.supervisor import Supervisor
-from workers.worker import Worker
+
+# (index, restart_index, its pipe to the inference server, if there is one) → worker
+MakeWorker = Callable[[int, int, Connection | None], Work]
 
 
 class WorkerPool:
     """Starts the workers and delivers their unrolls.
 
-    The training loop needs `wait` and `take`. A supervisor runs the processes, a round queue hands out slots and keeps
-    filled ones, and in lockstep a snapshot can be taken of all workers.
+    The training loop needs `wait` and `take`. A pool of child processes runs the workers and the inference server,
+    which starts before them and is replaced together with all of them. A round queue hands out slots and keeps filled
+    ones, and in lockstep a snapshot can be taken of all workers.
     """
 
     def __init__(
         self,
-        make_worker: Callable[[int, int], Worker],  # (index, restart_index) → worker
+        children: ChildPool,
+        make_worker: MakeWorker,
         slots: Slots,
-        announce: Callable[[str], None],
-        *,
-        lockstep: bool,
-        silence_limit: float,  # seconds without an answer after which a worker is replaced
-        restart_budget: int,  # deaths within ten minutes that are accepted
+        flow_control: FlowControl,
         server: InferenceServer | None = None,
-        flow_control: FlowControl | None = None,  # None: lockstep, or play on demand
-        clock: Callable[[], float] = time.monotonic,
-        start: Callable[..., tuple[BaseProcess, Connection]] = start_process,
     ) -> None:
-        workers, slots_each, *_ = slots.rows.shape
-        if flow_control is None:
-            flow_control = Lockstep(workers) if lockstep else PlayOnDemand(workers * slots_each)
+        self._children = children
+        self._make_worker = make_worker
+        self._server: Member | None = None
+        if server is not None:
+            self._server = Member("the inference server", lambda starts: server, index=-1, owes_at_start=1)
+        self._workers = [
+            Member(f"worker {index}", partial(self._make, index), index, needs=self._server)
+            for index in range(len(slots.rows))
+        ]
         self._rounds = RoundQueue(slots.rows, flow_control)
-        self._supervisor = Supervisor(
-            workers,
-            make_worker,
-            server,
-            self._received,
-            self._rounds.take_back,
-            announce,
-            silence_limit=silence_limit,
-            restart_budget=restart_budget,
-            clock=clock,
-            start=start,
-        )
-        self._snapshot = LockstepSnapshot(self._supervisor, self._rounds, self._exchange)
-        self._announce = announce
+        self._snapshot = LockstepSnapshot(children, self._workers, self._rounds, self._exchange)
         self.failed_resets = 0  # of environments; each was tried again
+        try:
+            for member in self._members:
+                children.add(member)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def size(self) -> int:
-        return self._supervisor.size
+        return len(self._workers)
 
     @property
     def alive(self) -> int:
         """Workers whose process runs."""
-        return self._supervisor.alive
+        return sum(worker.child is not None for worker in self._workers)
 
     @property
     def restarts(self) -> int:
         """Replacements of workers and of the inference server."""
-        return self._supervisor.restarts
+        return self._children.restarts
 
     @property
     def rounds_under_way(self) -> int:
@@ -85,12 +80,12 @@ class WorkerPool:
 
     def process_ids(self) -> list[int]:
         """The ids of the inference server, if there is one, and of the workers."""
-        return self._supervisor.process_ids()
+        return self._children.process_ids()
 
     def wait(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Receive what workers send; wait up to `timeout` seconds for it if no unroll is ready.
 
-        The wait also ends when one of `others`, pipes and sentinels, is ready. Lost workers are replaced. Raises
+        The wait also ends when one of `others`, pipes and pools, is ready. Lost workers are replaced. Raises
         WorkersFailedError after too many failures.
         """
         if not self._rounds.ready:
@@ -123,29 +118,54 @@ class WorkerPool:
         self._snapshot.restore(snapshot)
 
     def close(self) -> None:
-        self._supervisor.close()
+        """End all processes; they hold nothing that could be lost."""
+        self._children.close()
+
+    @property
+    def _members(self) -> list[Member]:
+        return self._workers if self._server is None else [self._server, *self._workers]
+
+    def _make(self, index: int, restart_index: int) -> Work:
+        pipe = None
+        if self._server is not None:
+            assert self._server.child is not None
+            pipe = connect_worker(self._server.child.connection, self._server.child.pid, index)
+        return self._make_worker(index, restart_index, pipe)
 
     def _exchange(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Send slots to workers and receive messages for up to `timeout` seconds."""
         self._snapshot.ask()
         self._hand_out_slots()
-        self._supervisor.poll(timeout, others)
+        for member, event in self._children.poll(timeout, others):
+            if isinstance(event, Ended):
+                if member is not self._server:
+                    self._rounds.take_back(member.index)
+                self._children.replace(member, event)
+            else:
+                self._received(member, event)
 
     def _hand_out_slots(self) -> None:
         for worker, slot in self._rounds.hand_out(self._may_play):
-            self._supervisor.request(worker, Kind.SLOT_FREE, slot)
+            self._children.request(self._workers[worker], Kind.SLOT_FREE, slot)
 
     def _may_play(self, worker: int) -> bool:
-        return self._supervisor.is_running(worker) and self._snapshot.may_play(worker)
+        return self._workers[worker].child is not None and self._snapshot.may_play(worker)
 
-    def _received(self, worker: int, message: Message) -> None:
-        if message.kind == Kind.SLOT_FILLED:
-            self._rounds.deliver(worker, message.index)
-            self._snapshot.delivered(worker)
-        elif message.kind == Kind.FAILED_RESETS:
+    def _received(self, member: Member, message: Message) -> None:
+        if message.kind == Kind.HEARTBEAT:
+            if message.index:  # of a server that has returned a result
+                member.history.failures = 0
+            return
+        if message.kind == Kind.FAILED_RESETS:
             if not self.failed_resets:
                 how = "tried a reset again that had failed; failed_resets in the metrics counts them"
-                self._announce(f"worker {worker} {how}:\n{message.payload}")
+                self._children.announce(f"{member.name} {how}:\n{message.payload}")
             self.failed_resets += message.index
+            return
+        member.owes -= 1
+        if message.kind == Kind.SLOT_FILLED:
+            member.history.failures = 0
+            self._rounds.deliver(member.index, message.index)
+            self._snapshot.delivered(member.index)
         else:
-            self._snapshot.received(worker, message.payload)
+            self._snapshot.received(member.index, message.payload)

@@ -29,6 +29,7 @@ from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
 from options.presets import is_noframeskip
 from options.rules import UsageError
+from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
     CONTENT_ERRORS,
@@ -40,9 +41,7 @@ from run_files.checkpoint import (
 )
 from run_files.run_folder import CHECKPOINTS, newest_first
 from workers.local_policy import PolicyInputs
-from workers.messages import Kind, receive, send
 from workers.observations import as_batch, put_observation
-from workers.processes.child_process import unblock_sigterm
 from workers.rollout import each_action
 from wrappers.environment import MakeWatchedEnvironment, Observation, as_observation
 
@@ -65,7 +64,6 @@ class LiveGame:
     def run(self, connection: Connection) -> None:
         """Answer each request with a picture, until none comes for a while."""
         use_one_thread()
-        unblock_sigterm()
         try:
             player = GamePlayer(self)
         except (InvalidCheckpointError, UsageError) as error:

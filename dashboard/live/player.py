@@ -2,19 +2,19 @@
 
 import secrets
 import threading
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from dashboard import children
 from dashboard.live.picture import LivePicture
-from dashboard.process_lock import process_lock
-from workers.messages import Kind, WorkerError, receive, send
-from workers.processes.child_process import end_process, start_process
-from workers.processes.early_errors import reason
+from processes.child import Child
+from processes.messages import ChildError, Kind, receive
+from processes.printed import reason
 
 START_SECONDS = 120.0  # longest wait for the first picture: torch has to be loaded at the lowest priority
 MOST_AT_ONCE = 4
 
 _running: set["LivePlayer"] = set()
+_running_lock = threading.Lock()  # pages start and end games in threads
 
 
 class LiveGameEndedError(Exception):
@@ -30,18 +30,18 @@ class LivePlayer:
         from dashboard.live.game import LiveGame  # noqa: PLC0415
         from wrappers.make_environment import make_environment  # noqa: PLC0415
 
-        self._process: BaseProcess
+        self._child: Child
         self._lock = threading.Lock()  # held while a picture is asked for
         seed = secrets.randbelow(2**31)
         game = LiveGame(make_environment=make_environment, folder=folder, root=root, chosen=chosen, seed=seed)
-        with process_lock:
+        with _running_lock:
             for player in list(_running):
-                if not player._process.is_alive():
+                if player._child.has_ended:
                     player._end()
             if len(_running) >= MOST_AT_ONCE:
                 raise LiveGameEndedError(f"{MOST_AT_ONCE} agents are playing on other pages; close one of those first.")
             try:
-                self._process, self._connection = start_process(game, "live-game")
+                self._child = children.begin(game, "live game")
             except OSError as error:
                 raise LiveGameEndedError(f"The process of the game could not be started ({error.strerror}).") from None
             self._open = True
@@ -49,7 +49,7 @@ class LivePlayer:
 
     @property
     def process_id(self) -> int | None:
-        return self._process.pid if self._open else None
+        return self._child.pid if self._open else None
 
     def picture(self, with_saliency: bool) -> LivePicture:
         """The game as it is now. Raises LiveGameEndedError if there is no game any more."""
@@ -57,11 +57,11 @@ class LivePlayer:
             if not self._open:
                 raise LiveGameEndedError("The game has ended.")
             try:
-                send(self._connection, Kind.PICTURE_REQUEST, int(with_saliency))
-                if not self._connection.poll(START_SECONDS):
+                self._child.send(Kind.PICTURE_REQUEST, int(with_saliency))
+                if not self._child.connection.poll(START_SECONDS):
                     raise LiveGameEndedError("The process of the game does not answer.")
-                answer = receive(self._connection).payload
-            except WorkerError as error:
+                answer = receive(self._child.connection).payload
+            except ChildError as error:
                 raise LiveGameEndedError(f"The game failed: {reason(str(error)) or 'see the terminal'}.") from None
             except (EOFError, OSError):
                 raise LiveGameEndedError("The process of the game has ended.") from None
@@ -72,14 +72,14 @@ class LivePlayer:
 
     def close(self) -> None:
         """End the process, also while a picture is asked for."""
-        with process_lock:
+        with _running_lock:
             self._end()
 
     def _end(self) -> None:
         if not self._open:
             return
-        self._process.kill()  # now a `picture` that waits for an answer gives up the lock
+        self._child.kill()  # now a `picture` that waits for an answer gives up the lock
         with self._lock:
             self._open = False
             _running.discard(self)
-            end_process(self._process, self._connection)
+            children.end(self._child)

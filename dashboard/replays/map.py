@@ -6,11 +6,10 @@ A run writes its replays with --save_replay or --reproducible. They are read in 
 from pathlib import Path
 from typing import NamedTuple
 
-from dashboard.process_lock import process_lock
+from dashboard import children
+from processes.messages import ChildError, receive
+from processes.printed import reason
 from run_files.run_folder import NUMBERED_REPLAYS
-from workers.messages import WorkerError, receive
-from workers.processes.child_process import end_process, start_process
-from workers.processes.early_errors import reason
 
 LONGEST_SECONDS = 300.0  # replays can have many gigabytes
 NO_REPLAYS = (
@@ -59,21 +58,19 @@ def read_replay_map(checkpoints: Path) -> ReplayMap:
     from dashboard.replays.map_process import ReplayMapProcess  # noqa: PLC0415
 
     try:
-        with process_lock:
-            process, connection = start_process(ReplayMapProcess(path), "replay-map")
+        child = children.begin(ReplayMapProcess(path), "replay map")
     except OSError as error:
         raise NoMapError(f"The process that reads the replays could not be started ({error.strerror}).") from None
     try:
-        if not connection.poll(LONGEST_SECONDS):
+        if not child.connection.poll(LONGEST_SECONDS):
             raise NoMapError(f"{path.name} could not be read within {LONGEST_SECONDS:.0f} seconds.")
-        answer = receive(connection).payload
-    except WorkerError as error:
+        answer = receive(child.connection).payload
+    except ChildError as error:
         raise NoMapError(f"{path.name} could not be read: {reason(str(error))}") from None
     except (EOFError, OSError):
         raise NoMapError(f"The process that reads {path.name} has ended.") from None
     finally:
-        with process_lock:
-            end_process(process, connection)
+        children.end(child)
     if isinstance(answer, str):
         raise NoMapError(answer)
     assert isinstance(answer, ReplayMap)

@@ -16,12 +16,12 @@ from learners.shares import part_of
 from machine.system_settings import lower_priority, use_one_thread
 from option_flags import Config
 from options.rules import UsageError
+from processes.messages import Kind, send
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import CONTENT_ERRORS, InvalidCheckpointError, checkpoint_name, in_one_line, read_checkpoint
 from run_files.replay_file import DamagedFileError, read_tensor_file
-from workers.messages import Kind, send
 
 MOST_UNROLLS = 1500  # of each replay
 

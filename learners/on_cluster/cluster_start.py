@@ -22,7 +22,7 @@ from learners.on_cluster.started_on_nodes import LOST, Commands, LearnerGoneErro
 from learners.rank import LIFELINE, NEWS
 from options.command_line import flag_words
 from options.rules import UsageError
-from workers.failures import RunFailedError
+from processes.failures import RunFailedError
 
 LOOK_SECONDS = 0.5  # between two looks at the nodes
 EXAMINE_SECONDS = 120.0  # in which nodes must say whether they have the same code

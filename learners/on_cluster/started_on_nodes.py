@@ -19,7 +19,7 @@ from cluster.nodes import ANSWER_SECONDS, call_actor, why_lost
 from cluster.run_state import COMMAND_SECONDS, RunState
 from learners.launcher import END_SECONDS
 from learners.on_cluster.node_learner import State, newest_checkpoint
-from workers.failures import RunFailedError
+from processes.failures import RunFailedError
 
 LOST = -1  # the exit code of a learner whose node does not tell it
 LOOK_SECONDS = 0.2  # between two looks at a learner

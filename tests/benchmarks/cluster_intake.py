@@ -20,13 +20,13 @@ from cluster.node_statistics import NodeStatistics
 from cluster.round_format import RoundSlots, longest_round, pack_round, unpack_round
 from cluster.round_intake import RoundIntake
 from option_flags import Config
+from processes.child import start_child
+from processes.messages import Kind, receive, send
 from replay.batch_mix import BatchMix
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.recording import record_untrained
 from training.make_replays import make_replays
-from workers.messages import Kind, receive, send
-from workers.processes.child_process import end_process, start_process
 from wrappers.atari import make_atari
 
 ENVIRONMENTS = 32
@@ -73,22 +73,22 @@ def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) ->
         node = {"number": number, "name": str(number), "seat": number + 1, "workers": 8, "capacity": 16}
         node_statistics.joined({**node, "link": number, "restarts": 0, "received_bytes": 0, "sent_bytes": 0})
     gateway = ReplayingGateway(round_slots, rounds, layout.fingerprint, nodes)
-    process, connection = start_process(gateway, "replaying gateway")
+    child = start_child(gateway, "replaying gateway")
 
     def free(slot: int) -> None:
-        send(connection, Kind.SLOT_FREE, slot)
+        child.send(Kind.SLOT_FREE, slot)
 
     intake = RoundIntake(layout, round_slots, node_statistics, ENVIRONMENTS, 0, free, print)
     mix = make_mix(config, layout)
     try:
         for slot in range(SLOTS):
             free(slot)
-        intake_for(1.0, connection, intake, mix)  # burn-in
+        intake_for(1.0, child.connection, intake, mix)  # burn-in
         begun = time.perf_counter()
-        taken = intake_for(seconds, connection, intake, mix)
+        taken = intake_for(seconds, child.connection, intake, mix)
         speed = taken * layout.unroll_length / (time.perf_counter() - begun)
     finally:
-        end_process(process, connection)
+        child.end()
     assert not intake.malformed
     return speed, sum(map(len, rounds)) / len(rounds) / ENVIRONMENTS
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -12,12 +11,14 @@ import torch
 from agents.acting import weight_count
 from agents.learner import Learner
 from machine.machine_setup import choose_slots_per_worker
+from processes.pool import ChildPool
 from replay.batch_mix import BatchMix
 from tests.benchmarks.recorded_worker import RecordedWorker
 from tests.benchmarks.recording import record_untrained
 from tests.benchmarks.stages import Bench
 from training.loop import POLL_SECONDS
 from training.make_replays import make_replays
+from workers.flow_control import PlayOnDemand
 from workers.memory.shared_block import SharedBlock
 from workers.memory.shared_weights import SharedWeights
 from workers.memory.slots import Slots
@@ -87,13 +88,12 @@ def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
     recording.rows[0, 0] = record_untrained(bench.config, bench.layout, bench.worker_precision, count)
     slots = Slots(workers, choose_slots_per_worker(bench.config, workers), count, nbytes)
     delivered = SharedBlock(8 * workers)
+    children = ChildPool(print, silence=START_SECONDS, budget=0)
     pool = WorkerPool(
-        partial(RecordedWorker, recording, delivered, slots),  # type: ignore[arg-type]
+        children,
+        lambda index, restart_index, pipe: RecordedWorker(recording, delivered, slots, index),
         slots,
-        print,
-        lockstep=False,
-        silence_limit=START_SECONDS,
-        restart_budget=0,
+        PlayOnDemand(workers * slots.rows.shape[1]),
     )
     with closing(recording), closing(slots), closing(delivered), closing(pool):
         end = time.monotonic() + START_SECONDS

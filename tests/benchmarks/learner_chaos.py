@@ -50,7 +50,7 @@ def living(launcher: subprocess.Popen[bytes]) -> list[psutil.Process]:
     for process in psutil.Process(launcher.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it has ended; also raised for a zombie
             words = " ".join(process.cmdline())
-            if "main.py" in words or "spawn_main" in words:
+            if "main.py" in words or "processes.inside" in words:
                 found.append(process)
     return found
 

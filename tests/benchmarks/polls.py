@@ -7,9 +7,8 @@ import statistics
 import sys
 import time
 from multiprocessing.connection import Connection
-from typing import Any
 
-from workers.supervisor import Supervisor
+from processes.pool import ChildPool, Member
 
 TURNS, POLLS = 20, 100
 START_SECONDS = 5.0  # after the constructor, until all processes wait for a message
@@ -22,25 +21,17 @@ class IdleWorker:
 
 def seconds_of_poll(workers: int) -> float:
     """The median of some turns."""
-    idle: Any = IdleWorker()
-    supervisor = Supervisor(
-        workers,
-        lambda index, restart_index: idle,
-        None,
-        lambda worker, message: None,
-        lambda worker: None,
-        print,
-        silence_limit=600.0,
-        restart_budget=0,
-    )
+    children = ChildPool(print, silence=600.0, budget=0)
+    for index in range(workers):
+        children.add(Member(f"worker {index}", lambda starts: IdleWorker(), index))
     time.sleep(START_SECONDS + workers / 3)
     turns = []
     for _ in range(TURNS):
         begun = time.perf_counter()
         for _ in range(POLLS):
-            supervisor.poll(0.0)
+            children.poll(0.0)
         turns.append((time.perf_counter() - begun) / POLLS)
-    supervisor.close()
+    children.close()
     return statistics.median(turns)
 
 

@@ -8,9 +8,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
+from processes.messages import Kind, receive, send
 from workers.memory.shared_block import SharedBlock
 from workers.memory.slots import Slots
-from workers.messages import Kind, receive, send
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,6 @@ class RecordedWorker:
     delivered: SharedBlock  # slots that each worker has filled, int64
     slots: Slots
     index: int
-    restart_index: int
 
     def run(self, connection: Connection) -> None:
         recorded = self.recording.rows[0, 0]

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from workers.messages import Kind, receive, send
+from processes.messages import Kind, receive, send
 
 
 @dataclass(frozen=True)
@@ -36,3 +36,16 @@ class SilentGateway:
     def run(self, connection: Connection) -> None:
         send(connection, Kind.HEARTBEAT, 1)
         time.sleep(1000)
+
+
+@dataclass(frozen=True)
+class FailingGateway:
+    """Connects and fails; `worked`: after some heartbeats."""
+
+    worked: bool
+
+    def run(self, connection: Connection) -> None:
+        send(connection, Kind.HEARTBEAT, 1)
+        if self.worked:
+            send(connection, Kind.HEARTBEAT)
+        raise ConnectionError("the head has ended")

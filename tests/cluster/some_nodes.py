@@ -100,7 +100,7 @@ def _is_actor(process: psutil.Process) -> bool:
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
     try:
-        return [child for child in process.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+        return [child for child in process.children(recursive=True) if "processes.inside" in " ".join(child.cmdline())]
     except psutil.NoSuchProcess:
         return []
 

@@ -18,8 +18,8 @@ from cluster import gateway_loop
 from cluster.gateway import Gateway
 from cluster.gateway_loop import GatewayLoop
 from cluster.round_format import RoundSlots
+from processes.messages import Kind, receive, send
 from workers.memory.shared_weights import SharedWeights
-from workers.messages import Kind, receive, send
 
 pytestmark = pytest.mark.slow
 

@@ -4,18 +4,18 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing import Pipe
 from typing import Any
 
 import pytest
 
 from cluster.gateway_process import SILENCE_SECONDS, UNREACHABLE_SECONDS, GatewayProcess
-from tests.cluster.fake_gateways import EchoGateway, SilentGateway, UnreachableGateway
+from processes.failures import WorkersFailedError
+from processes.messages import Kind, Message
+from processes.pool import ChildPool
+from processes.restarts import FAILURES_IN_A_ROW
+from tests.cluster.fake_gateways import EchoGateway, FailingGateway, SilentGateway, UnreachableGateway
 from tests.processes import spawned
 from tests.workers.pools import Clock
-from workers.failures import WorkersFailedError
-from workers.messages import Kind, Message, send, send_error
-from workers.processes.restarts import FAILURES_IN_A_ROW
 
 pytestmark = pytest.mark.slow
 
@@ -27,8 +27,9 @@ class WatchedGateway:
         self.filled: list[int] = []
         self.said: list[str] = []
         self.starts = self.ends = 0
+        children = ChildPool(self.said.append, silence=SILENCE_SECONDS, budget=10, clock=clock)
         self.process = GatewayProcess(
-            make_gateway, self._received, self._started, self._ended, self.said.append, restart_budget=10, clock=clock
+            children, make_gateway, self._received, self._started, self._ended, self.said.append
         )
 
     def poll_until(self, condition: Callable[[], bool]) -> None:
@@ -88,61 +89,28 @@ def test_a_silent_gateway_is_replaced(watch: Watch, clock: Clock) -> None:
         clock.now += SILENCE_SECONDS / 4
         watched.process.poll()
     watched.poll_until(lambda: watched.filled == [2])
-    assert watched.said == [
+    (said,) = watched.said
+    assert said.startswith(
         f"the gateway to the cluster is replaced: it did not respond for {SILENCE_SECONDS:g} seconds"
-    ]
-
-
-class EndedProcess:
-    """A process that has failed."""
-
-    pid, sentinel, exitcode = 1, 0, 1
-
-    def nothing(self) -> None:
-        pass
-
-    kill = join = close = nothing
-
-
-def failing_start(worked: bool) -> Callable[..., Any]:
-    """Starts gateways that fail after they have connected; `worked`: and after some heartbeats."""
-
-    def start(worker: object, name: str) -> tuple[EndedProcess, Any]:
-        here, there = Pipe()
-        send(there, Kind.HEARTBEAT, 1)
-        if worked:
-            send(there, Kind.HEARTBEAT)
-        send_error(there, "the head has ended")
-        there.close()
-        return EndedProcess(), here
-
-    return start
-
-
-def no_gateway(starts: int) -> Any:
-    return None
-
-
-def nothing(*arguments: object) -> None:
-    pass
+    )
+    assert ", in run" in said, "the place where it hangs"
 
 
 @pytest.mark.parametrize("worked", [True, False])
-def test_only_gateways_that_fail_at_once_end_the_run(clock: Clock, worked: bool) -> None:
+def test_only_gateways_that_fail_at_once_end_the_run(watch: Watch, clock: Clock, worked: bool) -> None:
     """Without nodes, no gateway ever delivers a round; a head that is restarted now and then must not end the run."""
-    said: list[str] = []
-    process = GatewayProcess(
-        no_gateway, nothing, nothing, nothing, said.append, 10, clock=clock, start=failing_start(worked)
-    )
+    watched = watch(lambda starts: FailingGateway(worked))
     try:
-        for _ in range(2 * 2 * FAILURES_IN_A_ROW):  # each gateway is started and then lost
-            clock.now += 1000
-            process.poll()
+        while watched.ends < 2 * FAILURES_IN_A_ROW:
+            if not watched.process.process_ids():
+                clock.now += SILENCE_SECONDS / 4  # more than any time between two starts
+            watched.process.poll()
+            time.sleep(0.01)
     except WorkersFailedError:
         assert not worked
     else:
         assert worked
-    assert said and all("the gateway to the cluster is replaced" in text for text in said)
+    assert watched.said and all("the gateway to the cluster is replaced" in text for text in watched.said)
 
 
 def test_another_reason_why_the_cluster_cannot_be_reached_is_said_too(watch: Watch, clock: Clock) -> None:

@@ -14,11 +14,11 @@ from cluster.cluster_actors import ClusterActors
 from cluster.node_statistics import NodeStatistics
 from cluster.round_format import RoundSlots, longest_round, pack_round
 from cluster.round_intake import WORKERS_PER_SEAT, RoundIntake
+from processes.messages import Kind
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.cluster.rounds import LAYOUT, described, packed, unrolls
-from workers.messages import Kind
 
 ENVIRONMENTS = 4
 SLOTS = 8

@@ -41,7 +41,7 @@ def live_games() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended
-            if "spawn_main" in " ".join(child.cmdline()) and child.nice() == 19:
+            if "processes.inside" in " ".join(child.cmdline()) and child.nice() == 19:
                 found.append(child)
     return found
 

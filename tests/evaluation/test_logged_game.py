@@ -1,8 +1,8 @@
 """Games that are played again from the log of their actions: the same ones, and ones that differ."""
 
+import errno
+import os
 from collections.abc import Callable
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from evaluation import film_processes
 from evaluation.film import Picture, Scene, score_text
 from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame, WrittenFilm
 from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
 from option_flags import EnvironmentOptions
+from processes.handover import Packed, unpack
+from processes.pool import ChildPool
 from tests.wrappers.hand_written import CATCH, Catch, options_of
-from workers.messages import receive
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.environment import Watch
 from wrappers.films import FilmFrames
@@ -84,27 +84,26 @@ def test_the_user_is_told_of_a_film_of_another_game(tmp_path: Path) -> None:
     assert (capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)) == (20, 40)
 
 
-def test_a_long_game_does_not_wait_for_its_film_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = Pipe()
-    handed: list[Connection] = []
+def test_a_long_game_does_not_wait_for_its_film_to_begin(tmp_path: Path) -> None:
+    begun = []
 
-    def start(film: object, name: str, *pipes: Connection) -> tuple[None, Connection]:
-        handed.extend(pipes)
-        return None, here
+    def start(film: Any, name: str) -> Any:
+        begun.append(Packed([], film))
+        raise OSError(errno.EAGAIN, "no process today")
 
-    monkeypatch.setattr(film_processes, "start_process", start)
-    films = FilmProcesses(tmp_path, lambda said: None)
-    with here, there:
-        films.begin(logged(0.96, 1_000_000), "best", low_priority=False)
-    assert films.under_way
-    with handed[0] as game_file:
-        assert len(receive(game_file).payload.result.log.actions) == 1_000_000
+    announced: list[str] = []
+    films = FilmProcesses(tmp_path, announced.append, ChildPool(print, silence=100.0, start=start))
+    films.begin(logged(0.96, 1_000_000), "best", low_priority=False)
+    content, *others = begun[0].files
+    assert len(unpack(os.dup(content), others).game.result.log.actions) == 1_000_000
+    begun[0].close()
+    assert not films.under_way and "no process today" in announced[0]
 
 
 @pytest.mark.slow
 def test_a_film_has_its_score_in_its_name(tmp_path: Path) -> None:
     announced: list[str] = []
-    films = FilmProcesses(tmp_path, announced.append)
+    films = FilmProcesses(tmp_path, announced.append, ChildPool(print, silence=100.0))
     films.begin(logged(0.96, 12), "best", low_priority=False)
     while films.under_way:
         films.wait(1.0)

@@ -17,9 +17,10 @@ from evaluation.parallel_games import SLOTS, GameResult, ParallelGames, evaluati
 from evaluation.player_pool import PlayerPool
 from evaluation.player_process import PlayerProcess
 from option_flags import Config, EnvironmentOptions
+from processes.failures import WorkersFailedError
+from processes.pool import ChildPool
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
-from workers.failures import WorkersFailedError
 from workers.memory.shared_weights import SharedWeights
 from wrappers.environment import MakeEnvironment
 
@@ -188,7 +189,7 @@ def test_all_games_are_played_even_if_a_player_dies() -> None:
     trained = network()
     weights = SharedWeights(weight_count(trained))
     weights.publish(0, flat_weights(trained))
-    players = PlayerPool(make_player(weights), 2, range(100))
+    players = PlayerPool(ChildPool(print, silence=100.0), make_player(weights), 2, range(100))
     children = [psutil.Process(number) for number in players.process_ids()]
     results: list[GameResult] = []
     killed = False
@@ -211,7 +212,7 @@ def test_a_players_exception_reaches_the_parent() -> None:
     trained = network()
     weights = SharedWeights(weight_count(trained))
     weights.publish(0, flat_weights(trained))
-    players = PlayerPool(make_player(weights, make_broken), 1, range(3))
+    players = PlayerPool(ChildPool(print, silence=100.0), make_player(weights, make_broken), 1, range(3))
     try:
         with pytest.raises(WorkersFailedError, match="this game cannot be made"):
             players.wait(60.0)
@@ -220,13 +221,13 @@ def test_a_players_exception_reaches_the_parent() -> None:
         weights.close()
 
 
-def test_a_player_that_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_player_that_cannot_be_started_is_named() -> None:
     def refuse(*_: object) -> Any:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("evaluation.player_pool.start_process", refuse)
+    children = ChildPool(print, silence=100.0, start=refuse)
     with pytest.raises(WorkersFailedError, match=r"^player 0 could not be started \(Resource temporarily"):
-        PlayerPool(make_player(SharedWeights(1)), 2, range(3))
+        PlayerPool(children, make_player(SharedWeights(1)), 2, range(3))
 
 
 def test_uniforms_of_different_games_differ() -> None:

@@ -23,12 +23,12 @@ from evaluation.player_process import PlayerProcess
 from evaluation.score_checkpoint import score_checkpoint, with_latency_of_training, write_results
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
+from processes.failures import RunFailedError, WorkersFailedError
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.options.words import parse
 from tests.processes import signal_session
 from tests.run_files.some_checkpoint import some_content, some_learner, some_progress
-from workers.failures import RunFailedError, WorkersFailedError
 from wrappers.atari import make_atari
 from wrappers.environment import MakeWatchedEnvironment
 

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from learners.launcher import start_learners
+from processes.failures import RunFailedError
 from run_files.checkpoint import find_checkpoint
 from tests.ports import free_ports
 from tests.training.catch_runs import reports
-from workers.failures import RunFailedError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

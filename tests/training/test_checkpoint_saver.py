@@ -12,6 +12,7 @@ import pytest
 
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from processes.failures import RunFailedError
 from run_files import checkpoint as checkpoint_files
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.run_folder import BEST
@@ -20,7 +21,6 @@ from tests.training.some_run import some_run
 from training import checkpoint_saver as saver
 from training.checkpoint_saver import CheckpointSaver
 from training.counters.progress import Progress
-from workers.failures import RunFailedError
 
 pytestmark = pytest.mark.slow
 

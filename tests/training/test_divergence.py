@@ -11,6 +11,7 @@ import torch
 
 from agents.learner import Learner
 from option_flags import OPTIONS, Config
+from processes.failures import RunFailedError
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import find_checkpoint, read_checkpoint
@@ -18,7 +19,6 @@ from tests.catch import make_catch
 from tests.training.catch_runs import catch_run, reports, resume_run
 from training.counters.interval import Interval
 from training.divergence import RISKY_ABOVE, RISKY_BELOW, RISKY_VALUES, end_if_diverged
-from workers.failures import RunFailedError
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 BATCH = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from agents.training_batch import make_training_batch
+from processes.failures import RunFailedError
 from replay.batch_mix import Batch
 from run_files.checkpoint import find_checkpoint
 from tests.agents.same_updates import out_of_memory
 from tests.training.catch_runs import catch_run
-from workers.failures import RunFailedError
 
 
 def allow(monkeypatch: pytest.MonkeyPatch, fits: Callable[[Batch], bool]) -> None:

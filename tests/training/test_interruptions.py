@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from option_flags import Config, EnvironmentOptions
+from processes.failures import WorkersFailedError
 from run_files.checkpoint import find_checkpoint
 from tests.catch import Catch, Picture
 from tests.options.words import parse
@@ -24,7 +25,6 @@ from tests.processes import signal_session
 from tests.training.catch_runs import CATCH, reports
 from tests.training.resumed_runs import SMALL, assert_same_run
 from training.train import train
-from workers.failures import WorkersFailedError
 from wrappers.atari import ScoreKeeper, make_atari
 from wrappers.frame_stack import FrameStack
 

@@ -21,6 +21,8 @@ from evaluation.parallel_games import GameLog, GameResult
 from evaluation.player_pool import PlayerPool
 from machine.stop_signals import StopSignals
 from option_flags import Config, EnvironmentOptions
+from processes.child import start_child
+from processes.pool import ChildPool
 from run_files.checkpoint import find_checkpoint, read_checkpoint, write_checkpoint
 from run_files.run_folder import CHECKPOINTS
 from tests.catch import Catch, Picture, make_catch
@@ -30,7 +32,6 @@ from training import train as training
 from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.train import train
-from workers.processes.child_process import start_process
 from wrappers.atari import ScoreKeeper
 from wrappers.environment import MakeWatchedEnvironment, Watch
 from wrappers.films import FilmFrames
@@ -153,7 +154,7 @@ def make_endless(options: EnvironmentOptions, seed: int, watch: Watch | None = N
 
 def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:
     announced: list[str] = []
-    filming = FilmProcesses(tmp_path, announced.append)
+    filming = FilmProcesses(tmp_path, announced.append, ChildPool(announced.append, silence=100.0))
     filming.begin(a_logged_game(10**6, make_endless), "killed", low_priority=True)
     while not list(tmp_path.iterdir()):
         time.sleep(0.01)
@@ -163,7 +164,7 @@ def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:
     filming.begin(a_logged_game(5), "given up", low_priority=True)
     filming.close()
     assert announced == [
-        f"{tmp_path}/killed_game0_return1.mp4 could not be made: its process died",
+        f"{tmp_path}/killed_game0_return1.mp4 could not be made: its process was killed by SIGKILL",
         "unfinished videos are dropped",
     ]
     assert not list(tmp_path.iterdir())
@@ -185,15 +186,13 @@ def a_logged_game(steps: int, make_environment: MakeWatchedEnvironment = make_ca
 def test_a_run_continues_if_its_evaluation_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused: bool
 ) -> None:
-    """The player's process is killed each time it has started, or no second one can be started."""
+    """The player's process is killed each time it has started, or it cannot be started."""
 
-    started: list[object] = []
+    def children(announce: Any, *, silence: float) -> ChildPool:
+        return ChildPool(announce, silence=silence, start=refuse if refused else start_child)
 
-    def start(*arguments: Any) -> Any:
-        if refused and started:
-            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
-        started.append(arguments)
-        return start_process(*arguments)
+    def refuse(*_: object) -> Any:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     class KilledPlayers(PlayerPool):
         def wait(self, timeout: float) -> Any:
@@ -201,10 +200,14 @@ def test_a_run_continues_if_its_evaluation_fails(
                 psutil.Process(number).kill()
             return super().wait(1.0)
 
-    monkeypatch.setattr("evaluation.player_pool.start_process", start)
+    monkeypatch.setattr(evaluation_module, "ChildPool", children)
     monkeypatch.setattr(evaluation_module, "PlayerPool", KilledPlayers)
     folder = run(tmp_path, console="plain")
-    why = "player 0 could not be started (Resource temporarily unavailable" if refused else "players died"
+    why = (
+        "player 0 could not be started (Resource temporarily unavailable"
+        if refused
+        else "player 0 was killed by SIGKILL"
+    )
     assert why in capsys.readouterr().out
     assert evaluations(folder) == []
     assert not list((folder / CHECKPOINTS).glob("*eval*")) and not list((folder / CHECKPOINTS).glob(".*"))
@@ -215,7 +218,6 @@ def test_a_run_continues_if_its_evaluation_fails(
 @pytest.mark.parametrize(
     "broken",
     [
-        "evaluation.player_pool.start_process",
         "training.periodic_evaluation.SharedWeights",
         "training.periodic_evaluation.kept",
     ],

@@ -12,6 +12,7 @@ import pytest
 
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
+from processes.failures import RunFailedError
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from run_files.run_folder import BEST
 from tests.catch import make_catch
@@ -21,7 +22,6 @@ from training import summary as summary_module
 from training import train as training
 from training.summary import SummaryFile
 from training.train import train
-from workers.failures import RunFailedError
 
 pytestmark = pytest.mark.slow
 

@@ -1,17 +1,22 @@
 """Pools of real processes, which are closed after each test."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any, cast
 
 import psutil
 import pytest
 
+from processes.child import Child, start_child
+from processes.fork_server import ForkServer
+from processes.pool import ChildPool
 from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer
 from tests.workers.pools import SILENCE_LIMIT, Clock, MakePool
+from workers.flow_control import Lockstep, PlayOnDemand
 from workers.inference.server import InferenceServer
 from workers.memory.slots import Slots
-from workers.processes.child_process import start_process
 from workers.worker_pool import WorkerPool
 
 
@@ -20,8 +25,14 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    with closing(ForkServer(["tests.workers.pattern_worker", "wrappers.make_environment"])) as server:
+        yield server
+
+
 @pytest.fixture
-def make_pool(clock: Clock) -> Iterator[MakePool]:
+def make_pool(clock: Clock, fork_server: ForkServer) -> Iterator[MakePool]:
     pools = []
 
     def make(
@@ -31,21 +42,28 @@ def make_pool(clock: Clock) -> Iterator[MakePool]:
         lockstep: bool = False,
         restart_budget: int = 100,
         server: SilentServer | None = None,
-        start: Callable[..., Any] = start_process,
+        start: Callable[[Any, str], Child] | None = None,
         **behaviour: float,
     ) -> tuple[WorkerPool, list[str]]:
         memory = Slots(workers, slots, environments, ROW_BYTES)
         announced: list[str] = []
-        pool = WorkerPool(
-            partial(PatternWorker, memory, **behaviour),  # type: ignore[arg-type]
-            memory,
+        children = ChildPool(
             announced.append,
-            lockstep=lockstep,
-            silence_limit=SILENCE_LIMIT,
-            restart_budget=restart_budget,
-            server=cast(InferenceServer | None, server),
+            silence=SILENCE_LIMIT,
+            budget=restart_budget,
+            start=start or partial(start_child, launch=fork_server),
             clock=clock,
-            start=start,
+        )
+
+        def make_worker(index: int, restart_index: int, pipe: Connection | None) -> PatternWorker:
+            return PatternWorker(memory, index, restart_index, pipe, **behaviour)  # type: ignore[arg-type]
+
+        pool = WorkerPool(
+            children,
+            make_worker,
+            memory,
+            Lockstep(workers) if lockstep else PlayOnDemand(workers * slots),
+            cast(InferenceServer | None, server),
         )
         pools.append((pool, memory))
         return pool, announced
@@ -54,6 +72,5 @@ def make_pool(clock: Clock) -> Iterator[MakePool]:
     for pool, memory in pools:
         pool.close()
         memory.close()
-    # multiprocessing's own resource tracker stays for the life of this process.
-    children = [child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())]
-    assert not children
+    for child in psutil.Process().children():  # the fork server stays, but not what it has forked
+        assert "processes.fork_server" in " ".join(child.cmdline()) and not child.children()

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 import numpy as np
 from numpy.typing import NDArray
 
+from processes.messages import Kind, receive, send
 from workers.memory.slots import Slots
-from workers.messages import Kind, receive, send
 
 ROW_BYTES = 64 * 1024
 
@@ -23,13 +23,14 @@ class PatternWorker:
     slots: Slots
     index: int
     restart_index: int
+    server: Connection | None = None
     raise_after: int = -1  # raise an exception after so many slots
     stop_after: int = -1  # stop the process after so many slots
     pause: float = 0.0  # seconds before each slot
     forks: bool = False  # fork a child, which keeps the pipe open
     hangs_at_start: bool = False  # the first process of worker 0 never reads a message
 
-    def run(self, connection: Connection, server: Connection | None = None) -> None:
+    def run(self, connection: Connection) -> None:
         if self.hangs_at_start and self.index == self.restart_index == 0:
             time.sleep(1000)
         if self.forks and not os.fork():

@@ -20,7 +20,7 @@ class Clock:
 
 
 def be_silent(clock: Clock, wait: Callable[[float], object], already: float = 0.0) -> None:
-    """Let so much time pass that a process that says nothing is interrupted. `wait` is that of its parent.
+    """Let so much time pass that a process that says nothing hangs. `wait` is that of its parent.
 
     So many seconds of its silence count `already`.
     """

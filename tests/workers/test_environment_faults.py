@@ -3,19 +3,22 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import pytest
 
+from processes.child import start_child
+from processes.failures import WorkersFailedError
+from processes.fork_server import ForkServer
+from processes.messages import Kind, receive, send
+from processes.pool import ChildPool, Ended, Member
+from processes.restarts import FAILURES_IN_A_ROW
 from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, options_of
-from workers.failures import WorkersFailedError
-from workers.messages import Kind, Message, receive, send
-from workers.processes.restarts import FAILURES_IN_A_ROW
-from workers.supervisor import Supervisor
 from wrappers.make_environment import make_environment
 
 pytestmark = pytest.mark.slow
@@ -39,60 +42,57 @@ class PlayingWorker:
 
 
 class Run:
-    """A supervisor of one worker, which asks for steps."""
+    """One worker, which is asked for steps."""
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
+    def __init__(self, arguments: dict[str, Any], fork_server: ForkServer) -> None:
         self.clock = Clock()
         self.announced: list[str] = []
         self.answers = 0
-        self._waits = False  # for an answer
-        worker = cast(Any, PlayingWorker(arguments))
-        self._supervisor = Supervisor(
-            *(1, lambda index, restart_index: worker, None, self._received, self._ended, self.announced.append),
-            silence_limit=SILENCE_LIMIT,
-            restart_budget=100,
-            clock=self.clock,
+        start = partial(start_child, launch=fork_server)
+        self._children = ChildPool(
+            self.announced.append, silence=SILENCE_LIMIT, budget=100, start=start, clock=self.clock
         )
-
-    def _received(self, index: int, message: Message) -> None:
-        self.answers += 1
-        self._waits = False
-
-    def _ended(self, index: int) -> None:
-        self._waits = False
+        self._worker = Member("worker 0", lambda starts: PlayingWorker(arguments))
+        self._children.add(self._worker)
 
     @property
     def process(self) -> psutil.Process:
-        return psutil.Process(self._supervisor.process_ids()[0])
+        return psutil.Process(self._children.process_ids()[0])
 
     def be_silent(self) -> None:
         """Let so much time pass that the process is asked where it hangs."""
-        be_silent(self.clock, self._supervisor.poll)
+        be_silent(self.clock, self._poll)
 
-    def ask_until(self, over: Callable[[], bool], tick: float = 0.0) -> None:
-        """Ask for one step after the other; the clock goes on by `tick` while there is no answer."""
+    def ask_until(self, over: Callable[[], bool]) -> None:
+        """Ask for one step after the other."""
         while not over():
-            if not self._supervisor.is_running(0):
+            if self._worker.child is None:
                 self.clock.now += 1.0
-            elif not self._waits:
-                self._waits = True
-                self._supervisor.request(0, Kind.SLOT_FREE)
-            self._supervisor.poll(0.05)
-            self.clock.now += tick
+            elif not self._worker.owes:
+                self._children.request(self._worker, Kind.SLOT_FREE)
+            self._poll(0.05)
+
+    def _poll(self, timeout: float) -> None:
+        for member, event in self._children.poll(timeout):
+            if isinstance(event, Ended):
+                self._children.replace(member, event)
+            else:
+                self.answers += 1
+                member.owes -= 1
 
     def close(self) -> None:
-        self._supervisor.close()
+        self._children.close()
 
 
 Start = Callable[..., Run]
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(fork_server: ForkServer) -> Iterator[Start]:
     runs: list[Run] = []
 
     def started(how: str, at: int, **arguments: str) -> Run:
-        runs.append(Run({"how": how, "at": at, **arguments}))
+        runs.append(Run({"how": how, "at": at, **arguments}, fork_server))
         return runs[-1]
 
     yield started
@@ -122,7 +122,7 @@ def test_a_constructor_that_fails_in_a_worker_only_has_the_users_traceback(start
         run.ask_until(lambda: False)
     first, *others = run.announced
     assert first.count("Traceback") == first.count("ValueError: the constructor fails\n") == 1
-    assert "hand_written.py" in first and "worker.py" not in first and "child_process.py" not in first
+    assert "hand_written.py" in first and "worker.py" not in first and "inside.py" not in first
     sentence = f"--env={FAULTY} cannot be made: its constructor failed with ValueError: the constructor fails."
     assert first.splitlines()[-1] == sentence
     assert all(text.endswith(f"failed, in the same way as before: {sentence}") for text in others)
@@ -142,28 +142,15 @@ def test_a_fault_after_some_steps_replaces_the_worker(start: Start) -> None:
     assert len(run.announced) >= 2
 
 
-def test_a_step_that_never_returns_is_found(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["sleeps", "computes"])
+def test_a_step_that_never_returns_is_found(start: Start, tmp_path: Path, how: str) -> None:
     hangs = tmp_path / "hangs"
-    run = start("sleeps", 3, mark=str(hangs))
-    run.ask_until(lambda: hangs.exists() and run.process.status() == psutil.STATUS_SLEEPING)
-    run.be_silent()
-    run.ask_until(lambda: bool(run.announced))
-    text = run.announced[0]
-    assert text.startswith("worker 0 is replaced: it did not respond for 60 seconds:\nTraceback")
-    assert "in wait_for_a_server_that_never_answers\n    time.sleep(1000)" in text
-    assert f"{FAULTY} has a fault in step " in text.splitlines()[-1]
-    assert "no answer within --worker_timeout" in text.splitlines()[-1]
-
-
-def test_a_step_that_cannot_be_interrupted_is_found(start: Start, tmp_path: Path) -> None:
-    hangs = tmp_path / "hangs"
-    run = start("computes", 3, mark=str(hangs))
+    run = start(how, 3, mark=str(hangs))
     run.ask_until(hangs.exists)
     before = run.process.cpu_times().user
-    run.ask_until(lambda: run.process.cpu_times().user > before + 0.1)
+    run.ask_until(lambda: how == "sleeps" or run.process.cpu_times().user > before + 0.1)
     run.be_silent()
-    run.ask_until(lambda: bool(run.announced), tick=0.1)
-    first, place = run.announced[0].splitlines()[:2]
-    assert first == ("worker 0 is replaced: it did not respond for 60 seconds; it hangs here, most recent call first:")
-    assert place.endswith(", in step") and "hand_written.py" in place
-    assert "adapter.py" not in run.announced[0]
+    first, place, *_ = run.announced[0].splitlines()
+    assert first == "worker 0 is replaced: it did not respond for 60 seconds; it hangs here, most recent call first:"
+    assert "hand_written.py" in place
+    assert ", in step" in run.announced[0] and "adapter.py" not in run.announced[0]

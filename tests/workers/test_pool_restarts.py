@@ -8,6 +8,9 @@ from typing import Any
 import psutil
 import pytest
 
+from processes.child import start_child
+from processes.failures import WorkersFailedError
+from processes.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS
 from tests.processes import spawned, wait_until_gone
 from tests.workers.pattern_worker import SilentServer
 from tests.workers.pools import (
@@ -19,9 +22,6 @@ from tests.workers.pools import (
     wait_for_replacements,
     wait_for_silence,
 )
-from workers.failures import WorkersFailedError
-from workers.processes.child_process import start_process
-from workers.processes.restarts import FAILURES_IN_A_ROW, REFUSALS_IN_A_ROW, REFUSED_SECONDS, Restarts, WorkerHandle
 from workers.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.slow
@@ -56,9 +56,13 @@ def test_a_killed_worker_is_noticed_though_a_child_that_it_forked_keeps_its_pipe
     wait_until_gone(*(child.pid for child in children))
 
 
-def test_a_signal_without_a_name_has_its_number(clock: Clock) -> None:
-    number = signal.SIGRTMIN + 5
-    assert Restarts(1, clock).plan(WorkerHandle(0, "worker 0"), -number, "") == f"was killed by signal {number}"
+def test_a_signal_without_a_name_has_its_number(make_pool: MakePool) -> None:
+    pool, announced = make_pool(workers=1)
+    take(pool, 1)
+    os.kill(pool.process_ids()[0], signal.SIGRTMIN + 5)
+    while not announced:
+        pool.wait(0.1)
+    assert announced == [f"worker 0 is replaced: it was killed by signal {signal.SIGRTMIN + 5}"]
 
 
 def test_an_exception_arrives_with_its_traceback(make_pool: MakePool) -> None:
@@ -208,7 +212,7 @@ class Refusing:
             self.refusals -= 1
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
         self.started = max(0, self.started - 1)
-        return start_process(*arguments)
+        return start_child(*arguments)
 
 
 def test_a_worker_that_cannot_be_started_at_first_ends_the_run_with_one_sentence(make_pool: MakePool) -> None:

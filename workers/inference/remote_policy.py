@@ -6,9 +6,9 @@ from multiprocessing.connection import Connection
 import torch
 
 from agents.acting import ActorState, Decision
+from processes.messages import Kind, receive, send
 from workers.inference.rows import InferenceRows
 from workers.local_policy import PolicyInputs
-from workers.messages import Kind, receive, send
 from workers.observations import put_observation
 from wrappers.environment import Observation
 

@@ -18,11 +18,11 @@ from agents.network import make_network
 from machine.device import padded_size, prepare_torch
 from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
+from processes.inside import HEARTBEAT_SECONDS, beat
+from processes.messages import Kind, receive, send
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.messages import Kind, receive, send
 from workers.observations import as_batch
-from workers.processes.heartbeat import HEARTBEAT_SECONDS, beat
 from workers.worker_clock import WorkerClock, WorkerTimes
 
 

@@ -11,10 +11,10 @@ from agents.acting import Actor, ActorState
 from agents.network import make_network
 from machine.system_settings import use_one_thread
 from option_flags import NetworkOptions
+from processes.messages import Kind, receive, send
 from realtime.latency import LatencyModel
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.messages import Kind, receive, send
 from workers.observations import as_batch
 
 WARM_UP = 3  # inferences before the first decision: the first ones of a process take much longer

@@ -70,10 +70,6 @@ class InferenceSchedule:
         self._events = [event for event in self._events if event.process != process]
         heapq.heapify(self._events)
 
-    def running_since(self, now: float) -> dict[int, float]:
-        """For each process that runs, for how long."""
-        return {process: now - started for process, started in self._started.items()}
-
     def _plan(self, time: float, kind: int, process: int) -> None:
         self._planned += 1
         heapq.heappush(self._events, Event(time, kind, self._planned, process))

@@ -129,10 +129,6 @@ class RealtimePlayer:
         else:
             self._play_frame(now)
 
-    def running_since(self, now: float) -> dict[int, float]:
-        """For how long each process has been making its decision, of those that are."""
-        return self._schedule.running_since(now)
-
     def stopped(self, seconds: float, now: float) -> None:
         """This process was stopped for so long."""
         self._schedule.stopped(seconds, now)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
@@ -17,6 +18,9 @@ import torch
 from agents.acting import Decision
 from machine.capacity import allow_processes
 from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
+from processes.child import start_child
+from processes.fork_server import ForkServer
+from processes.pool import ChildPool
 from realtime.latency import MOST as LONGEST_TIME
 from realtime.latency import LatencyModel
 from realtime.staggering import RULES, new_state
@@ -80,7 +84,6 @@ class RealtimeSession:
         allow_processes(setup.processes)
         with ExitStack() as undo:
             self._selector = undo.enter_context(selectors.DefaultSelector())
-            self._selector.register(parent, selectors.EVENT_READ, parent)
             rows = undo.enter_context(closing(InferenceRows(setup.layout, setup.processes, len(environments))))
             seeds = setup.seed.spawn(setup.processes)
 
@@ -95,15 +98,17 @@ class RealtimeSession:
                     seed=seeds[index].spawn(1)[0],
                 )
 
-            self.inference = undo.enter_context(closing(InferencePool(make, rows, self._selector)))
+            server = undo.enter_context(closing(ForkServer([InferenceProcess.__module__])))
+            # What is announced is in the log of this process.
+            children = ChildPool(print, silence=_silence(setup), start=partial(start_child, launch=server))
+            undo.callback(children.close)
+            self.inference = InferencePool(children, make, rows)
+            for source in (parent, self.inference):
+                self._selector.register(source, selectors.EVENT_READ)
             self._resources = undo.pop_all()
-        latency = setup.latency
-        # A model without a bound may draw longer times than the longest of many draws.
-        slowest = 0.0 if latency is None else min(UNBOUNDED_FACTOR * longest_latency(latency), LONGEST_TIME / 1000)
-        self._timeout = setup.timeout + slowest
+        self._parent = parent
         self._check_at = 0.0
         self._waited_at = math.inf  # the end of the latest wait
-        self._ready: set[int] = set()  # processes, before the clock starts
         self._player: RealtimePlayer | None = None
 
     def __enter__(self) -> Self:
@@ -127,23 +132,19 @@ class RealtimeSession:
         ready = self._selector.select(timeout)
         self._notice_stop(timeout, time.monotonic())
         self._stopwatch.lap(WAITING)
-        parent_calls = False
-        for key, _ in ready:
-            if isinstance(key.data, Connection):
-                parent_calls = True
-            else:
-                self._receive(None if key.data is self.inference else key.data)
+        sources = [key.fileobj for key, _ in ready]
         now = time.monotonic()
-        if now >= self._check_at:
+        if self.inference in sources or now >= self._check_at:
             self._check_at = now + CHECK_SECONDS
-            self._replace_silent(now)
+            self._receive()
+            now = time.monotonic()
         if self._player is None:
-            if len(self._ready) == len(self.inference):
+            if self.inference.all_ready:
                 self._begin(now)
         elif self._player.next_time <= now:
             self._player.happen(now)
         self._stopwatch.lap(ENVIRONMENT)
-        return parent_calls
+        return self._parent in sources
 
     def _begin(self, now: float) -> None:
         setup = self._setup
@@ -169,27 +170,21 @@ class RealtimeSession:
         if self._player is not None and stopped > STOPPED_SECONDS:
             self._player.stopped(stopped, now)
 
-    def _replace_silent(self, now: float) -> None:
-        """Replace the processes that do not answer, and those that do not get ready."""
-        self.inference.replace_silent_starts(self._timeout)
-        player = self._player
-        if player is None:
-            return
-        for process, seconds in player.running_since(now).items():
-            if seconds > self._timeout:
-                self.inference.replace(process)
-                player.lost(process)
-
-    def _receive(self, ready: int | None) -> None:
-        for event in self.inference.receive(ready):
+    def _receive(self) -> None:
+        for event in self.inference.receive():
             if self._player is None:
-                if isinstance(event, Joined):
-                    self._ready.add(event.process)
-                else:
-                    self._ready.discard(event.process)
-            elif isinstance(event, Joined):
+                continue
+            if isinstance(event, Joined):
                 self._player.joined(event.process, time.monotonic())
             elif isinstance(event, Answered):
                 self._player.answered(event.process, time.monotonic())
             elif isinstance(event, Lost):
                 self._player.lost(event.process)
+
+
+def _silence(setup: RealtimeSetup) -> float:
+    """Seconds without an answer, after which an inference process hangs."""
+    if setup.latency is None:
+        return setup.timeout
+    # A model without a bound may draw longer times than the longest of many draws.
+    return setup.timeout + min(UNBOUNDED_FACTOR * longest_latency(setup.latency), LONGEST_TIME / 1000)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from machine.system_settings import use_one_thread
+from processes.inside import HEARTBEAT_SECONDS, Heartbeat, beat
+from processes.messages import Kind, receive, send
 from replay.row_layout import Rows
-from workers.messages import Kind, receive, send
-from workers.processes.child_process import unblock_sigterm
-from workers.processes.heartbeat import HEARTBEAT_SECONDS, Heartbeat, beat
 from workers.random_streams import stream_of
 from workers.realtime.requirements import latency_model
 from workers.realtime.session import RealtimeSession, RealtimeSetup
@@ -25,9 +24,8 @@ class RealtimeWorker(Worker):
 
     inference_processes: int = 1
 
-    def run(self, connection: Connection, server: Connection | None = None) -> None:
+    def run(self, connection: Connection) -> None:
         use_one_thread()
-        unblock_sigterm()
         clock = WorkerClock(self.times.seconds[self.index])
         environments = self._make_environments(Heartbeat(connection), connection)
         unrolls = RealtimeUnrolls(

@@ -15,7 +15,6 @@ from wrappers.any_environment.actions import actions_for
 from wrappers.any_environment.faults import (
     FAILURES,
     EnvironmentFaultError,
-    NoAnswerError,
     ValueFaultError,
     current_folder,
     return_to,
@@ -32,8 +31,6 @@ from wrappers.environment import (
     environment_spec,
     names_in,
 )
-
-ENDED = (*FAILURES, NoAnswerError)  # how a call of the environment's code can end without a result
 
 LARGEST_REWARD = 1e30  # with room for the sum of an episode in float32
 STICKY, RENEWED = 1, 2  # numbers of the streams of one seed: sticky actions, and seeds of copies that were made anew
@@ -124,7 +121,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
                 observation = self._reset_once(self._seed if seed is None else seed, options)
             except EnvironmentFaultError as fault:
                 failed.append(fault.report.rstrip())
-                if len(failed) == MOST_RESETS or isinstance(fault.__cause__, NoAnswerError):
+                if len(failed) == MOST_RESETS:
                     raise
             else:
                 break
@@ -147,7 +144,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             result = self.env.reset(seed=seed, options=options)
         except ValueFaultError as error:  # of a film
             raise self._fault(str(error)) from None
-        except ENDED as error:
+        except FAILURES as error:
             raise self._raised("reset", error) from error
         try:
             if isinstance(result, np.ndarray):  # of two numbers, it could be taken for both
@@ -184,7 +181,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             result = self.env.step(action)
         except ValueFaultError as error:  # of a film
             raise self._fault(str(error)) from None
-        except ENDED as error:
+        except FAILURES as error:
             raise self._raised("step", error) from error
         try:
             seen, reward, terminated, truncated, info = result
@@ -209,7 +206,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
 
     def close(self) -> None:
         # Nothing is lost if this fails, as it may in an environment that was made and never reset.
-        with suppress(*ENDED):
+        with suppress(*FAILURES):
             self.env.close()
         return_to(self._folder)
 

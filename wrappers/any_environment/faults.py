@@ -36,16 +36,17 @@ class ValueFaultError(Exception):
     """What is wrong with an observation, as the end of a sentence. The environment and the step are added to it."""
 
 
-class NoAnswerError(BaseException):
-    """Raised in the middle of code that takes too long. No exception that environments would expect and handle."""
-
-
 class UserCodeError(UsageError):
     """A UsageError because code of the user's raised an exception. `details` is its traceback."""
 
     def __init__(self, sentence: str, details: str) -> None:
         super().__init__(sentence)
         self.details = details
+
+    @property
+    def report(self) -> str:
+        """The traceback and the sentence."""
+        return f"{self.details}{self}\n"
 
     def __reduce__(self) -> tuple[type["UserCodeError"], tuple[str, str]]:
         """For Ray, which sends it to another machine: an exception is made again of all of its arguments."""

@@ -16,6 +16,7 @@ import torch
 from agents.acting import Actor
 from agents.network import make_network
 from agents.spaces import described_spaces, make_unroll_layout
+from dashboard import children
 from dashboard.live import player as player_module
 from dashboard.live.game import GamePlayer, LiveGame
 from dashboard.live.picture import LivePicture
@@ -23,13 +24,13 @@ from dashboard.live.player import MOST_AT_ONCE, LiveGameEndedError, LivePlayer
 from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
+from processes.child import start_child
 from run_files.checkpoint import InvalidCheckpointError, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy
 from tests.processes import spawned
 from tests.watched import keeping_pictures
 from tests.wrappers.hand_written import CATCH, CHANNELS, Catch
-from workers.processes.child_process import end_process, start_process
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.atari import make_atari
 from wrappers.environment import Watch
@@ -238,10 +239,9 @@ def test_the_process_plays_in_real_time_at_the_lowest_priority_until_it_is_close
 @pytest.mark.slow
 def test_the_process_ends_when_nobody_asks(tmp_path: Path) -> None:
     write_policy(tmp_path, make_catch, 7, frames_stacked=1)
-    process, connection = start_process(live_game(tmp_path, quiet_seconds=0.5), "live-game")
-    process.join(60)
-    assert process.exitcode == 0
-    end_process(process, connection)
+    child = start_child(live_game(tmp_path, quiet_seconds=0.5), "live game")
+    wait_for(lambda: child.has_ended)
+    assert child.end().exit_code == 0
 
 
 @pytest.mark.slow
@@ -277,7 +277,7 @@ def test_a_killed_game_is_said_and_only_some_play_at_once(tmp_path: Path, player
     players[0].close()
     players.append(LivePlayer(tmp_path, tmp_path, None))
     psutil.Process(players[1].process_id).kill()
-    wait_for(lambda: not players[1]._process.is_alive())
+    wait_for(lambda: players[1]._child.has_ended)
     players.append(LivePlayer(tmp_path, tmp_path, None))  # in the place of the killed one, which nobody has closed
     assert players[1].process_id is None
 
@@ -291,7 +291,7 @@ class Silent:
 
 @pytest.mark.slow
 def test_a_game_is_ended_while_its_first_picture_is_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(player_module, "start_process", lambda game, name: start_process(Silent(), name))
+    monkeypatch.setattr(children, "start_child", lambda game, name: start_child(Silent(), name))
     monkeypatch.setattr(player_module, "START_SECONDS", 60.0)
     player, said = LivePlayer(tmp_path, tmp_path, None), []
 

@@ -20,20 +20,20 @@ from agents.network import ActorCritic, make_network
 from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config
+from processes.messages import Kind, Message, receive, send
 from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
 from tests.training.catch_runs import catch_run, resume_run
 from tests.training.resumed_runs import assert_same_run
 from tests.training.test_train import catch_config
 from tests.workers.test_rollout import make_environment
-from workers.actors import make_pool
+from workers.actors import PlaySetup, make_pool
 from workers.inference import server as server_module
 from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer, WorkerPipes, connect_worker
 from workers.local_policy import LocalPolicy
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.messages import Kind, Message, receive, send
 from workers.rollout import Rollout
 from workers.worker_clock import CPU, WorkerTimes
 from workers.worker_pool import WorkerPool
@@ -232,7 +232,7 @@ def test_a_worker_and_a_server_that_are_killed_are_replaced(tmp_path: Path) -> N
     weights.publish(0, flat_weights(network))
     times, announced = WorkerTimes(2), list[str]()
     machine = Machine(CPU_DEVICE, torch.float32, torch.float32, 1, 2, 1)
-    pool = make_pool(config, make_catch, layout, machine, weights, times, 0, announced.append)
+    pool = make_pool(PlaySetup(config, make_catch, layout, machine), weights, times, announced.append)
     try:
         take(pool, layout, 12)
         server, worker = pool.process_ids()

@@ -1,20 +1,25 @@
 """Memory shared by two processes. Children import this file: without torch they start at once."""
 
-import multiprocessing
 import os
 import tempfile
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import psutil
 import pytest
 
+from processes.child import start_child
 from workers.memory.shared_block import SharedBlock
 
-SPAWN = multiprocessing.get_context("spawn")
 
+@dataclass(frozen=True)
+class Fills:
+    block: SharedBlock
+    value: int
 
-def fill(block: SharedBlock, value: int) -> None:
-    block.bytes[:] = value
+    def run(self, connection: Connection) -> None:
+        self.block.bytes[:] = self.value
 
 
 def open_files() -> set[Path]:
@@ -30,10 +35,10 @@ def test_a_parent_reads_what_its_child_writes(anonymous: bool, tmp_path: Path, m
     block = SharedBlock(10_000)
     own_files = open_files() - files_before
     assert not block.bytes.any()
-    child = SPAWN.Process(target=fill, args=(block, 7))
-    child.start()
-    child.join()
-    assert child.exitcode == 0
+    child = start_child(Fills(block, 7), "child")
+    with pytest.raises(EOFError):
+        child.connection.recv_bytes()
+    child.end()
     assert (block.bytes == 7).all()
     assert own_files and {"memfd" in str(file.readlink()) for file in own_files} == {anonymous}
     assert not list(tmp_path.iterdir()), "no file that could be left"

@@ -1,6 +1,8 @@
 """Weights that one process publishes while another one copies them."""
 
-import multiprocessing
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import cast
 
 import numpy as np
@@ -8,43 +10,45 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from processes.child import start_child
 from workers.memory.shared_block import SharedBlock
 from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights
 
 pytestmark = pytest.mark.slow
 
-SPAWN = multiprocessing.get_context("spawn")
 WEIGHTS = 500_000
 COPIES = 300
 
 
-def publish_until_enough(weights: SharedWeights, enough: SharedBlock) -> None:
-    torch.set_num_threads(1)
-    version = 0
-    while not enough.bytes.any():
-        weights.publish(version, torch.full((WEIGHTS,), float(version)))
-        version += 1
+@dataclass(frozen=True)
+class Publishes:
+    weights: SharedWeights
+    enough: SharedBlock
+
+    def run(self, connection: Connection) -> None:
+        torch.set_num_threads(1)
+        version = 0
+        while not self.enough.bytes.any():
+            self.weights.publish(version, torch.full((WEIGHTS,), float(version)))
+            version += 1
 
 
 def test_no_copy_mixes_two_versions() -> None:
     weights, enough = SharedWeights(WEIGHTS), SharedBlock(1)
     copy = torch.zeros(WEIGHTS)
     assert weights.copy_newer(NOT_PUBLISHED, copy) == NOT_PUBLISHED
-    writer = SPAWN.Process(
-        target=publish_until_enough, args=(weights, enough), daemon=True
-    )  # also ends if the test fails
-    writer.start()
+    writer = start_child(Publishes(weights, enough), "writer")
     version, copies = NOT_PUBLISHED, 0
-    while writer.is_alive():
+    while not writer.has_ended:
         newest = weights.copy_newer(version, copy)
         if newest == version:
-            writer.join(0.01 if version == NOT_PUBLISHED else 0)  # it starts slowly
+            time.sleep(0.01 if version == NOT_PUBLISHED else 0)  # it starts slowly
             continue
         assert newest > version
         assert (copy == newest).all()
         version, copies = newest, copies + 1
         enough.bytes[:] = copies >= COPIES
-    assert writer.exitcode == 0
+    assert writer.end().exit_code == 0
     version = weights.copy_newer(version, copy)
     assert (copy == version).all()
     assert weights.copy_newer(version, copy) == version, "there is nothing newer"

@@ -7,9 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from processes.messages import receive
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from workers.messages import receive
 from workers.realtime.worker import Delivery
 
 LAYOUT = UnrollLayout(2, 1, (1, 1, 1), 2, delayed_actions=True, real_time=True)

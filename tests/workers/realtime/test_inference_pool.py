@@ -1,82 +1,80 @@
-"""Inference processes that do not get ready."""
+"""Inference processes that do not get ready, and some that do."""
 
-import multiprocessing
-import selectors
-from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from processes.child import start_child
+from processes.failures import WorkersFailedError
+from processes.fork_server import ForkServer
+from processes.messages import Kind, receive, send
+from processes.pool import ChildPool
+from processes.restarts import FAILURES_IN_A_ROW
 from replay.unroll_layout import UnrollLayout
+from tests.workers.pools import SILENCE_LIMIT, Clock
 from workers.inference.rows import InferenceRows
-from workers.messages import Kind, send
-from workers.realtime.inference_pool import FAILURES_IN_A_ROW, InferencePool, Joined
+from workers.realtime.inference_pool import InferencePool, Joined, Lost
 
 LAYOUT = UnrollLayout(3, 1, (1, 2, 2), 2, delayed_actions=True, real_time=True)
-PATIENCE = 10.0
 
 
+@dataclass(frozen=True)
 class Starts:
-    """Starts processes that are none; a test says what they send."""
+    """In place of an inference process: it gets ready, or never."""
 
-    def __init__(self) -> None:
-        self.selector = selectors.DefaultSelector()
-        self.others: list[Connection] = []  # the processes' ends of their pipes
-        self.killed = 0
+    ready: bool
 
-    def __call__(self, worker: Any, name: str) -> tuple[Any, Connection]:
-        here, there = multiprocessing.Pipe()
-        self.others.append(there)
-        nothing: Callable[[], None] = lambda: None  # noqa: E731
-        return SimpleNamespace(pid=1, kill=self._kill, join=nothing, close=nothing, exitcode=-9), here
-
-    def _kill(self) -> None:
-        self.killed += 1
+    def run(self, connection: Connection) -> None:
+        if self.ready:
+            send(connection, Kind.HEARTBEAT)
+        receive(connection)
 
 
-@pytest.fixture
-def starts() -> Iterator[Starts]:
-    starts = Starts()
-    with starts.selector:
-        yield starts
+class Pool:
+    def __init__(self, ready: list[bool], fork_server: ForkServer, clock: Clock) -> None:
+        self.announced: list[str] = []
+        self._clock = clock
+        start = partial(start_child, launch=fork_server)
+        self._rows = InferenceRows(LAYOUT, 1, 1)
+        children = ChildPool(self.announced.append, silence=SILENCE_LIMIT, start=start, clock=clock)
+        make: Any = lambda index: Starts(ready.pop(0))  # noqa: E731
+        self.inference = InferencePool(children, make, self._rows)
+
+    def events(self, seconds: float) -> list[Any]:
+        """What happens within so many seconds."""
+        found: list[Any] = []
+        for _ in range(3):
+            self._clock.now += seconds / 3
+            found += self.inference.receive()
+        return found
+
+    def close(self) -> None:
+        self.inference.close()
+        self._rows.close()
 
 
-@pytest.fixture
-def pool(starts: Starts) -> Iterator[InferencePool]:
-    make: Any = lambda index: index  # noqa: E731
-    with (
-        closing(InferenceRows(LAYOUT, 1, 1)) as rows,
-        closing(InferencePool(make, rows, starts.selector, starts)) as pool,
-    ):
-        yield pool
+@pytest.mark.slow
+def test_a_process_that_does_not_get_ready_is_replaced(fork_server: ForkServer, clock: Clock) -> None:
+    with closing(Pool([False, True], fork_server, clock)) as pool:
+        assert pool.events(SILENCE_LIMIT) == []
+        events = pool.events(3.0)
+        assert isinstance(events[0], Lost)
+        while not pool.inference.all_ready:
+            events += pool.events(0.0)
+        assert [type(event) for event in events] == [Lost, Joined]
+        assert pool.events(3 * SILENCE_LIMIT) == [], "it is ready"
+        assert len(pool.announced) == 1 and "did not respond for 60 seconds" in pool.announced[0]
 
 
-def events_of(pool: InferencePool, starts: Starts) -> list[Any]:
-    """What comes of the next pipe that is ready."""
-    (key, _), *_ = starts.selector.select(PATIENCE)
-    return list(pool.receive(None if key.data is pool else key.data))
-
-
-def test_a_process_that_does_not_get_ready_is_replaced(pool: InferencePool, starts: Starts) -> None:
-    assert events_of(pool, starts) == [] and len(starts.others) == 1, "it is started"
-    pool.replace_silent_starts(60.0)
-    assert starts.killed == 0
-    pool.replace_silent_starts(0.0)
-    assert starts.killed == 1
-    assert events_of(pool, starts) == [] and len(starts.others) == 2
-    send(starts.others[1], Kind.HEARTBEAT)
-    assert events_of(pool, starts) == [Joined(0)]
-    pool.replace_silent_starts(0.0)
-    assert starts.killed == 1, "it is ready"
-
-
-def test_processes_that_never_get_ready_end_the_worker(pool: InferencePool, starts: Starts) -> None:
-    for _ in range(FAILURES_IN_A_ROW - 1):
-        events_of(pool, starts)
-        pool.replace_silent_starts(0.0)
-    events_of(pool, starts)
-    with pytest.raises(RuntimeError, match="inference process 0 failed 5 times before it made a decision"):
-        pool.replace_silent_starts(0.0)
+@pytest.mark.slow
+def test_processes_that_never_get_ready_end_the_worker(fork_server: ForkServer, clock: Clock) -> None:
+    with closing(Pool([False] * FAILURES_IN_A_ROW, fork_server, clock)) as pool:
+        while len(pool.announced) < FAILURES_IN_A_ROW - 1:
+            pool.events(1.2 * SILENCE_LIMIT)
+        pool.events(SILENCE_LIMIT)
+        with pytest.raises(WorkersFailedError, match="ended 5 times in a row before it delivered anything"):
+            pool.events(SILENCE_LIMIT)

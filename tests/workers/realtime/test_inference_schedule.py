@@ -56,10 +56,8 @@ def test_a_lost_process_does_nothing_until_it_joins_again() -> None:
     assert [schedule.take(0.0).process for _ in range(3)] == [0, 1, 2]
     schedule.finished(1, 2.0)
     schedule.finished(2, 2.5)
-    assert schedule.running_since(3.0) == {0: 3.0}
     for process in (0, 1):  # one that runs, and one whose action has not taken effect
         schedule.lost(process)
-    assert schedule.running_since(3.0) == {}
     event = schedule.take(2.5)
     assert (event.time, event.kind, event.process) == (2.5, EFFECT, 2)
     assert schedule.next_due == (2.5, START)
@@ -79,7 +77,6 @@ def test_a_stop_of_the_worker_is_no_part_of_an_inference(rule: str) -> None:
     schedule.take(0.0)
     schedule.joined(1, 0.2)
     schedule.stopped(600.0, 600.1)
-    assert schedule.running_since(600.1)[0] == pytest.approx(0.1)
     assert schedule.finished(0, 600.3) == pytest.approx(0.3)
     assert schedule.take(600.3).kind == START
     assert schedule.finished(1, 600.8) == pytest.approx(0.5)

@@ -15,11 +15,11 @@ from agents.acting import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from option_flags import Config
+from processes.child import start_child
+from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
 from workers.memory.shared_weights import SharedWeights
 from workers.memory.slots import Slots
-from workers.messages import Kind, receive, send
-from workers.processes.child_process import end_process, start_process
 from workers.realtime.worker import RealtimeWorker
 from workers.worker_clock import CPU, WorkerTimes
 from wrappers.atari import make_atari
@@ -64,31 +64,31 @@ class Learner:
             times=self.times,
             inference_processes=processes,
         )
-        self.process, self.connection = start_process(worker, "worker-0")
+        self.child = start_child(worker, "worker 0")
         self.alive = True
 
     def descendants(self) -> list[psutil.Process]:
         """The fork server and the inference processes."""
-        return psutil.Process(self.process.pid).children(recursive=True)
+        return psutil.Process(self.child.pid).children(recursive=True)
 
     def inference_ids(self) -> set[int]:
         """The processes whose parent is the fork server."""
-        servers = {child.pid for child in psutil.Process(self.process.pid).children()}
+        servers = {child.pid for child in psutil.Process(self.child.pid).children()}
         return {child.pid for child in self.descendants() if child.pid not in servers}
 
     def free(self, slot: int = 0) -> None:
-        send(self.connection, Kind.SLOT_FREE, slot)
+        send(self.child.connection, Kind.SLOT_FREE, slot)
 
     def unrolls(self) -> dict[str, NDArray[Any]]:
         """The next unrolls that are delivered, copied."""
-        slot = next_filled(self.connection)
+        slot = next_filled(self.child.connection)
         fields = self.layout.arrays(self.slots.rows[0, slot].copy())
         self.free(slot)
         return fields
 
     def close(self) -> None:
         if self.alive:
-            end_process(self.process, self.connection)
+            self.child.end()
         for block in (self.weights, self.slots, self.times):
             block.close()
 
@@ -160,7 +160,7 @@ def test_a_killed_inference_process_is_replaced(make_learner: Callable[..., Lear
     psutil.Process(killed).kill()
     wait_until(lambda: len(learner.inference_ids() - {killed}) == 3)
     assert before - {killed} < learner.inference_ids(), "the others go on"
-    assert learner.process.is_alive()
+    assert not learner.child.has_ended
     for _ in range(3):
         learner.unrolls()
 
@@ -180,7 +180,7 @@ def test_a_stop_of_the_worker_is_no_inference_time(make_learner: Callable[..., L
     learner = make_learner(2)
     learner.free()
     learner.unrolls()
-    worker = psutil.Process(learner.process.pid)
+    worker = psutil.Process(learner.child.pid)
     worker.suspend()
     time.sleep(STOP_SECONDS)
     worker.resume()
@@ -195,7 +195,7 @@ def test_nothing_stays_of_a_killed_worker(make_learner: Callable[..., Learner]) 
     learner.unrolls()
     processes = learner.descendants()
     assert len(processes) == 3
-    end_process(learner.process, learner.connection)
+    learner.child.end()
     learner.alive = False
     wait_until(lambda: not any(process.is_running() and process.status() != "zombie" for process in processes))
 
@@ -205,12 +205,12 @@ def test_unrolls_without_a_slot_are_dropped_and_counted(make_learner: Callable[.
     learner = make_learner(1, inference_latency="fixed:1", fps=480.0)
     learner.free()
     assert learner.unrolls()["dropped_unrolls"].tolist() == [0, 0]
-    slot = next_filled(learner.connection)
+    slot = next_filled(learner.child.connection)
     dropped = 0
     while not dropped:
         time.sleep(0.2)  # longer than some rounds, on a machine that is not very busy
         learner.free(slot)
-        slot = next_filled(learner.connection)
+        slot = next_filled(learner.child.connection)
         counted = learner.layout.array(learner.slots.rows[0, slot], "dropped_unrolls")
         dropped = int(counted[0])
         assert counted.tolist() == [dropped] * GAMES

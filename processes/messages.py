@@ -12,6 +12,8 @@ from enum import IntEnum
 from multiprocessing.connection import Connection
 from typing import Any
 
+from processes.printed import plain_text
+
 _HEADER = struct.Struct("<BI")
 _LONGEST_TRACEBACK = 12_000  # bytes; connections write up to 16 KiB in one piece
 
@@ -52,7 +54,7 @@ class Message:
     payload: Any = None
 
 
-class WorkerError(Exception):
+class ChildError(Exception):
     """An exception in a child process, with its traceback as text."""
 
 
@@ -69,10 +71,10 @@ def send_error(connection: Connection, traceback_text: str) -> None:
 
 
 def receive(connection: Connection) -> Message:
-    """Wait for the next message. WorkerError if it is an error; EOFError or OSError if the sender is gone."""
+    """Wait for the next message. ChildError if it is an error; EOFError or OSError if the sender is gone."""
     content = connection.recv_bytes()
     kind, index = _HEADER.unpack_from(content)
     payload = pickle.loads(memoryview(content)[_HEADER.size :]) if len(content) > _HEADER.size else None
     if kind == Kind.ERROR:
-        raise WorkerError(payload)
+        raise ChildError(plain_text(str(payload)))
     return Message(Kind(kind), index, payload)

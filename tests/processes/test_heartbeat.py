@@ -6,8 +6,8 @@ from multiprocessing import Pipe
 
 import pytest
 
-from workers.messages import Kind, receive, send
-from workers.processes.heartbeat import HEARTBEAT_SECONDS, Heartbeat, beat
+from processes.inside import HEARTBEAT_SECONDS, Heartbeat, beat
+from processes.messages import Kind, receive, send
 
 
 def test_one_is_sent_each_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

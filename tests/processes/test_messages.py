@@ -6,7 +6,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from workers.messages import Kind, Message, WorkerError, receive, send, send_error
+from processes.messages import ChildError, Kind, Message, receive, send, send_error
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_kind_index_and_payload_arrive(pipe: tuple[Connection, Connection], kind
 def test_an_error_is_raised_with_the_end_of_its_traceback(pipe: tuple[Connection, Connection], text: str) -> None:
     sender, receiver = pipe
     send_error(sender, text + "last line")
-    with pytest.raises(WorkerError) as raised:
+    with pytest.raises(ChildError) as raised:
         receive(receiver)
     assert str(raised.value).endswith((text + "last line")[-5000:])
 

@@ -1,0 +1,176 @@
+"""One child process, as its parent sees it: how it is started, how it ends, and what it says about that.
+
+A child is a new program, no fork: CUDA and OpenCV both break under fork. It and the programs that its environments
+start are one process group, and end together. It ends when its parent ends, for whatever reason: then nobody holds the
+other end of its lifeline, a pipe. Nothing of the parent is changed to start it, so that any thread can do it.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from processes.handover import Packed
+from processes.inside import ASK_WHERE
+from processes.messages import Kind, send
+from processes.printed import Printed
+
+PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+FIRST_WORDS = """\
+import pickle, sys
+with open(int(sys.argv[1]), "rb", closefd=False) as file:
+    sys.path[:] = pickle.load(file)
+from {module} import main
+main()
+"""
+ANSWER_SECONDS, LOOK_SECONDS = 1.0, 0.02  # in which a child can say where it hangs
+ADAPTER = "any_environment/adapter.py"  # what is called below it is the environment's own code
+MOST_PLACES = 12
+
+
+class Work(Protocol):
+    """What a child does. It is pickled for it; a pipe in it belongs to the child from then on."""
+
+    def run(self, connection: Connection) -> None: ...
+
+
+class Process(Protocol):
+    """`subprocess.Popen` is one."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+Launch = Callable[[str, Sequence[int]], Process]  # (name, open files for it) → process
+
+
+class End(NamedTuple):
+    exit_code: int
+    printed: str  # the last lines
+
+
+class Child:
+    """A running child, until `end`."""
+
+    def __init__(self, process: Process, connection: Connection, lifeline: int, printed: Printed) -> None:
+        self.connection = connection
+        self._process = process
+        self._lifeline = lifeline
+        self.printed = printed
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def send(self, kind: Kind, index: int = 0, payload: Any = None) -> None:
+        """Send a message. A child that has just died does not get it, which whoever receives from it notices."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            send(self.connection, kind, index, payload)
+
+    def kill(self) -> None:
+        """Kill the process and the programs of its environments."""
+        with suppress(ProcessLookupError, PermissionError):  # the group is empty, or has another user's program
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.kill()
+
+    def end(self, grace: float = 0.0) -> End:
+        """Kill it and wait for its end. With `grace`, it may end by itself for so many seconds."""
+        self.connection.close()
+        if grace:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace)
+        self.kill()
+        exit_code = self._process.wait()
+        os.close(self._lifeline)
+        end = End(exit_code, self.printed.last_lines())
+        self.printed.close()
+        return end
+
+    def where_it_hangs(self) -> str:
+        """The lines of code that it executes, most recent call first; empty if it does not answer, as when stopped."""
+        begin = self.printed.size
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(self.pid, ASK_WHERE)
+        deadline, before = time.monotonic() + ANSWER_SECONDS, begin
+        while time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+            size = self.printed.size
+            if size == before > begin:  # it has written all
+                break
+            before = size
+        return _places_in(self.printed.since(begin))
+
+
+def spawn(name: str, files: Sequence[int], module: str = "processes.inside") -> Process:
+    """Start a program that runs `module.main`. OSError if the system refuses it."""
+    words = [sys.executable, "-c", FIRST_WORDS.format(module=module), *map(str, files), name]
+    # numpy would start a thread for each core when it is imported, in each of as many processes.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1")}
+    printed = files[3]
+    # A terminal or a scheduler sends these signals to all processes of a run, and only the parent handles them.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
+    try:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+            env=environment,
+            pass_fds=files,
+            process_group=0,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a worker, which starts processes too, keeps its block
+
+
+def start_child(work: Any, name: str, launch: Launch = spawn, logs: Path | None = None) -> Child:
+    """Start a process that does `work.run(connection)`; OSError if the system refuses to start it.
+
+    What it prints goes to a file in the folder `logs`, with its name.
+    """
+    with ExitStack() as always, ExitStack() as on_error:
+        packed = Packed([str(Path(place).absolute()) for place in sys.path], work)
+        always.callback(packed.close)
+        connection, child_end = Pipe()
+        always.enter_context(child_end)
+        on_error.enter_context(connection)
+        child_lifeline, lifeline = os.pipe()
+        always.callback(os.close, child_lifeline)
+        on_error.callback(os.close, lifeline)
+        printed = Printed(None if logs is None else logs / f"{file_name(name)}.txt")
+        on_error.callback(printed.close)
+        content, *handed = packed.files
+        files = [content, child_end.fileno(), child_lifeline, printed.file, *handed]
+        child = Child(launch(name, files), connection, lifeline, printed)
+        on_error.pop_all()
+        return child
+
+
+def file_name(name: str) -> str:
+    return name.removeprefix("the ").replace(" ", "_")
+
+
+def _places_in(dump: str) -> str:
+    """The lines of a dump of faulthandler that say where a process was: those of the environment, if they are."""
+    frames = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', dump, re.MULTILINE)
+    own = next((number for number, (path, _, _) in enumerate(frames) if path.endswith(ADAPTER)), len(frames))
+    lines = [f'  File "{path}", line {line}, in {function}' for path, line, function in frames[: own or None]]
+    return "\n".join(lines[:MOST_PLACES])

@@ -1,0 +1,136 @@
+"""Starts children by forking a process that has loaded modules and computed nothing.
+
+So a child starts in a hundredth of a second, and shares the memory of the libraries with its siblings. Only for work
+that uses neither CUDA nor OpenCV.
+"""
+
+import errno
+import gc
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+
+from processes.child import Child, spawn, start_child
+from processes.handover import unpack
+from processes.inside import live
+
+REQUEST, ANSWER = struct.Struct("<i"), struct.Struct("<i")
+FORK = 0  # request: with open files; answer: the number of the process. Other requests are such a number, to end it,
+RUNS = 1000  # or a number with a minus, to ask for its end; the answer is its exit code, or RUNS
+MOST_FILES = 250
+
+
+class ForkServer:
+    """Starts children as `spawn` does. The server starts with the first one, and again after it was killed."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._modules = list(modules)
+        self._child: Child | None = None
+        self._requests: socket.socket | None = None
+
+    def __call__(self, name: str, files: Sequence[int]) -> "Forked":
+        if self._child is None or self._child.has_ended:
+            self.close()
+            self._child = start_child(self._modules, "fork server", partial(spawn, module=__name__))
+            self._requests = socket.socket(fileno=os.dup(self._child.connection.fileno()))
+        try:
+            return Forked(self, self.ask(FORK, files))
+        except OSError:  # it was killed; the next call starts another one
+            self.close()
+            raise
+
+    def ask(self, request: int, files: Sequence[int] = ()) -> int:
+        """OSError if the server has ended."""
+        if self._requests is None:
+            raise OSError(errno.ECHILD, "its fork server was killed")
+        socket.send_fds(self._requests, [REQUEST.pack(request)], files)
+        answer = self._requests.recv(ANSWER.size, socket.MSG_WAITALL)
+        if not answer:
+            raise OSError(errno.ECHILD, "its fork server was killed")
+        return int(ANSWER.unpack(answer)[0])
+
+    def close(self) -> None:
+        """End the server. Its children go on; they end with this process."""
+        if self._child is not None and self._requests is not None:
+            self._requests.close()
+            self._child.end()
+        self._child = self._requests = None
+
+
+class Forked:
+    """A forked child. Its server reaps it when it is asked, so its number stays its own until then."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server = server
+        self.pid = pid
+        self._exit_code: int | None = None
+
+    def poll(self) -> int | None:
+        if self._exit_code is None:
+            with suppress(OSError):
+                code = self._server.ask(-self.pid)
+                self._exit_code = None if code == RUNS else code
+        return self._exit_code
+
+    def kill(self) -> None:
+        if self._exit_code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._exit_code is None:
+            try:
+                self._exit_code = self._server.ask(self.pid)
+            except OSError:  # the server was killed: nobody knows how its children end
+                self._exit_code = -signal.SIGKILL
+        return self._exit_code
+
+
+def main() -> None:
+    """The inside of the server. It has one thread: others would not survive a fork."""
+    content, pipe, lifeline, printed, *handed = (int(number) for number in sys.argv[1:-1])
+    del sys.argv[1:]
+    os.close(lifeline)
+    os.close(printed)
+    os.set_inheritable(pipe, False)
+    for module in unpack(content, handed):
+        import_module(module)
+    gc.collect()
+    gc.freeze()  # so that a collection in a child does not copy the memory that it shares
+    with socket.socket(fileno=pipe) as requests:
+        while True:
+            request, files, _, _ = socket.recv_fds(requests, REQUEST.size, MOST_FILES)
+            if not request:  # the parent has ended
+                os._exit(0)
+            try:
+                answer = _reap(REQUEST.unpack(request)[0]) if not files else _fork(requests, files)
+            except OSError:  # the system refuses another process, which the parent sees as the end of this one
+                os._exit(1)
+            requests.sendall(ANSWER.pack(answer))
+
+
+def _fork(requests: socket.socket, files: Sequence[int]) -> int:
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        requests.close()
+        live(files)
+        sys.stdout.flush()
+        os._exit(0)
+    for file in files:
+        os.close(file)
+    return child
+
+
+def _reap(request: int) -> int:
+    if request > 0:
+        with suppress(ProcessLookupError):
+            os.kill(request, signal.SIGKILL)
+    child, status = os.waitpid(abs(request), 0 if request > 0 else os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if child else RUNS

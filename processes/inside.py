@@ -1,0 +1,108 @@
+"""The inside of a child process: what happens before its work, and at its end.
+
+This module imports nothing slow, so that a child watches its parent before it loads torch.
+"""
+
+import faulthandler
+import os
+import selectors
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+from processes.handover import unpack
+from processes.messages import Kind, send, send_error
+
+HEARTBEAT_SECONDS = 1.0
+ASK_WHERE = signal.SIGUSR2  # the parent asks a silent child where it hangs
+OUTPUT, ERRORS = 1, 2
+
+
+class Heartbeat:
+    """Called after each part of the work; sends one HEARTBEAT a second at most.
+
+    None is sent while a parent that is stopped reads nothing: the pipe would fill up, and this process would wait.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._due = 0.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + HEARTBEAT_SECONDS
+            beat(self._connection)
+
+
+def beat(connection: Connection, index: int = 0) -> None:
+    """Send a HEARTBEAT, unless the pipe is so full that this could wait."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_WRITE)
+        if selector.select(0):
+            send(connection, Kind.HEARTBEAT, index)
+
+
+def main() -> None:
+    """The life of a spawned child. Its words are the numbers of its open files, and its name."""
+    *numbers, _ = sys.argv[1:]
+    del sys.argv[1:]  # an environment may look at them
+    live([int(number) for number in numbers])
+
+
+def live(files: Sequence[int]) -> None:
+    """Unpack the work and do it, until the parent closes the connection; send an exception to the parent."""
+    content, pipe, lifeline, printed, *handed = files
+    for file in files:
+        os.set_inheritable(file, False)
+    for stream in (OUTPUT, ERRORS):
+        os.dup2(printed, stream)
+    os.close(printed)
+    if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # so that the last lines of a killed process can be read
+    # The place is written even if the code never returns to Python.
+    faulthandler.register(ASK_WHERE, file=ERRORS, all_threads=False)
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
+    # It is the parent that ends this process. SIGTERM is unblocked, because the programs that an environment starts
+    # inherit what is blocked and could not be ended by it. They do inherit the block of the other signals, so that
+    # CTRL+C does not end them while the run still needs them.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    connection = Connection(pipe)
+    try:
+        unpack(content, handed).run(connection)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    except BaseException as error:
+        _end_programs()
+        with suppress(OSError):  # the parent has ended
+            send_error(connection, _in_words(error))
+        os._exit(1)
+    _end_programs()
+
+
+def _in_words(error: BaseException) -> str:
+    """What an exception says of itself, if it has a report; else its traceback."""
+    report = getattr(error, "report", None)
+    return report if isinstance(report, str) else traceback.format_exc()
+
+
+def _end_with_parent(lifeline: int) -> None:
+    """Wait until no process holds the other end of this pipe, then end."""
+    os.read(lifeline, 1)
+    with suppress(ProcessLookupError):  # a forked child has no group of its own
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
+
+
+def _end_programs() -> None:
+    """End the programs that the environments of this process have started, but not the process itself."""
+    with suppress(OSError):  # the parent has ended: so does this process
+        os.setpgid(0, os.getpgid(os.getppid()))
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(os.getpid(), signal.SIGKILL)

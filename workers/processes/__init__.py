@@ -1,1 +1,0 @@
-"""Child processes: how they are started, watched, replaced and ended."""
