@@ -182,7 +182,9 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     folder = train(config, make_catch)
 
     files = METRICS.split("| file | what is in it |")[1].split("\n\n")[0]
-    assert set(re.findall(r"^\| `([^`]+)`", files, re.MULTILINE)) == {path.name for path in folder.iterdir()}
+    named = set(re.findall(r"^\| `([^`]+)`", files, re.MULTILINE))
+    named.remove("logs/worker_3.txt")  # only for a process that has printed something
+    assert named == {path.name for path in folder.iterdir()}
     written = set(read_metrics(folder / "metrics.jsonl")[-1])
     timing, clock = fields_of("| field of the timing | meaning |"), fields_of("| field of the clock | meaning |")
     assert timing == set(ActionTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4).figures())

@@ -205,7 +205,8 @@ def test_forked_children_share_what_their_server_has_loaded(server: ForkServer) 
     os.kill(children[0].pid, signal.SIGSEGV)
     children[1].send(Kind.GAME)  # it ends by itself
     wait_until(children[1].connection.poll)
-    assert [child.end().exit_code for child in children] == [-signal.SIGSEGV, 0, -signal.SIGKILL]
+    assert [child.end().exit_code for child in children[:2]] == [-signal.SIGSEGV, 0]
+    assert children[2].end().exit_code in (-signal.SIGKILL, 0)  # killed, unless it noticed first that its pipe closed
 
 
 def test_a_fork_server_that_was_killed_is_replaced_and_its_children_go_on(server: ForkServer) -> None:
