@@ -32,12 +32,13 @@ def write_agent(folder: Path, **options: Any) -> Path:
     """A checkpoint of an untrained agent whose policy is not uniform."""
     torch.manual_seed(0)
     config = Config.from_flags({**SMALL, **options})
-    lstm_size = config.network.lstm_size if config.network.use_lstm else 0
-    network = ActorCritic("impala_shallow", (4, 84, 84), Categorical(6), lstm_size)
+    layout = make_unroll_layout(config, make_environment)
+    network = make_network(config.network, layout, torch.float32)
     torch.nn.init.normal_(network.policy_head.weight)
     torch.nn.init.uniform_(network.background, 0, 255)
     learner = some_learner(network.state_dict(), 1)
-    content = some_content(1, options=config.flags(), action_count=6, learner=learner)
+    parts = {"options": config.flags(), "action_count": layout.action_count, "spaces": described_spaces(layout)}
+    content = some_content(1, learner=learner, **parts)
     path = folder / "checkpoints" / "checkpoint_0000000001.pt"
     path.parent.mkdir(parents=True)
     write_checkpoint(path, content)

@@ -24,6 +24,7 @@ from evaluation.score_checkpoint import score_checkpoint, with_latency_of_traini
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from processes.failures import RunFailedError, WorkersFailedError
+from processes.pool import ChildPool
 from run_files.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.options.words import parse
@@ -136,7 +137,7 @@ def test_the_games_alone_decide_how_many_a_process_plays_at_once(
 ) -> None:
     """A forward pass of another size changes the last bits, so processes must not change it."""
 
-    def show(player: PlayerProcess, *_: object) -> None:
+    def show(_children: ChildPool, player: PlayerProcess, *_: object) -> None:
         raise WorkersFailedError(f"{player.slots} slots")
 
     monkeypatch.setattr("evaluation.score_checkpoint.PlayerPool", show)
