@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
         return launch_learners(config, given)
     end_with_launcher()
     notes = complaints(config.environment)
-    if parent is None:
+    if parent is None and rank is None:  # the settings for a GPU were not tried with several learners
         config, note = settle_settings(config, given)
         notes = [*note, *notes]
     with closing(connect(rank, config)) as learners, learners.guarded():
