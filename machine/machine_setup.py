@@ -13,7 +13,7 @@ from machine.capacity import usable_cores
 from machine.device import choose_device, choose_precision, learner_threads, prepare_torch
 from machine.system_settings import keep_freed_memory, use_long_time_slices
 from option_flags import Config
-from options.presets import ATARI_GPU, suits_gpu
+from options.presets import ATARI_GPU, against_gpu_settings, is_noframeskip
 from options.rules import UsageError
 
 # One slot per worker is enough if a round of unrolls from the other workers is enough for this many updates.
@@ -54,9 +54,14 @@ def settle_settings(config: Config, given: Mapping[str, Any]) -> tuple[Config, l
 
     `given` are the flags of the command line.
     """
-    on_gpu = config.run.settings == "auto" and choose_device(config.run.device).type == "cuda"
-    if not (on_gpu and suits_gpu(given, config.environment.env)):
+    env = config.environment.env
+    if config.run.settings != "auto" or not is_noframeskip(env) or choose_device(config.run.device).type != "cuda":
         return config, []
+    against = against_gpu_settings(given)
+    if against:
+        return config, [
+            f"settings: standard, because --{against[0]} is given; --settings={ATARI_GPU} would choose those for a GPU"
+        ]
     return Config.from_flags({**given, "settings": ATARI_GPU}), [
         f"settings: {ATARI_GPU}, which learns from each step four times; --settings=standard would choose the others"
     ]

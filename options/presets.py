@@ -108,11 +108,11 @@ def dependent_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     return defaults
 
 
-def suits_gpu(given: Mapping[str, Any], env: str) -> bool:
-    """Whether --settings=auto takes those for Atari games on a GPU, where the learner has one: none of their flags is
-    given, and nothing else is that they were not tried with."""
-    others = {"learners", "cluster", "loss", "reproducible", "use_lstm", "interaction"}
-    return is_noframeskip(env) and not given.keys() & (PRESETS["settings"][ATARI_GPU].keys() | others)
+def against_gpu_settings(given: Mapping[str, Any]) -> list[str]:
+    """The given flags for which --settings=auto does not take those for a GPU: its own, and others that it was not
+    tried with."""
+    untried = {"learners", "cluster", "loss", "reproducible", "use_lstm", "interaction"}
+    return [name for name in given if name in PRESETS["settings"][ATARI_GPU] or name in untried]
 
 
 def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

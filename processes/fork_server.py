@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,6 +25,7 @@ REQUEST, ANSWER = struct.Struct("<i"), struct.Struct("<i")
 FORK = 0  # request: with open files; answer: the number of the process. Other requests are such a number, to end it,
 RUNS = 1000  # or a number with a minus, to ask for its end; the answer is its exit code, or RUNS
 MOST_FILES = 250
+LOOK_SECONDS = 0.01  # between two looks for a child that another process reaps
 
 
 class ForkServer:
@@ -132,5 +134,20 @@ def _reap(request: int) -> int:
     if request > 0:
         with suppress(ProcessLookupError):
             os.kill(request, signal.SIGKILL)
-    child, status = os.waitpid(abs(request), 0 if request > 0 else os.WNOHANG)
+    try:
+        child, status = os.waitpid(abs(request), 0 if request > 0 else os.WNOHANG)
+    except ChildProcessError:  # a child of the server before this one, which another process reaps
+        while _exists(abs(request)):
+            if request < 0:
+                return RUNS
+            time.sleep(LOOK_SECONDS)
+        return -signal.SIGKILL
     return os.waitstatus_to_exitcode(status) if child else RUNS
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import shutil
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
@@ -204,9 +205,14 @@ def refusing_foreign_content(checkpoint: Checkpoint | None) -> Iterator[None]:
     try:
         yield
     except CONTENT_ERRORS as error:
-        if checkpoint is None or "memory" in str(error):
+        if checkpoint is None or _lacks_memory(error):
             raise
         raise _unusable(checkpoint.path, f"{FOREIGN} ({in_one_line(error)})") from None
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Whether there is too little memory, which is no fault of the file."""
+    return re.search("allocate memory|not enough memory|out of memory", str(error)) is not None
 
 
 def in_one_line(error: BaseException) -> str:
@@ -233,7 +239,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise InvalidCheckpointError(DAMAGED)
         content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
     except (*CONTENT_ERRORS, EOFError, pickle.UnpicklingError) as error:
-        if "memory" in str(error):  # there is too little of it
+        if _lacks_memory(error):
             raise
         raise InvalidCheckpointError(DAMAGED) from None
     if not isinstance(content, dict) or not {"format_version", "options"} <= set(content):

@@ -57,6 +57,7 @@ class LivePlayer:
             if not self._open:
                 raise LiveGameEndedError("The game has ended.")
             try:
+                self._child.printed.limit()
                 self._child.send(Kind.PICTURE_REQUEST, int(with_saliency))
                 if not self._child.connection.poll(START_SECONDS):
                     raise LiveGameEndedError("The process of the game does not answer.")

@@ -50,6 +50,11 @@ def test_a_gpu_gets_settings_of_its_own(device: str, chosen: str, monkeypatch: p
 
 def test_flags_that_are_given_keep_the_standard_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device("cuda"))
-    for given in ({"batch_size": 8}, {"settings": "standard"}):
+    given: dict[str, Any] = {"batch_size": 8}
+    config, notes = settle_settings(Config.from_flags(given), given)
+    assert config == Config.from_flags(given)
+    assert len(notes) == 1
+    assert "because --batch_size is given" in notes[0]
+    for given in ({"settings": "standard"}, {"env": "CartPole-v1"}):
         config = Config.from_flags(given)
         assert settle_settings(config, given) == (config, [])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from option_flags import OPTIONS, Config, EnvironmentOptions
-from options.presets import PRESETS, VTRACE, merged, suits_gpu
+from options.presets import PRESETS, VTRACE, against_gpu_settings, merged
 from options.rules import UsageError
 from reports.run_header import protocol_in_words
 from sweeps.plan import plan_sweep
@@ -56,12 +56,9 @@ def test_the_settings_for_a_gpu_repeat_what_was_measured() -> None:
     assert config.workers.envs_per_worker == 8
 
 
-def test_settings_for_a_gpu_are_chosen_where_nothing_speaks_against_them() -> None:
-    pong, cartpole = "PongNoFrameskip-v4", "CartPole-v1"
-    assert suits_gpu({"env": pong, "seed": 1}, pong)
-    assert not suits_gpu({"env": cartpole}, cartpole)
-    assert not suits_gpu({"lr": 1e-3}, pong)
-    assert not suits_gpu({"loss": "impact"}, pong)
+def test_flags_of_its_own_and_untried_ones_are_against_the_settings_for_a_gpu() -> None:
+    assert against_gpu_settings({"env": "PongNoFrameskip-v4", "seed": 1, "network": "nature_norm"}) == []
+    assert against_gpu_settings({"seed": 1, "lr": 1e-3, "loss": "impact"}) == ["lr", "loss"]
 
 
 def test_single_flags_beat_the_protocol(tmp_path: Path) -> None:

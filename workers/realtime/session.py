@@ -38,6 +38,8 @@ from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
 from wrappers.atari import reward_clipping
 from wrappers.emulator import Frame
 
+RESTART_BUDGET = 100  # deaths of inference processes within ten minutes that a worker accepts
+
 UNBOUNDED_FACTOR = 3  # of the longest time that was drawn
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
 STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait means that this process was stopped
@@ -99,8 +101,10 @@ class RealtimeSession:
                 )
 
             server = undo.enter_context(closing(ForkServer([InferenceProcess.__module__])))
-            # What is announced is in the log of this process.
-            children = ChildPool(print, silence=_silence(setup), start=partial(start_child, launch=server))
+            # What is announced is in the log of this process. The learner replaces a worker whose budget is used up.
+            children = ChildPool(
+                print, silence=_silence(setup), budget=RESTART_BUDGET, start=partial(start_child, launch=server)
+            )
             undo.callback(children.close)
             self.inference = InferencePool(children, make, rows)
             for source in (parent, self.inference):
