@@ -38,6 +38,7 @@ FIRST_FLAGS = (
     *("--worker_count=2", "--envs_per_worker=2", "--batch_size=4", "--r_f_steps=5", "--save_model_period=20"),
     *("--report_period=200", "--console=plain", "--console_period=0.5"),
 )
+STOPPED_AT_START = "stopped while it started; nothing was saved"
 GO_ON = "resume with: "
 REPLAYS_BEGUN = "saving the replays"
 
@@ -197,6 +198,11 @@ class Lineage:
 
     def check_ending(self, run: Run, ending: Ending, new: set[Path]) -> None:
         output, code = run.output, run.process.returncode
+        if ending.exit_code == 0 and STOPPED_AT_START in output:
+            require(code in (130, 143), f"exit code {code} of a run that was stopped while it started")
+            require(not new and "Traceback" not in output, "a run that was stopped while it started left something")
+            self.resume_command = []
+            return
         require(code == ending.exit_code, f"exit code {code}, not {ending.exit_code}")
         require("Traceback" not in output, "a traceback in the output")
         require(len(new) <= 1, f"more than one new folder: {new}")

@@ -27,7 +27,7 @@ def with_search(**ranges: Any) -> dict[str, Any]:
     [
         (with_search(), [], '"search" must be an object of ranges'),
         ({"search": [1]}, [], '"search" must be an object of ranges'),
-        (with_search(lrr=LR), [], "--lrr is not a known flag; did you mean --lr?"),
+        (with_search(lrr=LR), [], "--lrr is not a known flag; did you mean --"),
         (with_search(lr={"low": 1e-3, "high": 1e-4}), [], 'the "low" of lr in the sweep\'s "search" must be below'),
         (with_search(lr={"low": 1e-3, "high": 1e-3}), [], "must be below"),
         (with_search(lr={"low": 1e-3}), [], 'must be an object of "low" and "high"'),
