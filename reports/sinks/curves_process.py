@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from options.rules import UsageError
 from reports.run_curves import draw_run
 from reports.sinks.curves_sink import FILE, LAST_REQUEST, NEW_REPORT
 from run_files.run_folder import write_atomically
@@ -43,6 +44,8 @@ def serve(folder: Path, requests: int) -> None:
 
 def draw(run: RunReader) -> None:
     run.refresh()
+    if not run.config:
+        raise UsageError(f"{run.folder}/config.json is missing or damaged")
     picture = draw_run(run.history)
     with suppress(OSError):  # a full disk, which the run itself announces; the next drawing tries again
         write_atomically(run.folder / FILE, picture)
