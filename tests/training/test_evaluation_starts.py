@@ -13,6 +13,7 @@ import torch
 from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
 from option_flags import Config
+from processes.pool import ChildPool
 from reports.sinks.sink import SinkList
 from run_files.checkpoint import checkpoint_name
 from tests.training.some_run import some_run
@@ -27,7 +28,7 @@ class Players:
 
     players: ClassVar[list[PlayerProcess]] = []
 
-    def __init__(self, player: PlayerProcess, processes: int, games: range) -> None:
+    def __init__(self, _children: ChildPool, player: PlayerProcess, processes: int, games: range) -> None:
         self.players.append(player)
         self.results = [GameResult(game, 1.0, 5, False, None) for game in games]
         self.has_unfinished_games = False
@@ -134,8 +135,8 @@ def test_while_a_run_waits_for_evaluations_it_shows_that_it_is_alive(
     assert not shown, "the games had ended before the run"
 
     class Slow(Players):
-        def __init__(self, player: PlayerProcess, processes: int, games: range) -> None:
-            super().__init__(player, processes, games)
+        def __init__(self, children: ChildPool, player: PlayerProcess, processes: int, games: range) -> None:
+            super().__init__(children, player, processes, games)
             self.has_unfinished_games = True
 
         def wait(self, timeout: float) -> list[GameResult]:
