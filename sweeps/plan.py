@@ -168,11 +168,17 @@ def _variants(runs: Any, grid: Mapping[str, Sequence[Any]]) -> dict[str, dict[st
     if len(named) < len(runs):
         raise UsageError('two of the sweep\'s "runs" have the same name; write them as an object, each under a name.')
     variants: dict[str, dict[str, Any]] = {}
+    for name in runs if isinstance(runs, dict) else ():
+        if _as_folder(name) != name:
+            raise UsageError(
+                f'the sweep\'s "runs" has the name {json.dumps(name)}, which is no name of a folder; at most '
+                f"{MAX_NAME_LENGTH} letters, digits and . _ = + - would be right."
+            )
     for name, overrides in named.items():
         for values in itertools.product(*grid.values()):
             point = dict(zip(grid, values, strict=True))
             label = "_".join(part for part in (name, _label(point)) if part) or "run"
-            label = re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:MAX_NAME_LENGTH]
+            label = _as_folder(label)
             if label in variants:
                 raise UsageError(f'two of the sweep\'s runs would have the name {label}; give them names in "runs".')
             variants[label] = {**overrides, **point}
@@ -197,3 +203,8 @@ def as_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_list(value: object) -> bool:
     return isinstance(value, list | tuple)
+
+
+def _as_folder(label: str) -> str:
+    """The label as the name of a folder."""
+    return re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:MAX_NAME_LENGTH]

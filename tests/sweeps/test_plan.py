@@ -79,3 +79,10 @@ def test_an_exception_of_the_users_code_keeps_its_traceback(
     *details, sentence = capsys.readouterr().err.splitlines()
     assert sentence.startswith("multi_train.py: the sweep's run run_seed1: --env=broken_games:X-v0: importing")
     assert any("math.unknown()" in line for line in details)
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", "x" * 81])
+def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
+    """It would silently become another one."""
+    with pytest.raises(UsageError, match="no name of a folder"):
+        plan_sweep({"runs": {name: {}, "other": {"lr": 1e-4}}}, {})
