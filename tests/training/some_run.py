@@ -33,7 +33,7 @@ def some_progress(
 def some_run(folder: Path, **parts: Any) -> Any:
     """A run in this folder with these parts in place of its own."""
     said: list[str] = []
-    pool = SimpleNamespace(alive=1, size=1, restarts=0, rounds_under_way=0, process_ids=list)
+    pool = SimpleNamespace(alive=1, size=1, restarts=0, failed_resets=0, rounds_under_way=0, process_ids=list)
     times = SimpleNamespace(totals=lambda: np.zeros(6))
     config = parts.pop("config", Config())
     progress = {"agent_steps": 0, "updates": 0, "interval": SimpleNamespace(first_diverged_update=lambda: None)}
