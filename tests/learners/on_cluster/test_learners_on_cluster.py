@@ -136,7 +136,8 @@ def test_signals_lost_learners_and_a_killed_driver(start: Start) -> None:
 
     assert not run.checkpoints()
     (folder,) = folders(run.results)
-    status = run.command("status").splitlines()
+    # On a busy machine, one of them may be slower, which is said between these lines.
+    status = [line for line in run.command("status").splitlines() if "is slower than" not in line]
     assert status[0] == folder.name and "entropy 0." in status[1], status
     assert [line.partition(" on node ")[0] for line in status[2:]] == ["  learner 0", "  learner 1"]
     assert run.command("save") == f"{folder.name} saves a checkpoint now\n"  # as SIGUSR1 does
