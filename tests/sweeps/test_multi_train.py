@@ -43,7 +43,7 @@ pytestmark = pytest.mark.slow
         ({"grid": {"lr": [1e-3, 1e-4]}}, ["--lr=1"], "are the same"),
         ({"seeds": [1, 1]}, [], "are the same"),
         ({"runs": [{"lr": 1e-3}, {"lr": 1e-3}]}, [], "have the same name"),
-        ({"runs": {"a b": {}, "a-b": {"lr": 1e-3}}}, [], "would have the name a-b"),
+        ({"runs": {"a b": {}, "a-b": {"lr": 1e-3}}}, [], "which is no name of a folder"),
         ({"grid": {"lr": [1e-3, 1e-4, 1e-3]}}, [], '"grid" has 0.001 twice for lr; give it once.'),
     ],
 )
