@@ -33,7 +33,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "max_game_frames": 108_000,
         },
     },
-    # What suits a kind of game on a kind of machine; `settled` chooses for auto.
+    # What suits a kind of game on a kind of machine; `settle_settings` chooses for auto.
     "settings": {
         "auto": {},
         "standard": {

@@ -150,8 +150,7 @@ IMPORTED_NAME = Rule(
     lambda v: re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", v) is not None,
     optional=True,
 )
-NETWORKS = (
-    "auto",
+PICTURE_NETWORKS = (
     "nature",
     "nature_norm",
     "nature_small",
@@ -160,9 +159,9 @@ NETWORKS = (
     "conv3",
     "small_conv",
     "tiny_conv",
-    "mlp",
-    "separate_mlp",
 )
+VECTOR_NETWORKS = ("mlp", "separate_mlp")
+NETWORKS = ("auto", *PICTURE_NETWORKS, *VECTOR_NETWORKS)
 NETWORK = Rule(
     str,
     f"be one of {', '.join(NETWORKS)}, or module:function, such as my_network:make_torso",

@@ -49,16 +49,16 @@ def atari5_median(scores: Mapping[str, Array]) -> Array:
 
 def interquartile_mean_of_runs(scores: Mapping[str, Sequence[float]]) -> Estimate:
     """Over all runs of all games: the scores by game, one for each run."""
-    return _bootstrap(scores, lambda drawn: interquartile_mean(np.concatenate(list(drawn.values()), axis=-1)))
+    return bootstrap(scores, lambda drawn: interquartile_mean(np.concatenate(list(drawn.values()), axis=-1)))
 
 
 def atari5_median_of_runs(scores: Mapping[str, Sequence[float]]) -> Estimate:
     """From the scores of the five games, one for each run; other games are left out."""
     five = {game: scores[game] for game in ATARI_5}
-    return _bootstrap(five, lambda drawn: atari5_median({game: runs.mean(axis=-1) for game, runs in drawn.items()}))
+    return bootstrap(five, lambda drawn: atari5_median({game: runs.mean(axis=-1) for game, runs in drawn.items()}))
 
 
-def _bootstrap(scores: Mapping[str, Sequence[float]], aggregate: Callable[[Mapping[str, Array]], Array]) -> Estimate:
+def bootstrap(scores: Mapping[str, Sequence[float]], aggregate: Callable[[Mapping[str, Array]], Array]) -> Estimate:
     """Stratified by game: each game's runs are drawn with replacement, as many as it has. Arrays are [..., runs]."""
     runs = {game: np.asarray(values, dtype=np.float64) for game, values in scores.items()}
     value = float(aggregate(runs))

@@ -9,10 +9,9 @@ from gymnasium.spaces import Box, Dict
 from torch import nn
 
 from agents.torsos.own_torso import LARGEST_INPUT, TRIAL_SIZE, TorsoInput, is_own, make_own_torso
-from agents.torsos.pictures import PICTURE_NETWORKS, SMALL, TINY, PictureLayers, picture_layers
-from options.rules import UsageError
+from agents.torsos.pictures import SMALL, TINY, PictureLayers, picture_layers
+from options.rules import PICTURE_NETWORKS, VECTOR_NETWORKS, UsageError
 
-VECTOR_NETWORKS = ("mlp", "separate_mlp")
 MLP_UNITS = 128
 
 

@@ -13,17 +13,6 @@ SMALL = 36  # pixels; pictures with a shorter side are too small for most networ
 TINY = 10  # pixels; without padding, too little is left of pictures with a shorter side
 MOST_SMALL_PIXELS = 128 * 128  # of a picture for small_conv and tiny_conv, whose dense layer grows with it
 
-PICTURE_NETWORKS = (
-    "nature",
-    "nature_norm",
-    "nature_small",
-    "impala_shallow",
-    "impala_deep",
-    "conv3",
-    "small_conv",
-    "tiny_conv",
-)
-
 
 class PictureLayers(NamedTuple):
     convolutions: nn.Module  # [N, S*C, H, W] → [N, ...]

@@ -10,9 +10,8 @@ from agents.distributions.diagonal_gaussian import LARGEST_LOG_DEVIATION, SMALLE
 from agents.heads import FIRST_LOG_DEVIATION, GaussianHead
 from agents.network import make_network
 from agents.torsos.make_torso import Observed, PictureAndVector, chosen_network, make_torso
-from agents.torsos.pictures import PICTURE_NETWORKS
 from option_flags import NetworkOptions
-from options.rules import UsageError
+from options.rules import PICTURE_NETWORKS, UsageError
 from replay.unroll_layout import UnrollLayout
 from tests.agents.every_layout import (
     ACTIONS,

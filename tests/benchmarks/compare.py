@@ -23,9 +23,9 @@ from io import BytesIO
 from pathlib import Path
 
 from run_files.job_runs import run_folders
-from run_files.metrics import METRICS
+from run_files.metrics import METRICS, last_report
 from run_files.run_folder import write_json
-from run_files.run_reader import RunReader, read_history
+from run_files.run_reader import read_history
 from sweeps.files import resumable
 from tests.benchmarks.comparison_tables import Finished, comparison_lines
 
@@ -162,14 +162,13 @@ def newest_run(folder: Path) -> Path | None:
     return next(iter(run_folders(folder)), None)
 
 
-def steps_of(folder: Path) -> float:
+def steps_of(folder: Path) -> int:
     """The agent steps at the last report of the newest run."""
     newest = newest_run(folder)
     if newest is None or not (newest / METRICS).exists():
-        return 0.0
-    reader = RunReader(newest)
-    reader.refresh()
-    return reader.history.agent_steps
+        return 0
+    report = last_report(newest / METRICS)
+    return 0 if report is None else int(str(report["agent_steps"]))
 
 
 def latest_returns(folder: Path, steps: int) -> list[float]:

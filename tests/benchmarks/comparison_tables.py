@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reports.published_scores import human_normalised
-from reports.score_aggregates import RESAMPLES, interquartile_mean, interval_of
+from reports.score_aggregates import bootstrap, interquartile_mean
 from reports.tables import table_lines
 
 NOTHING = "-"
@@ -137,12 +137,8 @@ def _all_games(scores: Scores) -> Array:
 
 def _interval(scores: Scores, aggregate: Callable[[Scores], Array], words: Callable[[float], str]) -> str:
     """The 95% interval of a bootstrap that draws the runs of each game with replacement."""
-    if min(runs.shape[-1] for runs in scores.values()) < 2:
-        return NOTHING
-    generator = np.random.default_rng(0)  # the same table each time
-    drawn = {key: runs[generator.integers(len(runs), size=(RESAMPLES, len(runs)))] for key, runs in scores.items()}
-    low, high = interval_of(aggregate(drawn))
-    return f"{words(low)} to {words(high)}"
+    interval = bootstrap({key: runs.tolist() for key, runs in scores.items()}, aggregate).interval
+    return NOTHING if interval is None else f"{words(interval[0])} to {words(interval[1])}"
 
 
 def _normalised(game: str, mean: float) -> float:
