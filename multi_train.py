@@ -26,7 +26,7 @@ from option_flags import OPTIONS, TOPICS, ClusterOptions
 from options.command_line import FlagFile, given_flags
 from options.process_options import SweepOptions
 from options.rules import UsageError, declared
-from reports.terminal.console import make_console
+from reports.console import make_console
 from sweeps.files import LOCK, DamagedFiles, try_lock
 from sweeps.places import Places, ThisMachine, cpus_of_a_run
 from sweeps.plan import Sweep, plan_sweep, read_sweep

@@ -47,9 +47,8 @@ def scientific(value: float | None) -> str:
     return NOTHING_YET if value is None else f"{value:z.2e}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def percent(fraction: float | None) -> str:
-    """A fraction as a whole percentage."""
-    return NOTHING_YET if fraction is None else f"{fraction:z.0%}"
+def percent(fraction: float | None, decimals: int = 0) -> str:
+    return NOTHING_YET if fraction is None else f"{fraction:z.{decimals}%}"
 
 
 def duration(seconds: float | None) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from machine.gpu_gauge import GpuGauge
 from options.learning_options import LOSS_TERMS
+from reports.run_display import ReplayFill, Status
 from reports.sinks.sink import Sink
-from reports.terminal.run_display import ReplayFill, Status
 from run_files.metrics import Episode, JsonValue, Report
 from training.counters.machine_load import MachineLoad
 from training.run import Run

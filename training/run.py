@@ -8,7 +8,7 @@ from learners.agreement import Agreement, GroupAgreement
 from learners.group import LearnerGroup
 from machine.stop_signals import StopSignals
 from replay.batch_mix import Mix
-from reports.terminal.console import Console
+from reports.console import Console
 from training.counters.clock_timing import make_timing
 from training.counters.progress import Progress
 from training.run_setup import RunSetup

@@ -15,9 +15,9 @@ from learners.group import OneLearner
 from learners.shares import learners_in_words
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from reports.console import make_console
 from reports.run_header import NetworkInUse, run_header
 from reports.sinks.make_sinks import make_sinks
-from reports.terminal.console import make_console
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import LOGS, MESSAGES
 from training.gpu_memory import explained

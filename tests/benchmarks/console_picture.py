@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tests.reports.terminal.rendering import REPOSITION
+from tests.reports.rendering import REPOSITION
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT = 100, 40  # of the terminal, in characters

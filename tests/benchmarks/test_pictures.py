@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from reports.console import LiveConsole
 from reports.sinks.film_gif import as_gif
-from reports.terminal.console import LiveConsole
 from tests.benchmarks.console_picture import draw
 from tests.benchmarks.game_film import best_part
-from tests.reports.terminal.statuses import STATUS, changed
+from tests.reports.statuses import STATUS, changed
 
 
 def test_the_picture_of_the_console_has_the_header_and_the_last_display(monkeypatch: pytest.MonkeyPatch) -> None:

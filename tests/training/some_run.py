@@ -13,7 +13,7 @@ from learners.rank import LearnerRank
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from replay.unroll_layout import UnrollLayout
-from reports.terminal.console import Console
+from reports.console import Console
 from tests.catch import make_catch
 from training.best_so_far import BestSoFar
 from training.counters.action_timing import ActionTiming

@@ -12,8 +12,8 @@ from replay.unroll_layout import UnrollLayout
 from reports.panels import LEARNING, shown
 from run_files.metrics import flat_numbers
 from tests.catch import Catch, Picture
-from tests.reports.terminal.rendering import as_lines
-from tests.reports.terminal.statuses import STATUS, changed
+from tests.reports.rendering import as_lines
+from tests.reports.statuses import STATUS, changed
 from tests.training.catch_runs import CATCH, reports, resume_run
 from tests.training.some_run import some_progress
 from training.train import train
@@ -55,9 +55,9 @@ def test_what_an_environment_tells_is_in_the_metrics(tmp_path: Path) -> None:
 
 def test_the_display_shows_what_an_environment_tells() -> None:
     told = changed(STATUS, environment={"caught": 0.25, "never": None})
-    lines = as_lines(told.view(79, 23, []), 79)
+    lines = as_lines(told.view(79, []), 79)
     assert any(line.startswith("caught 0.2500  never —") for line in lines)
-    assert not any("environment" in line for line in as_lines(STATUS.view(79, 23, []), 79))
+    assert not any("environment" in line for line in as_lines(STATUS.view(79, []), 79))
 
 
 def test_a_resumed_run_continues_the_entries_of_its_interval_by_their_names() -> None:

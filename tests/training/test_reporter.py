@@ -11,7 +11,7 @@ import torch
 
 from option_flags import Config
 from replay.batch_mix import Batch
-from reports.terminal.run_display import Status
+from reports.run_display import Status
 from tests.training.some_run import LAYOUT, some_progress, some_run
 from training.counters.machine_load import Load
 from training.reporter import Reporter

@@ -18,8 +18,8 @@ from agents.learner import Learner
 from main import main
 from option_flags import Config
 from replay.batch_mix import Batch
-from reports.terminal.console import Console, Display
-from reports.terminal.run_display import Status
+from reports.console import Console, Display
+from reports.run_display import Status
 from run_files.checkpoint import find_checkpoint
 from run_files.metrics import read_metrics
 from tests.catch import make_catch

@@ -41,7 +41,7 @@ def config(**flags: Any) -> Config:
 def test_a_learner_imports_no_optional_package() -> None:
     """And it does not import matplotlib, which only the process that draws curves.png imports."""
     program = "import sys, training.train; print(*{name.partition('.')[0] for name in sys.modules})"
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[2]
     result = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     loaded = set(result.stdout.split())
     assert {"torch", "cv2"} <= loaded

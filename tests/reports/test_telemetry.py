@@ -26,7 +26,7 @@ from tests.catch import make_catch
 from tests.ports import free_ports
 from training.train import train
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 TELEMETRY = ROOT / "docs" / "telemetry"
 DASHBOARD = json.loads((TELEMETRY / "grafana" / "training.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]

@@ -16,14 +16,11 @@ from rich.live import Live
 from rich.text import Text
 
 from options.rules import counted
-from reports.terminal.cards import Trend
+from reports.cards import Trend
 
 LIVE_PERIOD = 0.5  # seconds; a drawing takes some milliseconds of the learner's time
-WIDEST_DISPLAY = 160  # columns
+WIDEST_DISPLAY = 120  # columns
 TERMS_WITHOUT_CURSOR = ("dumb", "unknown")  # values of TERM for which rich draws nothing
-
-# For streams that cannot encode the characters of the displays.
-ASCII_GLYPHS = str.maketrans("━╸╺─—…×▁▂▃▄▅▆▇█", "#-.--.x_.:-=+*#")
 
 
 class Display(Protocol):
@@ -40,8 +37,8 @@ class Display(Protocol):
     def trend_value(self) -> float | None:
         """The number whose history the live display draws, if there is one."""
 
-    def view(self, width: int, height: int, trend: Sequence[float]) -> rich.console.RenderableType:
-        """The live display in `width` columns and `height` lines; `trend` holds the past values of `trend_value`."""
+    def view(self, width: int, trend: Sequence[float]) -> rich.console.RenderableType:
+        """The live display in `width` columns; `trend` holds the past values of `trend_value`."""
 
     def line(self) -> str:
         """The most important figures in one line."""
@@ -54,26 +51,35 @@ class Console:
     cannot be written does not end the run.
     """
 
-    def __init__(self, messages: Path | None = None) -> None:
+    def __init__(self, messages: Path | None = None, period: float = math.inf) -> None:
         self._messages = messages
+        self._period = period  # seconds between two statuses that are shown; infinite: none is
+        self._next = -math.inf
+        self._unshown: Display | None = None  # a status that is newer than the one on the screen
 
     def start(self, header: Sequence[str]) -> None:
         """Print the lines that describe the run."""
         self._keep(header)
 
     def due(self, now: float) -> bool:
-        """Whether `show` would draw now. If not, the caller need not make a status."""
-        return False
+        """Whether `show` would show a status now. If not, the caller need not make one."""
+        return self._period < math.inf and now >= self._next
 
     def show(self, status: Display, now: float) -> None:
-        """Keep the newest status, and draw it if a period is over; `now` is in seconds of a monotonic clock."""
+        """Keep the newest status, and show it if a period is over; `now` is in seconds of a monotonic clock."""
+        self._unshown = status
+        if self.due(now):
+            self._next = now + self._period
+            self._show(status)
+            self._unshown = None
 
     def message(self, text: str) -> None:
         """Print a message, which stays on the screen."""
         self._keep([text])
 
     def close(self, final_lines: Sequence[str]) -> None:
-        """Draw the newest status once more, then print the last lines of the run."""
+        """Show the newest status, then print the last lines of the run."""
+        self._end()
         self._keep(final_lines)
 
     def _keep(self, texts: Sequence[str]) -> None:
@@ -88,6 +94,15 @@ class Console:
 
     def _print(self, texts: Sequence[str]) -> None:
         """Print texts on lines of their own."""
+
+    def _show(self, status: Display) -> None:
+        """Print or draw a status."""
+
+    def _end(self) -> None:
+        """Show a status that is not shown yet."""
+        if self._unshown is not None:
+            self._show(self._unshown)
+        self._unshown = None
 
 
 def make_console(mode: str, period: float, stream: TextIO, messages: Path | None = None) -> Console:
@@ -104,43 +119,30 @@ class PlainConsole(Console):
     """One line per period: for files, pipes and terminals that cannot move their cursor."""
 
     def __init__(self, stream: TextIO, period: float, messages: Path | None = None) -> None:
-        super().__init__(messages)
+        super().__init__(messages, period)
         self._output = _QuietStream(stream)
-        self._timer = _Timer(period)
-        self._unshown: Display | None = None
         self._start_announced = False
 
-    def due(self, now: float) -> bool:
-        return self._timer.due(now)
-
     def show(self, status: Display, now: float) -> None:
-        if status.starting:
-            if not self._start_announced:
-                self._start_announced = True
-                workers = counted(status.worker_count, "worker")
-                self._print([f"starting {workers}" if status.worker_count else "waiting for other nodes"])
-        elif self._timer.due(now):
-            self._timer.restart(now)
-            self._unshown = None
-            self._print([status.line()])
-        else:
-            self._unshown = status
-
-    def close(self, final_lines: Sequence[str]) -> None:
-        if self._unshown is not None:
-            self._print([self._unshown.line()])
-            self._unshown = None
-        super().close(final_lines)
+        if not status.starting:
+            super().show(status, now)
+        elif not self._start_announced:
+            self._start_announced = True
+            workers = counted(status.worker_count, "worker")
+            self._print([f"starting {workers}" if status.worker_count else "waiting for other nodes"])
 
     def _print(self, texts: Sequence[str]) -> None:
         self._output.write("".join(f"{text}\n" for text in texts))
+
+    def _show(self, status: Display) -> None:
+        self._print([status.line()])
 
 
 class LiveConsole(Console):
     """A display at the bottom of a terminal, redrawn in place; messages are printed above it."""
 
     def __init__(self, stream: TextIO, messages: Path | None = None) -> None:
-        super().__init__(messages)
+        super().__init__(messages, LIVE_PERIOD)
         self._terminal = rich.console.Console(
             file=cast(IO[str], _QuietStream(stream)),
             force_terminal=True,
@@ -153,61 +155,31 @@ class LiveConsole(Console):
         # Drawn by the caller's thread, at the times that the caller chooses.
         self._live = Live(console=self._terminal, auto_refresh=False, redirect_stdout=False, redirect_stderr=False,
                           vertical_overflow="crop")  # fmt: skip
-        self._timer = _Timer(LIVE_PERIOD)
-        self._status: Display | None = None
         self._trend = Trend()
-
-    def due(self, now: float) -> bool:
-        return self._timer.due(now)
-
-    def show(self, status: Display, now: float) -> None:
-        self._status = status
-        if self._timer.due(now):
-            self._timer.restart(now)
-            self._trend.add(status.trend_value)
-            self._draw(status)
-
-    def close(self, final_lines: Sequence[str]) -> None:
-        if self._status is not None:
-            self._draw(self._status)
-            self._live.stop()
-            self._status = None
-        super().close(final_lines)
 
     def _print(self, texts: Sequence[str]) -> None:
         if texts:
             self._terminal.print(Text("\n".join(texts)), soft_wrap=True)  # long lines stay whole, for copying
 
-    def _draw(self, status: Display) -> None:
-        size = self._terminal.size
+    def _show(self, status: Display) -> None:
+        self._trend.add(status.trend_value)
         # The last column stays free: terminals differ in where the cursor goes from there.
-        width = max(1, min(size.width - 1, WIDEST_DISPLAY))
-        view = Constrain(status.view(width, size.height - 1, self._trend.samples), width)
+        width = max(1, min(self._terminal.width - 1, WIDEST_DISPLAY))
+        view = Constrain(status.view(width, self._trend.samples), width)
         if not self._live.is_started:
             self._live.start()
             self._terminal.show_cursor()  # Live hides it, and it would stay hidden after a run that is killed
         self._live.update(Group(view, " "), refresh=True)  # the cursor waits in an empty last line
 
-
-class _Timer:
-    """A timer that is due once per period, and at its first use."""
-
-    def __init__(self, period: float) -> None:
-        self._period = period
-        self._next = -math.inf
-
-    def due(self, now: float) -> bool:
-        return now >= self._next
-
-    def restart(self, now: float) -> None:
-        self._next = now + self._period
+    def _end(self) -> None:
+        super()._end()
+        self._live.stop()
 
 
 class _QuietStream(io.TextIOBase):
     """Writes to a stream until the first write fails, then discards everything.
 
-    So a closed pipe (`| head`) or a closed terminal does not end a training. The run's files have all figures. A pipe
-    that is full, and set not to block, loses only what it has no room for.
+    So a closed pipe (`| head`) or a closed terminal does not end a training. The run's files have all figures.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -222,23 +194,13 @@ class _QuietStream(io.TextIOBase):
         if self._failed or not text:
             return len(text)
         try:
-            text.encode(self.encoding)
-        except UnicodeEncodeError:
-            text = text.translate(ASCII_GLYPHS).encode(self.encoding, "replace").decode(self.encoding)
-        try:
-            self._stream.write(text)
+            self._stream.write(text.encode(self.encoding, "replace").decode(self.encoding))
             self._stream.flush()
         except BlockingIOError:
-            pass
+            pass  # a full pipe that is set not to block: only what it has no room for is lost
         except OSError:
             self._failed = True
-            self._redirect_to_nothing()
+            # Python flushes the stream when it exits; if that failed again, the exit code would be 120.
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
         return len(text)
-
-    def _redirect_to_nothing(self) -> None:
-        """Avoid exit code 120: Python flushes the stream when it exits, and that would fail again."""
-        with contextlib.suppress(OSError):  # a stream without a file behind it
-            descriptor = self._stream.fileno()
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, descriptor)
-            os.close(nowhere)

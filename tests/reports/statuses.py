@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from reports.terminal.run_display import ReplayFill, Status
+from reports.run_display import ReplayFill, Status
 
 
 def changed(status: Status, **values: Any) -> Status:

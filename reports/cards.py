@@ -15,13 +15,13 @@ from reports.number_format import VALUE_WIDTH
 
 ACCENT, ALERT, DIM = "cyan", "yellow", "dim"
 GAP = 2  # columns between two cards
-LABEL_WIDTH = 9
-SMALL_CARD, FULL_CARD = 18, 25  # widths of a card without and with notes
+LABEL_WIDTH, CARD_WIDTH = 9, 25  # of the longest label; of a card
+MOST_COLUMNS = 3  # of cards
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 class Fact(NamedTuple):
-    """One line of a card. The note is left out if the card is too narrow for notes."""
+    """One line of a card."""
 
     label: str
     value: str
@@ -36,43 +36,25 @@ class Card(NamedTuple):
     lines: Sequence[Fact | RenderableType]
 
 
-def column_count(width: int) -> int:
-    """How many cards fit side by side into `width` characters: four at most."""
-    if width >= 2 * FULL_CARD + GAP:
-        return min(4, (width + GAP) // (FULL_CARD + GAP))
-    return 2 if width >= 2 * SMALL_CARD + GAP else 1
+def card_grid(cards: Sequence[Card], width: int) -> Table:
+    """All cards, as many of them side by side as fit into `width` characters."""
+    columns = max(1, min(MOST_COLUMNS, (width + GAP) // (CARD_WIDTH + GAP)))
+    grid = Table.grid(padding=(0, GAP, 0, 0))
+    for _ in range(columns):
+        grid.add_column(width=(width + GAP) // columns - GAP, no_wrap=True, overflow="crop")
+    for first in range(0, len(cards), columns):
+        grid.add_row(*map(_drawn, cards[first : first + columns]))
+    return grid
 
 
-def card_width(width: int, columns: int, spanned: int = 1) -> int:
-    """Width of a card that spans `spanned` of `columns`."""
-    single = max(1, (width - GAP * (columns - 1)) // columns)
-    return single * spanned + GAP * (spanned - 1)
+def _drawn(card: Card) -> RenderableType:
+    lines = [_fact_line(line) if isinstance(line, Fact) else line for line in card.lines]
+    return Group(heading(card.title), *lines)
 
 
-def card_row(cards: Sequence[Card], widths: Sequence[int]) -> Table:
-    row = Table.grid(padding=(0, GAP, 0, 0))
-    for width in widths:
-        row.add_column(width=width, no_wrap=True, overflow="crop")
-    row.add_row(*(_drawn(card, width) for card, width in zip(cards, widths, strict=True)))
-    return row
-
-
-def card_rows(cards: Sequence[Card], width: int, columns: int) -> list[Table]:
-    """All cards, with `columns` of them in a row."""
-    rows = [cards[first : first + columns] for first in range(0, len(cards), columns)]
-    return [card_row(row, [card_width(width, columns)] * len(row)) for row in rows]
-
-
-def _drawn(card: Card, width: int) -> RenderableType:
-    lines: list[RenderableType] = [heading(card.title)]
-    for line in card.lines:
-        if not isinstance(line, Fact):
-            lines.append(line)
-            continue
-        label = line.label.ljust(LABEL_WIDTH + max(0, min(3, width - FULL_CARD)))
-        note = f" {line.note}" if width >= FULL_CARD else ""
-        lines.append(Text.assemble((label, DIM), (line.value.rjust(VALUE_WIDTH), line.style), (note, DIM)))
-    return Group(*lines)
+def _fact_line(fact: Fact) -> Text:
+    label, value = fact.label.ljust(LABEL_WIDTH), fact.value.rjust(VALUE_WIDTH)
+    return Text.assemble((label, DIM), (value, fact.style), (f" {fact.note}", DIM))
 
 
 def heading(title: str) -> Rule:

@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.constrain import Constrain
 
+from reports.cards import ACCENT, Card, Fact, card_grid, progress_line
 from reports.number_format import count, duration, key_values, score
 from reports.tables import table_lines
-from reports.terminal.cards import ACCENT, Card, Fact, card_rows, card_width, column_count, progress_line
-
-MAX_COLUMNS = 3  # one for each card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +48,8 @@ class TestStatus:
     def trend_value(self) -> float | None:
         return None
 
-    def view(self, width: int, height: int, trend: Sequence[float]) -> RenderableType:
-        """The live display in `width` columns. There is no trend, and there are at most three rows of cards."""
-        columns = min(MAX_COLUMNS, column_count(width))
-        width = card_width(width, columns, columns)
+    def view(self, width: int, trend: Sequence[float]) -> RenderableType:
+        """The live display in `width` columns. There is no trend."""
         lowest, highest = min(self.returns, default=None), max(self.returns, default=None)
         games = [
             Fact("ended", count(len(self.returns)), f"of {count(self.games)}"),
@@ -71,7 +66,7 @@ class TestStatus:
             Fact("highest", score(highest)),
         ]
         cards = [Card("games", games), Card("speed and time", times), Card("returns", returns)]
-        return Constrain(Group("", progress_line(self.done), *card_rows(cards, width, columns)), width)
+        return Group("", progress_line(self.done), card_grid(cards, width))
 
     def line(self) -> str:
         return key_values(

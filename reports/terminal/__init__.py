@@ -1,1 +1,0 @@
-"""What the terminal shows of a run or a test."""
