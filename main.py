@@ -11,10 +11,12 @@ from contextlib import closing
 from typing import Any
 
 from learners.rank import SILENCE_FACTOR, check_launcher, learner_rank
+from machine.capacity import usable_cores
 from machine.program import explained, run_program
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, given_flags
 from options.presets import merged
+from options.rules import counted
 from processes.failures import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
 
@@ -31,6 +33,9 @@ usage: python main.py [--name=value ...] [--flagfile=path]
   python main.py --op_mode=test --load_model_url=results/<run> --render  score a policy, film it
 
 Switches are written --name or --noname. A dash in a name counts as an underscore."""
+
+# Agent steps a second of a game of Atari with the defaults (docs/performance.md). One learner keeps so many cores busy.
+STEPS_PER_CORE, CORES_IN_USE = 1_000, 4
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
     check_launcher(given, rank)
     # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
     config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
+    if rank is None and given.get("console") != "off":
+        print(first_line(given, config), flush=True)  # at once: what is imported next takes seconds
     # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
     # processes, which import this file too, need less memory.
     from evaluation.score_checkpoint import score_checkpoint
@@ -65,11 +72,12 @@ def run(arguments: Sequence[str]) -> int:
     from wrappers.any_environment.gymnasium_check import complaints
     from wrappers.make_environment import check_environment, make_environment
 
-    parent = None
+    parent, flags = None, given
     if config is None:
         parent = find_checkpoint(str(given["load_model_url"]))
         with refusing_foreign_content(parent):
-            config = Config.from_flags(merged(inherited_options(parent, given), given))
+            flags = merged(inherited_options(parent, given), given)
+            config = Config.from_flags(flags)
     check_environment(config.environment, films=config.test.render)
     if mode == "test":
         assert parent is not None  # a test without --load_model_url is refused by Config
@@ -80,12 +88,28 @@ def run(arguments: Sequence[str]) -> int:
         return launch_learners(config, given)
     end_with_launcher()
     notes = complaints(config.environment)
-    if parent is None and rank is None:  # the settings for a GPU were not tried with several learners
-        config, note = settle_settings(config, given)
+    is_new = parent is None or config.run.load_weights_only
+    if is_new and rank is None:  # the settings for a GPU were not tried with several learners
+        config, note = settle_settings(config, flags)
         notes = [*note, *notes]
     with closing(connect(rank, config)) as learners, learners.guarded():
         train(config, make_environment, parent, notes, learners)
     return 0
+
+
+def first_line(given: Mapping[str, Any], config: Config | None) -> str:
+    """What the program is about to do; without any flag also for how long. `config` is that of a new run."""
+    if config is None:
+        doing = "testing" if given.get("op_mode") == "test" else "starting from"
+        return f"{doing} {given['load_model_url']}"
+    env, steps = config.environment.env, config.run.environment_max_steps
+    line = f"training on {env} for {steps:,} agent steps; CTRL+C saves the run and ends it"
+    if given:
+        return line
+    cores = usable_cores()
+    minutes = steps / (min(cores, CORES_IN_USE) * STEPS_PER_CORE * 60)
+    on = f"on {counted(cores, 'core')} without a GPU, and less with one"
+    return f"{line}. This takes about {minutes:.0f} minutes {on}; --help shows what else there is"
 
 
 def launch_learners(config: Config, given: Mapping[str, Any]) -> int:

@@ -65,6 +65,29 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return any(flag in cpu_info.read_text() for flag in (" avx512_bf16", " amx_bf16"))
 
 
+def is_nvidia(device: torch.device) -> bool:
+    """Torch calls the GPUs of AMD cuda, too. What was tried on NVIDIA's only is not used there."""
+    return device.type == "cuda" and torch.version.hip is None
+
+
+def gpu_utilization(device: torch.device) -> float | None:
+    """Percent of the last second or less in which the GPU was busy.
+
+    None without an NVIDIA GPU, its driver or the package nvidia-ml-py.
+    """
+    if not is_nvidia(device):
+        return None
+    try:
+        return float(torch.cuda.utilization(device))
+    except Exception:  # also the driver's own errors, which the optional package declares
+        return None
+
+
+def gpu_memory_mb(device: torch.device) -> float | None:
+    """Megabytes of GPU memory that torch has reserved for this process."""
+    return torch.cuda.memory_reserved(device) / 1e6 if device.type == "cuda" else None
+
+
 def learner_threads(device: torch.device, alone: bool = False) -> int:
     """CPU threads of the learner: half the cores if it computes on the CPU (workers need the rest), few with a GPU.
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from machine.capacity import usable_cores
-from machine.device import choose_device, choose_precision, learner_threads, prepare_torch
+from machine.device import choose_device, choose_precision, is_nvidia, learner_threads, prepare_torch
 from machine.system_settings import keep_freed_memory, use_long_time_slices
 from option_flags import Config
 from options.presets import ATARI_GPU, against_gpu_settings, is_noframeskip
@@ -52,10 +52,10 @@ class Machine:
 def settle_settings(config: Config, given: Mapping[str, Any]) -> tuple[Config, list[str]]:
     """The configuration of a new run with what --settings=auto chooses on this machine, and a line that says so.
 
-    `given` are the flags of the command line.
+    `given` are the flags of the command line, and those that come with weights from another run.
     """
-    env = config.environment.env
-    if config.run.settings != "auto" or not is_noframeskip(env) or choose_device(config.run.device).type != "cuda":
+    is_open = config.run.settings == "auto" and is_noframeskip(config.environment.env)
+    if not is_open or not is_nvidia(choose_device(config.run.device)):
         return config, []
     against = against_gpu_settings(given)
     if against:

@@ -1,4 +1,4 @@
-"""The start and the end of a program: its output streams, its exit code, no traceback for what a user has done."""
+"""The start and the end of a program: its exit code, no traceback for what a user has done, its own command."""
 
 import os
 import select
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from options.command_line import HelpRequested, show_help
 from options.rules import Options, UsageError
@@ -26,19 +26,23 @@ def run_program(main: Main) -> NoReturn:
 
     Python's own exit takes a second, in which a signal could change the exit code.
     """
-    prepare_streams()
-    code = _exit_code(main)
-    with suppress(OSError):  # nobody reads the output any more
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a question mark for a character that the terminal lacks
+    try:
+        code = main(sys.argv[1:]) or 0
         sys.stdout.flush()
+    except BrokenPipeError:
+        if _has_reader():
+            raise  # another connection of the program has broken
+        code = NO_READER
+    with suppress(OSError):
         sys.stderr.flush()
     os._exit(code)
 
 
 def run_command(main: Main, usage: str, *topics: type[Options]) -> NoReturn:
     """The same for the small programs beside main.py, such as `python -m reports.plot`, with their help."""
-    prepare_streams()
-    code = _exit_code(lambda words: explained(lambda: main(words), usage, topics))
-    sys.exit(code)
+    run_program(lambda words: explained(lambda: main(words), usage, topics))
 
 
 def explained(main: Callable[[], int | None], usage: str, topics: Sequence[type[Options]], name: str = "") -> int:
@@ -60,48 +64,11 @@ def explained(main: Callable[[], int | None], usage: str, topics: Sequence[type[
     return USAGE_ERROR
 
 
-def _exit_code(main: Main) -> int:
-    try:
-        code = main(sys.argv[1:]) or 0
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        if not _discard_output_without_reader():
-            raise  # another connection of the program has broken
-        return NO_READER
-
-
-def _discard_output_without_reader() -> bool:
-    """Send what nobody reads to /dev/null, so that Python's exit can write the rest. Returns whether there was any."""
-    streams = [stream for stream in (sys.stdout, sys.stderr) if _is_without_reader(stream)]
-    for stream in streams:
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), stream.fileno())
-    return bool(streams)
-
-
-def _is_without_reader(stream: TextIO) -> bool:
-    with suppress(OSError):  # it has no file
-        poll = select.poll()
-        poll.register(stream.fileno(), select.POLLOUT)
-        # Linux says POLLERR, macOS POLLHUP.
-        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-    return False
-
-
-def prepare_streams() -> None:
-    """Let print always work, where a stream was closed before the start and where it lacks a character.
-
-    A closed stream becomes /dev/null; in the place of stdin, the first pipe of the program would be taken for it. A
-    character that stdout cannot encode is printed as a question mark.
-    """
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # open until the process ends
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+def _has_reader() -> bool:
+    """Whether anybody reads the output. Nothing is asked for: errors are told in any case."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return not poll.poll(0)
 
 
 def command_of(program: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The first thing that a program does: from then on, CTRL+C and SIGTERM end it with a sentence while it starts.
+"""The first thing that a program does: from then on, a signal ends it with a sentence while it starts.
 
 Only what Python has loaded already is imported at the top: before the handlers are set, CTRL+C would give a traceback.
 """
@@ -8,12 +8,16 @@ import sys
 
 
 def exit_on_signals() -> None:
-    """There is nothing to clean up or to save yet. SIGUSR1 (save now) has no effect."""
+    """End at CTRL+C, SIGTERM and a closed terminal: there is nothing to clean up or to save yet.
+
+    SIGUSR1 (save now) has no effect. Under nohup, the terminal may be closed.
+    """
     sys.excepthook = _without_traceback  # for CTRL+C during the import below
     import signal
 
-    signal.signal(signal.SIGINT, _exit)
-    signal.signal(signal.SIGTERM, _exit)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _exit)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     sys.excepthook = sys.__excepthook__
 

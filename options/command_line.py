@@ -3,6 +3,7 @@
 The flags of a command are made when it reads its words. Nothing is defined by an import, and nothing is global.
 """
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass
@@ -105,29 +106,58 @@ def given_flags(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict
 
     Values on the command line take precedence over those in the flag file.
     """
-    given = _flags_alone(words, {**options, **declared(FlagFile)})
+    given = _without_stray_words(words, {**options, **declared(FlagFile)})
     path = given.pop("flagfile", None)
     if path is None:
         return given
     try:
-        return {**_flags_alone(_words_of_file(path), options), **given}
+        return {**_without_stray_words(_words_of_file(path), options), **given}
     except UsageError as error:
         raise UsageError(f"--flagfile={path}: {error}") from None
 
 
 def split_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tuple[dict[str, Any], list[str]]:
     """The given values by option name, converted and checked; and the words that belong to no option."""
-    values = make_flags([("", options)])
+    values = _make_flags([("Options", options)])
     try:
         others = values(["", *map(_as_absl_writes_it, words)])[1:]
     except flags.UnrecognizedFlagError as error:
-        raise unknown_flag(error.flagname, options, str(error)) from None
+        raise unknown_flag(error.flagname, options) from None
     except (flags.Error, ValueError) as error:
         raise UsageError(f"{error}.") from None
     return {name: values[name].value for name in options if values[name].present}, others
 
 
-def make_flags(topics: Iterable[tuple[str, Mapping[str, Field[Any]]]]) -> flags.FlagValues:
+def show_help(usage: str, topics: Iterable[type[Options]], wanted: str = "") -> None:
+    """Print the usage and the flags by topic; of topics with the wanted word in their names only, if there are any."""
+    all_topics = {topic.topic: declared(topic) for topic in topics}
+    values = _make_flags(all_topics.items())
+    chosen = [topic for topic in all_topics if wanted and wanted.lower() in topic.lower()]
+    print("\n".join(map(values.module_help, chosen)) if chosen else f"{usage}\n{values.get_help('', False)}")
+
+
+def unknown_flag(name: str, options: Mapping[str, Field[Any]]) -> UsageError:
+    """The error for a flag that is not among `options`, with what replaces it here, or with one of a similar name."""
+    if name in REPLACED_FLAGS:
+        return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
+    by_alias = {alias: own for own, item in options.items() for alias in item.metadata["aliases"]}
+    similar = difflib.get_close_matches(name, [*options, *by_alias], n=1)
+    meant = by_alias.get(name) or "".join(similar)
+    return UsageError(f"--{name} is not a known flag" + (f"; did you mean --{meant}?" if meant else "."))
+
+
+def flag_words(values: Mapping[str, Any]) -> list[str]:
+    """Values by option name as words of a command line."""
+    words = []
+    for name, value in values.items():
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no{name}")
+        else:
+            words.append(f"--{name}={UNSET if value is None else value}")
+    return words
+
+
+def _make_flags(topics: Iterable[tuple[str, Mapping[str, Field[Any]]]]) -> flags.FlagValues:
     """absl flags for the options of each topic; in the help, a topic is what a module is for absl."""
     values = _Flags()  # type: ignore[no-untyped-call]  # absl's constructor has no types
     values.set_gnu_getopt(True)
@@ -136,39 +166,13 @@ def make_flags(topics: Iterable[tuple[str, Mapping[str, Field[Any]]]]) -> flags.
             switch, parser = is_switch(item), _OptionParser(name=name, rule=item.metadata["rule"])
             serializer = None if switch else flags.ArgumentSerializer[Any]()
             flag = _OptionFlag(parser, serializer, name, item.default, described(item), boolean=switch)
-            flags.DEFINE_flag(flag, values, topic or "Options")
+            flags.DEFINE_flag(flag, values, topic)
             for alias in item.metadata["aliases"]:
                 flags.DEFINE_alias(alias, name, values, "Names on other platforms")
     for name, short in (("help", "h"), ("helpfull", None), ("helpshort", None)):
         help_text = "Show this; --help=optimizer, for example, shows one topic."
         flags.DEFINE_flag(_HelpFlag(name, False, help_text, short_name=short), values, "Help")
     return values
-
-
-def show_help(usage: str, topics: Iterable[type[Options]], wanted: str = "") -> None:
-    """Print the usage and the flags by topic; of topics with the wanted word in their names only, if there are any."""
-    all_topics = {topic.topic: declared(topic) for topic in topics}
-    values = make_flags(all_topics.items())
-    chosen = [topic for topic in all_topics if wanted and wanted.lower() in topic.lower()]
-    print("\n".join(map(values.module_help, chosen)) if chosen else f"{usage}\n{values.get_help('', False)}")
-
-
-def unknown_flag(name: str, options: Mapping[str, Field[Any]], message: str = "") -> UsageError:
-    """The error for a flag that is not among `options`, with what replaces it here, or with absl's suggestion.
-
-    `message` is absl's, where it has looked for a suggestion already: that takes it a tenth of a second.
-    """
-    if name in REPLACED_FLAGS:
-        return UsageError(f"--{name} has no meaning here: {REPLACED_FLAGS[name]}.")
-    meant = [own for own, item in options.items() if name in item.metadata["aliases"]]
-    if not meant and not message:
-        try:
-            make_flags([("", options)])(["", f"--{name}"])
-        except flags.UnrecognizedFlagError as error:
-            message = str(error)
-    meant = meant or re.findall(r"\w+", message.partition("Did you mean: ")[2])
-    hint = f"; did you mean {' or '.join(f'--{each}' for each in meant[:3])}?" if meant else "."
-    return UsageError(f"--{name} is not a known flag{hint}")
 
 
 def _as_absl_writes_it(word: str) -> str:
@@ -182,47 +186,30 @@ def _as_absl_writes_it(word: str) -> str:
     return f"{flag[1]}{name}{flag[3]}"
 
 
-def _flags_alone(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict[str, Any]:
+def _without_stray_words(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    """The given values. Raises a UsageError about a word that belongs to no flag."""
     given, others = split_words(words, options)
-    if others:
-        raise _stray_word(others[0], given, options)
-    return given
-
-
-def _stray_word(word: str, given: Mapping[str, Any], options: Mapping[str, Field[Any]]) -> UsageError:
-    right = "every word must be --name=value, --name value or --name"
+    if not others:
+        return given
+    word, right = others[0], "every word must be --name=value, --name value or --name."
     replays = str(given.get("replay_parameters", ""))
     if replays.startswith("[") and not replays.endswith("]"):  # a shell has split it at the spaces
-        right = "the JSON of --replay_parameters needs single quotes"
+        right = "the JSON of --replay_parameters needs single quotes."
     elif word.lower() in SWITCH_VALUES:
-        right = f"a switch is written --name, --noname or --name={word}"
+        right = f"a switch is written --name, --noname or --name={word}."
     elif choosing := [name for name, item in options.items() if word in item.metadata["rule"].choices]:
         right = f"did you mean --{choosing[0]}={word}?"
-    return UsageError(f"{shown(word)} belongs to no flag; {right}" + ("" if right.endswith("?") else "."))
+    raise UsageError(f"{shown(word)} belongs to no flag; {right}")
 
 
 def _words_of_file(path: str) -> list[str]:
     """The words of a flag file and of the flag files that it names, as absl reads them."""
     try:
-        reader = flags.FlagValues()  # type: ignore[no-untyped-call]
-        lines = reader.read_flags_from_files([f"--flagfile={path}"])
+        lines = flags.FlagValues().read_flags_from_files([f"--flagfile={path}"])  # type: ignore[no-untyped-call]
     except flags.CantOpenFlagFileError as error:
         raise UsageError(f"it cannot be read: {error.__context__}.") from None
     except ValueError:
         raise UsageError("it must be a text file in UTF-8.") from None
-    words: list[str] = []
-    for line in lines:
-        if not line.startswith("#"):  # absl takes a comment that is indented for a flag
-            words += [line] if "=" in line.split()[0] else line.split(maxsplit=1)
-    return words
-
-
-def flag_words(values: Mapping[str, Any]) -> list[str]:
-    """Values by option name as words of a command line."""
-    words = []
-    for name, value in values.items():
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no{name}")
-        else:
-            words.append(f"--{name}={UNSET if value is None else value}")
-    return words
+    # A line is a flag: `--lr=1e-4` or `--lr 1e-4`. absl takes a comment that is indented for one, too.
+    split = [[line] if "=" in line.split()[0] else line.split(maxsplit=1) for line in lines if line[0] != "#"]
+    return [word for words in split for word in words]

@@ -73,6 +73,15 @@ OTHER_DEFAULTS: Mapping[str, Any] = {
     "frame_scale_resolution": NATIVE,
     "reward_clipping_method": "none",
 }
+# The values of other options with which the settings for a GPU were tried.
+TRIED_WITH_GPU: Mapping[str, Any] = {
+    "learners": 1,
+    "cluster": None,
+    "loss": VTRACE,
+    "reproducible": False,
+    "use_lstm": False,
+    "interaction": "turns",
+}
 # Options of which only games with a NoFrameskip id can have other values than these.
 ONLY_NOFRAMESKIP: Mapping[str, Any] = {
     "protocol": CLASSIC,
@@ -111,8 +120,8 @@ def dependent_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 def against_gpu_settings(given: Mapping[str, Any]) -> list[str]:
     """The given flags for which --settings=auto does not take those for a GPU: its own, and others that it was not
     tried with."""
-    untried = {"learners", "cluster", "loss", "reproducible", "use_lstm", "interaction"}
-    return [name for name in given if name in PRESETS["settings"][ATARI_GPU] or name in untried]
+    own = [name for name in given if name in PRESETS["settings"][ATARI_GPU]]
+    return own + [name for name, tried in TRIED_WITH_GPU.items() if given.get(name, tried) != tried]
 
 
 def merged(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The options of a run itself: how it starts and ends, what it saves and reports, and how a policy is tested."""
 
 import math
+import re
 from dataclasses import dataclass
 
 from options.presets import PRESETS
@@ -18,6 +19,8 @@ from options.rules import (
     option,
     whole,
 )
+
+TAG = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +61,24 @@ class RunOptions(Options):
         "for a NoFrameskip game whose learner has such a GPU, if none of its flags is given.",
     )
     reproducible: bool = option(False, ON_OFF, "Give bit-identical results for the same seed, at some cost in speed.")
+    run_name: str | None = option(
+        None,
+        Rule(
+            *(str, "be a name of at most 80 letters, digits, dots, dashes and underscores, which begins with a letter"),
+            accepts=lambda v: re.fullmatch("[A-Za-z][A-Za-z0-9_.-]{0,79}", v) is not None,
+            optional=True,
+        ),
+        "Name of the run, with which its folder's name begins: <run_name>_<environment>_<time>.",
+    )
+    tags: str | None = option(
+        None,
+        Rule(
+            *(str, "be words such as a,b, of letters, digits, dots, dashes and underscores"),
+            accepts=lambda v: re.fullmatch(f"{TAG}(,{TAG})*", v) is not None,
+            optional=True,
+        ),
+        "Words by which you find the run again, such as baseline,paper. They are kept with its options.",
+    )
     results_dir: str = option(
         "results",
         matching(r"(?s)[^-].*", "be a path that does not begin with a dash", is_path=True),

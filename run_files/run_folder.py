@@ -28,13 +28,16 @@ RANDOM_BYTES = 6  # in the name of a temporary file
 LARGEST_JSON = 64 * 1024 * 1024  # bytes; the sweep.json of thousands of runs has a few million
 
 
-def create_run_folder(results_dir: Path, env: str, now: float) -> Path:
-    """Make and return the folder `<results_dir>/<env>_<unix time>`, with `_2`, `_3`, … appended if the name is taken.
+def create_run_folder(results_dir: Path, env: str, now: float, run_name: str | None = None) -> Path:
+    """Make and return the folder `<results_dir>/<env>_<unix time>`, or `<run name>_<env>_<unix time>` in it.
+
+    `_2`, `_3`, … is appended if that is taken.
 
     Two runs never share a folder, because mkdir fails if it exists. Raises OSError if `results_dir` cannot be written.
     """
     results_dir.mkdir(parents=True, exist_ok=True)
-    name = f"{re.sub('[/:]', '-', env)}_{int(now)}"  # ids may contain a slash or a colon: ALE/Pong-v5, module:Id-v0
+    env = re.sub("[/:]", "-", env)  # ids may contain a slash or a colon: ALE/Pong-v5, module:Id-v0
+    name = "_".join(filter(None, (run_name, env, str(int(now)))))
     folder = results_dir / name
     number = 1
     while True:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from machine.gpu_gauge import GpuGauge
 from options.learning_options import LOSS_TERMS
 from reports.run_display import ReplayFill, Status
 from reports.sinks.sink import Sink
@@ -23,7 +22,7 @@ class Reporter:
         self._agreement, self._progress, self._mix = run.agreement, run.progress, run.mix
         self._steps_at_start = run.progress.agent_steps  # steps of the parent
         self._actors, self._pool = run.actors, run.actors.pool
-        self.load = MachineLoad(run.actors.times, self._pool, GpuGauge(run.machine.device))
+        self.load = MachineLoad(run.actors.times, self._pool, run.machine.device)
         self._sink = sink
         self._console = run.console
         self._before: Report = {}  # the latest report

@@ -140,7 +140,9 @@ def make_run_folder(setup: RunSetup) -> Path:
     """A new folder with config.json and a folder for checkpoints; a resumed run starts with its parent's checkpoint."""
     config, resume, folder = setup.config, setup.resume, None
     try:
-        folder = create_run_folder(Path(config.run.results_dir), config.environment.env, time.time())
+        folder = create_run_folder(
+            Path(config.run.results_dir), config.environment.env, time.time(), config.run.run_name
+        )
         described = {
             "options": config.flags(),
             "machine": setup.machine.described(),

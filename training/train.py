@@ -13,6 +13,7 @@ from agents.network import ActorCritic
 from cluster.cluster_actors import make_actors
 from learners.group import OneLearner
 from learners.shares import learners_in_words
+from machine.device import is_nvidia
 from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.console import make_console
@@ -108,8 +109,7 @@ def records_updates(config: Config, device: torch.device, network: ActorCritic) 
     """
     return (
         config.run.cuda_graphs
-        and device.type == "cuda"
-        and torch.version.hip is None  # AMD's GPUs, for which torch says cuda too, were not tried
+        and is_nvidia(device)
         and not (config.run.reproducible or config.loss.loss == "impact" or network.has_own_torso)
     )
 

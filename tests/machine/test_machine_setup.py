@@ -48,6 +48,14 @@ def test_a_gpu_gets_settings_of_its_own(device: str, chosen: str, monkeypatch: p
     assert bool(notes) == (device == "cuda")
 
 
+def test_amd_gpus_keep_the_standard_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    assert settle_settings(Config(), {}) == (Config(), [])
+
+
 def test_flags_that_are_given_keep_the_standard_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device("cuda"))
     given: dict[str, Any] = {"batch_size": 8}

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,14 @@ exit_on_signals()
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.fixture(autouse=True)
+def not_under_nohup() -> Iterator[None]:
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_program_that_starts(number: signal.Signals, code: int) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", WAITS], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -32,6 +40,14 @@ def test_a_signal_ends_a_program_that_starts(number: signal.Signals, code: int) 
         process.stdout.readline()
         process.send_signal(number)
         assert (process.stderr.read(), process.wait(timeout=60)) == (SENTENCE, code)
+
+
+def test_under_nohup_a_closed_terminal_does_not_end_it() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # children inherit this
+    program = (
+        f"import os, signal; {WAITS.split('print', maxsplit=1)[0]}os.kill(os.getpid(), signal.SIGHUP); print('goes on')"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True) == "goes on\n"
 
 
 def test_before_the_handlers_are_set_there_is_no_traceback_either() -> None:

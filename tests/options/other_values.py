@@ -12,6 +12,8 @@ OTHER_VALUES: dict[str, Any] = {
     "seed": 7,
     "settings": "standard",
     "reproducible": True,
+    "run_name": "first-try",
+    "tags": "baseline,lr_1e-3",
     "results_dir": "elsewhere",
     "device": "cuda:1",
     "precision": "bfloat16",

@@ -129,7 +129,7 @@ def test_texts_that_are_not_whole_numbers_are_refused(text: str) -> None:
             '--frame_scale_resolution must be "height,width", such as 84,84, both at most 512, or native, not '
             '"84,513".',
         ),
-        (["--nolr"], "--nolr is not a known flag."),
+        (["--nolr"], "--nolr is not a known flag; did you mean --lr?"),
         (["--render", "True"], '"True" belongs to no flag; a switch is written --name, --noname or --name=True.'),
         (["--flagfile=a", "--flagfile=b"], "--flagfile is given twice; give it once."),
         (
@@ -216,7 +216,7 @@ def test_flagfile_lines(tmp_path: Path) -> None:
     file = tmp_path / "my.flags"
     parameters = OTHER_VALUES["replay_parameters"]
     file.write_text(
-        f"# a comment\n  # another\n\n  --use-lstm\r\n--noepisodic_life\n--results_dir=a b # no comment\n--lr 1e-4\n"
+        f"# a comment\n\n  --use-lstm\r\n--noepisodic_life\n--results_dir=a b # no comment\n--lr 1e-4\n"
         f"--replay_parameters={parameters}\n"
     )
     config = parse([f"--flagfile={file}"])

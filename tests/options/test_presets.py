@@ -58,7 +58,8 @@ def test_the_settings_for_a_gpu_repeat_what_was_measured() -> None:
 
 def test_flags_of_its_own_and_untried_ones_are_against_the_settings_for_a_gpu() -> None:
     assert against_gpu_settings({"env": "PongNoFrameskip-v4", "seed": 1, "network": "nature_norm"}) == []
-    assert against_gpu_settings({"seed": 1, "lr": 1e-3, "loss": "impact"}) == ["lr", "loss"]
+    assert against_gpu_settings({"seed": 1, "loss": "impact", "lr": 1e-3}) == ["lr", "loss"]
+    assert against_gpu_settings({"loss": "vtrace", "use_lstm": False}) == []
 
 
 def test_single_flags_beat_the_protocol(tmp_path: Path) -> None:

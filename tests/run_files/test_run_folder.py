@@ -8,6 +8,8 @@ from typing import BinaryIO
 
 import pytest
 
+from option_flags import Config
+from options.rules import UsageError
 from run_files.run_folder import create_run_folder, write_atomically, write_json
 
 NOW = 1_700_000_000.9
@@ -17,6 +19,16 @@ def test_folder_is_named_after_environment_and_whole_second(tmp_path: Path) -> N
     folder = create_run_folder(tmp_path / "not" / "there yet", "PongNoFrameskip-v4", NOW)
     assert folder == tmp_path / "not" / "there yet" / "PongNoFrameskip-v4_1700000000"
     assert folder.is_dir()
+
+
+def test_the_name_of_a_run_comes_first(tmp_path: Path) -> None:
+    assert create_run_folder(tmp_path, "Pong", NOW, "first-try").name == "first-try_Pong_1700000000"
+    for name in ("a/b", "-a", "..", ".a", "1", "a b", "ä", ""):
+        with pytest.raises(UsageError, match="^--run_name must be a name"):
+            Config.from_flags({"run_name": name})
+    for tags in ("a,,b", "a, b", ",a", "a/b", ""):
+        with pytest.raises(UsageError, match="^--tags must be words"):
+            Config.from_flags({"tags": tags})
 
 
 def test_slash_in_an_environment_id_makes_no_deeper_folder(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 import psutil
+import torch
 from numpy.typing import NDArray
 
-from machine.gpu_gauge import GpuGauge
+from machine.device import gpu_memory_mb, gpu_utilization
 from workers.worker_clock import CPU, STAGES, WorkerTimes
 from workers.worker_pool import WorkerPool
 
@@ -39,10 +40,10 @@ class _Mark(NamedTuple):
 class MachineLoad:
     """Measures since the latest report, and since the start of the run."""
 
-    def __init__(self, times: WorkerTimes, pool: WorkerPool, gpu: GpuGauge) -> None:
+    def __init__(self, times: WorkerTimes, pool: WorkerPool, device: torch.device) -> None:
         self._times = times
         self._pool = pool
-        self._gpu = gpu
+        self._device = device
         self._memory = (0.0, 0.0)
         self._memory_at = self._sampled_at = float("-inf")
         self._gpu_samples: list[float] = []
@@ -56,7 +57,7 @@ class MachineLoad:
         """Sample the GPU, whose gauge covers the latest second at most."""
         if now - self._sampled_at > SAMPLE_SECONDS:
             self._sampled_at = now
-            sample = self._gpu.utilization()
+            sample = gpu_utilization(self._device)
             if sample is not None:
                 self._gpu_samples.append(sample)
 
@@ -71,8 +72,8 @@ class MachineLoad:
             cpu_workers,
             self._shares_since(self._last_report),
             *self._memory,
-            sum(samples) / len(samples) if samples else self._gpu.utilization(),
-            self._gpu.memory_mb(),
+            sum(samples) / len(samples) if samples else gpu_utilization(self._device),
+            gpu_memory_mb(self._device),
         )
 
     def begin_interval(self) -> None:

@@ -9,7 +9,6 @@ import psutil
 import pytest
 import torch
 
-from machine.gpu_gauge import GpuGauge
 from training.counters.machine_load import Load, MachineLoad, memory_in_use
 from workers.worker_clock import CPU, ENVIRONMENT, WAITING, WorkerTimes
 from workers.worker_pool import WorkerPool
@@ -27,20 +26,6 @@ def reported(machine_load: MachineLoad) -> Load:
     return load
 
 
-class RisingGpu(GpuGauge):
-    """Its utilization rises with every sample."""
-
-    def __init__(self) -> None:
-        self.samples = 0
-
-    def utilization(self) -> float | None:
-        self.samples += 1
-        return 10.0 * self.samples
-
-    def memory_mb(self) -> float | None:
-        return 512.0
-
-
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     clocks = {"wall": 100.0, "cpu": 5.0}
@@ -49,9 +34,8 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return clocks
 
 
-def make_machine_load(times: WorkerTimes, gpu: GpuGauge | None = None) -> MachineLoad:
-    gpu = gpu or GpuGauge(torch.device("cpu"))
-    return MachineLoad(times, cast(WorkerPool, NoWorkers()), gpu)
+def make_machine_load(times: WorkerTimes, device: str = "cpu") -> MachineLoad:
+    return MachineLoad(times, cast(WorkerPool, NoWorkers()), torch.device(device))
 
 
 def test_figures_are_of_the_time_since_the_last_report(
@@ -84,14 +68,17 @@ def test_figures_are_of_the_time_since_the_last_report(
     times.close()
 
 
-def test_the_gpu_is_sampled_once_a_second_and_the_samples_are_averaged(clocks: dict[str, float]) -> None:
-    times, gpu = WorkerTimes(1), RisingGpu()
-    machine_load = make_machine_load(times, gpu)
+def test_the_gpu_is_sampled_once_a_second_and_the_samples_are_averaged(
+    clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times, busy = WorkerTimes(1), iter(range(10, 100, 10))
+    monkeypatch.setattr(torch.cuda, "utilization", lambda device: next(busy))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 512_000_000)
+    machine_load = make_machine_load(times, "cuda")
     for now in np.arange(0, 2.5, 0.25):
         machine_load.tick(float(now))
-    assert gpu.samples == 2
     load = reported(machine_load)
-    assert (load.gpu_utilization, load.gpu_memory_mb) == (15.0, 512.0)
+    assert (load.gpu_utilization, load.gpu_memory_mb) == (15.0, 512.0), "of two samples"
     assert machine_load.load().gpu_utilization == 30.0, "no sample in the new interval yet, so one is taken now"
     times.close()
 
