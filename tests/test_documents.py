@@ -44,6 +44,8 @@ DOCUMENTS = sorted(
     if path.name != "CHANGELOG.md"  # it names what is gone
 )
 MOST_WORDS = 1000  # of the README, code blocks left out
+ALGORITHM = "docs/change_the_algorithm.md"
+EXAMPLE = "z_loss_weight"  # the option that its example adds
 OTHER_FLAGS = {"help", "flagfile", "extra-index-url", "logdir", "figures", "setting", "games", "seeds"}
 
 
@@ -71,7 +73,8 @@ def anchors(text: str) -> set[str]:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_commands_are_understood(document: str) -> None:
     for command in commands(document, r"main\.py"):
-        assert parse(shlex.split(command)).run.op_mode in {"train", "train_w_load", "test"}, command
+        words = [word for word in shlex.split(command) if not word.startswith(f"--{EXAMPLE}=")]
+        assert parse(words).run.op_mode in {"train", "train_w_load", "test"}, command
 
 
 def test_the_documents_have_commands() -> None:
@@ -155,6 +158,17 @@ def test_every_flag_that_is_named_exists(document: str) -> None:
     known = {*OPTIONS, *(f"no{option}" for option in OPTIONS), *programs, *OTHER_FLAGS}
     for name in re.findall(r"--([\w-]+)", "\n".join(re.findall(r"`(--[^`]+)`", text_of(document)))):
         assert name in known, name
+
+
+def test_the_lines_of_an_update_are_those_of_the_learner() -> None:
+    """As docs/change_the_algorithm.md shows them, step by step."""
+    shown = text_of(ALGORITHM).split("## One update")[1].split("## Example")[0]
+    blocks = re.findall(r"^```python\n(.*?)^```", shown, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 5
+    code = [line.strip() for line in text_of("agents/learner.py").splitlines()]
+    places = [code.index(line) for block in blocks[:4] for line in block.splitlines()]
+    assert places == sorted(places)
+    assert all(line in code for line in blocks[4].splitlines())
 
 
 def test_the_readme_is_short() -> None:
