@@ -4,6 +4,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -24,7 +25,8 @@ from processes.pool import ChildPool
 from replay.row_layout import Rows
 from run_files.metrics import JsonValue
 from workers import actors as local_actors
-from workers.actors import Actors, PlaySetup
+from workers.actors import Actors
+from workers.worker import PlaySetup
 
 SLOTS = 32  # for rounds on their way from the gateway to the replays
 FIGURES_SECONDS = 1.0
@@ -189,9 +191,15 @@ class ClusterActors(Actors):
             self._gateway.send(Kind.NODE_FIGURES)
 
 
-def make_actors(setup: PlaySetup, network: ActorCritic, version: int, announce: Callable[[str], None]) -> Actors:
-    """The workers of this machine, and with --cluster those of other nodes."""
-    local = local_actors.make_actors(setup, network, version, announce)
+def make_actors(
+    setup: PlaySetup,
+    network: ActorCritic,
+    version: int,
+    announce: Callable[[str], None],
+    snapshot: dict[str, Any] | None = None,
+) -> Actors:
+    """The workers of this machine, which may continue from a snapshot, and with --cluster those of other nodes."""
+    local = local_actors.make_actors(setup, network, version, announce, snapshot)
     config, layout = setup.config, setup.layout
     options, address = config.cluster, config.cluster.cluster
     if address is None:

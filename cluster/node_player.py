@@ -26,9 +26,10 @@ from options.rules import UsageError
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
-from workers.actors import PlaySetup, make_pool
+from workers.actors import make_pool
 from workers.flow_control import PlayOnRequest
 from workers.memory.shared_weights import SharedWeights
+from workers.worker import PlaySetup
 from workers.worker_clock import WorkerTimes
 from wrappers.environment import MakeEnvironment
 

@@ -8,11 +8,11 @@ to trust its nodes.)
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from workers.memory.shared_block import SharedBlock
+from workers.memory.shared_array import SharedArray
 
 MAGIC = b"RLr1"
 # The magic bytes, the layout's fingerprint, the number of the player, of the round, and how many unrolls.
@@ -92,7 +92,7 @@ class RoundSlots:
     def __init__(self, count: int, nbytes: int) -> None:
         self.count = count
         self.nbytes = nbytes
-        self._block = SharedBlock(count * self._stride)
+        self._bytes = SharedArray((count * self._stride,))
 
     @property
     def _stride(self) -> int:
@@ -103,19 +103,13 @@ class RoundSlots:
         if len(content) > self.nbytes:
             raise ValueError(f"{len(content)} bytes do not fit into a slot of {self.nbytes}")
         start = slot * self._stride
-        self._block.bytes[start : start + _LABEL_BYTES].view(np.int64)[:] = len(content), sender
+        self._bytes.array[start : start + _LABEL_BYTES].view(np.int64)[:] = len(content), sender
         start += _LABEL_BYTES
-        self._block.bytes[start : start + len(content)] = np.frombuffer(content, np.uint8)
+        self._bytes.array[start : start + len(content)] = np.frombuffer(content, np.uint8)
 
     def read(self, slot: int) -> tuple[int, memoryview]:
         """The sender and the content that were written to a slot; a view that is valid until the next write."""
         start = slot * self._stride
-        length, sender = map(int, self._block.bytes[start : start + _LABEL_BYTES].view(np.int64))
+        length, sender = map(int, self._bytes.array[start : start + _LABEL_BYTES].view(np.int64))
         start += _LABEL_BYTES
-        return sender, memoryview(self._block.bytes[start : start + length])  # type: ignore[arg-type]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"count": self.count, "nbytes": self.nbytes, "block": self._block}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.count, self.nbytes, self._block = state["count"], state["nbytes"], state["block"]
+        return sender, memoryview(self._bytes.array[start : start + length])  # type: ignore[arg-type]

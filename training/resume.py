@@ -24,7 +24,6 @@ from training.best_so_far import BestSoFar
 from training.counters.interval import without_draws, without_interval
 from training.counters.progress import Progress
 from training.saved_state import SavedReplays, note_on_games, read_saved_replays, saved_games
-from workers.worker_pool import WorkerPool
 
 
 class PlannedUpdates(NamedTuple):
@@ -118,12 +117,6 @@ class Resume:
             if self.replays.mix is not None:
                 mix.load_state_dict(self.replays.mix, with_queues=self.replays.with_queues)
                 self.replays.mix = None  # ends the mapping of the file
-
-    def restore_workers(self, pool: WorkerPool) -> None:
-        """Restore the games, and the unrolls that the learner has not received, if they were saved."""
-        if self.parent is not None and self.in_flight is not None:
-            with refusing_foreign_content(self.parent):
-                pool.restore(self.in_flight)
 
 
 def plan_resume(parent: Checkpoint | None, config: Config, layout: UnrollLayout, worker_count: int) -> Resume:

@@ -19,7 +19,7 @@ from option_flags import Config
 from reports.console import make_console
 from reports.run_header import NetworkInUse, run_header
 from reports.sinks.make_sinks import make_sinks
-from run_files.checkpoint import Checkpoint
+from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.run_folder import LOGS, MESSAGES
 from training.gpu_memory import explained
 from training.housekeeping import Housekeeping, share_unrolls
@@ -28,7 +28,8 @@ from training.make_replays import make_mix
 from training.run import Run
 from training.run_setup import make_folder_of_learner, set_up_run
 from training.summary import SummaryFile
-from workers.actors import Actors, PlaySetup
+from workers.actors import Actors
+from workers.worker import PlaySetup
 from wrappers.environment import MakeWatchedEnvironment
 
 
@@ -62,7 +63,6 @@ def train(
         share_unrolls(run)
         run.progress.begin()
         with closing(start_actors(run)) as run.actors:
-            run.resume.restore_workers(run.actors.pool)
             housekeeping = Housekeeping(run, sinks, summary)
             parts.callback(housekeeping.close)
             try:
@@ -115,8 +115,12 @@ def records_updates(config: Config, device: torch.device, network: ActorCritic) 
 
 
 def start_actors(run: Run) -> Actors:
-    """Start the workers of this machine, and with --cluster those of other nodes."""
+    """Start the workers of this machine, and with --cluster those of other nodes.
+
+    They continue the games, and the unrolls that the learner had not received, if these were saved.
+    """
     setup = PlaySetup(
         run.part, run.setup.make_environment, run.layout, run.machine, run.resume.count, run.folder / LOGS
     )
-    return make_actors(setup, run.learner.network, run.learner.updates, run.announce)
+    with refusing_foreign_content(run.resume.parent):
+        return make_actors(setup, run.learner.network, run.learner.updates, run.announce, run.resume.in_flight)

@@ -1,33 +1,27 @@
 """The acting side of a run, as the training loop uses it: it delivers unrolls and accepts new weights."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection
-from pathlib import Path
+from typing import Any
 
 from agents.acting import weight_count
 from agents.network import ActorCritic
 from machine.capacity import allow_processes
-from machine.machine_setup import Machine
 from machine.stop_signals import StopSignals
-from option_flags import Config
 from processes.child import start_child
 from processes.pool import ChildPool
 from replay.row_layout import Rows
-from replay.unroll_layout import UnrollLayout
 from run_files.metrics import JsonValue
 from workers.flow_control import FlowControl, Lockstep, PlayOnDemand
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer
-from workers.memory.shared_weights import SharedWeights
-from workers.memory.slots import Slots
-from workers.memory.weight_publisher import WeightPublisher, make_publisher
+from workers.memory.shared_array import SharedArray
+from workers.memory.shared_weights import SharedWeights, WeightPublisher, make_publisher
 from workers.realtime.worker import RealtimeWorker
-from workers.worker import Worker
+from workers.round_queue import RoundQueue
+from workers.worker import Place, PlaySetup, SharedMemory, Worker
 from workers.worker_clock import WorkerTimes
 from workers.worker_pool import WorkerPool
-from wrappers.environment import MakeEnvironment
 
 
 class Actors:
@@ -67,27 +61,24 @@ class Actors:
         self.pool.close()
 
 
-@dataclass(frozen=True)
-class PlaySetup:
-    """What the workers of one machine play."""
+def make_actors(
+    setup: PlaySetup,
+    network: ActorCritic,
+    version: int,
+    announce: Callable[[str], None],
+    snapshot: dict[str, Any] | None = None,
+) -> Actors:
+    """Make the shared memory, publish the network's weights as `version`, and start the workers.
 
-    config: Config  # with a seed
-    make_environment: MakeEnvironment
-    layout: UnrollLayout
-    machine: Machine
-    resume_count: int = 0  # resumes of the run so far
-    logs: Path | None = None  # the folder for what the processes print; None: it is quoted if one ends, and not kept
-
-
-def make_actors(setup: PlaySetup, network: ActorCritic, version: int, announce: Callable[[str], None]) -> Actors:
-    """Make the shared memory, publish the network's weights as `version`, and start the workers."""
+    `snapshot` is that of a pool from which the workers continue.
+    """
     lockstep = setup.config.run.reproducible
     weights = SharedWeights(weight_count(network))
     publisher = make_publisher(network, weights, at_once=lockstep)
     publisher.post(version)
     publisher.deliver(wait=True)
     times = WorkerTimes(setup.machine.worker_count + 1)  # the last row is for an inference server
-    return Actors(make_pool(setup, weights, times, announce), publisher, times, lockstep)
+    return Actors(make_pool(setup, weights, times, announce, snapshot=snapshot), publisher, times, lockstep)
 
 
 def make_pool(
@@ -96,48 +87,33 @@ def make_pool(
     times: WorkerTimes,
     announce: Callable[[str], None],
     flow_control: FlowControl | None = None,
+    snapshot: dict[str, Any] | None = None,
 ) -> WorkerPool:
     """Start the workers, and with --inference=learner the inference server before them.
 
-    `times` has a row for each worker and one for the inference server. `flow_control` is that of the caller, if it asks
-    for rounds by itself.
+    `flow_control` is that of the caller, if it asks for rounds by itself.
     """
     config, layout, machine = setup.config, setup.layout, setup.machine
     options, lockstep = config.workers, config.run.reproducible
-    slots = Slots(machine.worker_count, machine.slots_per_worker, options.envs_per_worker, layout.nbytes)
+    workers, slots_each = machine.worker_count, machine.slots_per_worker
+    slots = SharedArray((workers, slots_each, options.envs_per_worker, layout.nbytes))
     rows, server = None, None
     if options.inference == "learner":
-        rows = InferenceRows(layout, machine.worker_count, options.envs_per_worker)
+        rows = InferenceRows(layout, workers, options.envs_per_worker)
         server = InferenceServer(config.network, machine.precision, machine.device, rows, weights, times, lockstep)
     if flow_control is None:
-        workers, slots_each, *_ = slots.rows.shape
         flow_control = Lockstep(workers) if lockstep else PlayOnDemand(workers * slots_each)
-    kind: Callable[..., Worker] = Worker
-    if config.environment.in_real_time:
-        kind = partial(RealtimeWorker, inference_processes=machine.inference_processes)
+    kind = RealtimeWorker if config.environment.in_real_time else Worker
+    memory = SharedMemory(slots, weights, times, rows)
 
-    def make_worker(index: int, restart_index: int, pipe: Connection | None) -> Worker:
-        return kind(
-            config=config,
-            make_environment=setup.make_environment,
-            seed=config.seed,
-            index=index,
-            resume_count=setup.resume_count,
-            restart_index=restart_index,
-            layout=layout,
-            compute_dtype=machine.worker_precision,
-            slots=slots,
-            weights=weights,
-            times=times,
-            inference=rows,
-            server=pipe,
-        )
+    def make_worker(place: Place) -> Worker:
+        return kind(setup, memory, place)
 
-    allow_processes(machine.worker_count + 1)
+    allow_processes(workers + 1)
     children = ChildPool(
         announce,
         silence=options.worker_timeout,
         budget=options.worker_restart_budget,
         start=partial(start_child, logs=setup.logs),
     )
-    return WorkerPool(children, make_worker, slots, flow_control, server)
+    return WorkerPool(children, make_worker, RoundQueue(slots.array, flow_control), server, snapshot)

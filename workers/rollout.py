@@ -29,18 +29,26 @@ class SeededEnvironment:
     env: gymnasium.Env[Any, Any]
     environment_id: int
     uniforms: np.random.Generator
-    tell: Callable[[str], None] = lambda text: None  # of a reset that failed, and was tried again
 
     def __post_init__(self) -> None:
         self.take_finished_games = self.env.get_wrapper_attr("take_finished_games")
         self._can_snapshot = environment_spec(self.env).can_snapshot
         self.finished_games: deque[tuple[float, int]] = deque()
+        self._failed_resets: list[str] = []
 
     def reset(self) -> Observation:
         seen, info = self.env.reset()
-        for failure in info.get(FAILED_RESETS, ()):
-            self.tell(failure)
+        self._failed_resets += info.get(FAILED_RESETS, ())
         return as_observation(seen)
+
+    def note_finished_games(self) -> None:
+        """Take over the games that have ended, until an unroll stores them."""
+        self.finished_games.extend(self.take_finished_games())
+
+    def take_failed_resets(self) -> list[str]:
+        """How resets failed that were tried again, since the last call."""
+        failed, self._failed_resets = self._failed_resets, []
+        return failed
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -216,7 +224,7 @@ class Rollout:
         self, environment: SeededEnvironment, unrolls: dict[str, NDArray[Any]], e: int, t: int
     ) -> None:
         """Write one finished game. A step has room for one; if a reset ended a second one, the next step stores it."""
-        environment.finished_games.extend(environment.take_finished_games())
+        environment.note_finished_games()
         if environment.finished_games:
             unrolls["game_returns"][e, t], unrolls["game_lengths"][e, t] = environment.finished_games.popleft()
 

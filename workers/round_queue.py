@@ -17,13 +17,15 @@ ACTIVE_GAMES = 256  # at least so many games take turns, if there are as many
 class RoundQueue:
     """Each slot is idle, is being filled by its worker, or holds a round that the learner has not taken yet.
 
-    `rows` are the slots `[worker, slot, environment, nbytes]`.
+    `rows` are the slots `[worker, slot, environment, nbytes]`. A slot holds one unroll of each of a worker's
+    environments, over the same T steps. It belongs to the worker from the moment it is handed out until it is filled.
     """
 
     def __init__(self, rows: NDArray[np.uint8], flow_control: FlowControl) -> None:
         self._rows = rows
-        self._flow_control = flow_control
+        self.flow_control = flow_control
         workers, slots, self._environments, _ = rows.shape
+        self.workers = int(workers)
         self._slot_total = int(workers * slots)
         # In the order in which slots are handed out: first one slot of each worker, then the second ones.
         self._idle: deque[WorkerSlot] = deque((worker, slot) for slot in range(slots) for worker in range(workers))
@@ -44,10 +46,7 @@ class RoundQueue:
     @property
     def workers_pause(self) -> bool:
         """Whether no worker plays or may play."""
-        return not self._flow_control.limit
-
-    def nothing_delivered(self, learner_waits: bool) -> None:
-        self._flow_control.nothing_delivered(learner_waits)
+        return not self.flow_control.limit
 
     def hand_out(self, is_running: Callable[[int], bool]) -> list[WorkerSlot]:
         """The slots that workers may fill now, as many as the limit allows; slots of lost workers stay idle.
@@ -55,7 +54,7 @@ class RoundQueue:
         Where there are many more workers than the learner needs, the first of them play all rounds: if all took turns,
         each game would hardly go on.
         """
-        limit = self._flow_control.limit
+        limit = self.flow_control.limit
         allowed = limit - self.in_flight
         if allowed <= 0:
             return []
@@ -70,7 +69,7 @@ class RoundQueue:
     def deliver(self, worker: int, slot: int) -> None:
         """A worker has filled a slot."""
         self._filling[worker].remove(slot)
-        self._delivered.extend(self._flow_control.deliver((worker, slot)))
+        self._delivered.extend(self.flow_control.deliver((worker, slot)))
 
     def take_back(self, worker: int) -> None:
         """The worker's process has ended: the slots that it was filling are idle again."""
@@ -81,14 +80,14 @@ class RoundQueue:
         """The oldest delivered unroll `[nbytes]`, a view into shared memory."""
         worker, slot = self._delivered[0]
         if not self._taken:
-            self._flow_control.learner_starts_round()
+            self.flow_control.learner_starts_round()
         unroll: Rows = self._rows[worker, slot, self._taken]
         return unroll
 
     def unroll_taken(self) -> bool:
         """Go on to the next unroll. Return whether the slot of this one is idle now."""
         self._taken += 1
-        self._flow_control.unrolls_taken(self._taken, self._environments)
+        self.flow_control.unrolls_taken(self._taken, self._environments)
         if self._taken < self._environments:
             return False
         self._idle.append(self._delivered.popleft())
@@ -108,10 +107,9 @@ class RoundQueue:
         """
         if not len(unrolls):
             return
-        workers = len(self._filling)
-        first = workers * self._environments - len(unrolls)
+        first = self.workers * self._environments - len(unrolls)
         first_worker, self._taken = divmod(first, self._environments)
         self._rows.reshape(-1, self._rows.shape[-1])[first:] = unrolls
-        for worker in range(first_worker, workers):
+        for worker in range(first_worker, self.workers):
             self._idle.remove((worker, 0))
             self._delivered.append((worker, 0))

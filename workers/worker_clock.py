@@ -1,12 +1,11 @@
 """Measures how much time the workers spend in each stage, in shared memory that the learner reads."""
 
 import time
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.memory.shared_block import SharedBlock
+from workers.memory.shared_array import SharedArray
 
 STAGES = ("environment", "inference", "waiting", "weights", "rest")
 ENVIRONMENT, INFERENCE, WAITING, WEIGHTS, REST = range(len(STAGES))
@@ -14,34 +13,23 @@ CPU = len(STAGES)  # the column after the stages
 COLUMNS = len(STAGES) + 1
 
 
-class WorkerTimes:
+class WorkerTimes(SharedArray):
     """Shared seconds `[worker, column]`: a column for each stage, then one for CPU time.
 
     They only rise: the replacement of a worker adds to the seconds of the worker before it.
     """
 
     def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._block = SharedBlock(8 * workers * COLUMNS)
-        self._open()
+        super().__init__((workers, COLUMNS), np.float64)
 
-    def _open(self) -> None:
-        self.seconds: NDArray[np.float64] = self._block.bytes.view(np.float64).reshape(self._workers, COLUMNS)
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        return self.array
 
     def totals(self) -> NDArray[np.float64]:
         """The sums `[column]` over all workers."""
-        totals: NDArray[np.float64] = self.seconds.sum(axis=0)
+        totals: NDArray[np.float64] = self.array.sum(axis=0)
         return totals
-
-    def close(self) -> None:
-        self._block.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"workers": self._workers, "block": self._block}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._workers, self._block = state["workers"], state["block"]
-        self._open()
 
 
 class WorkerClock:

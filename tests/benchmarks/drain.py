@@ -19,10 +19,9 @@ from tests.benchmarks.stages import Bench
 from training.loop import POLL_SECONDS
 from training.make_replays import make_replays
 from workers.flow_control import PlayOnDemand
-from workers.memory.shared_block import SharedBlock
-from workers.memory.shared_weights import SharedWeights
-from workers.memory.slots import Slots
-from workers.memory.weight_publisher import make_publisher
+from workers.memory.shared_array import SharedArray
+from workers.memory.shared_weights import SharedWeights, make_publisher
+from workers.round_queue import RoundQueue
 from workers.worker_pool import WorkerPool
 
 DRAIN, MIX, LEARN = "drain", "drain and mix", "drain, mix, update, publish"
@@ -84,20 +83,19 @@ class LearnerSide:
 def recorded_pool(bench: Bench, workers: int) -> Iterator[WorkerPool]:
     """A pool of workers that write a recorded rollout again and again. All have delivered at least once."""
     count, nbytes = bench.config.workers.envs_per_worker, bench.layout.nbytes
-    recording = Slots(1, 1, count, nbytes)
-    recording.rows[0, 0] = record_untrained(bench.config, bench.layout, bench.worker_precision, count)
-    slots = Slots(workers, choose_slots_per_worker(bench.config, workers), count, nbytes)
-    delivered = SharedBlock(8 * workers)
+    recording = SharedArray((count, nbytes))
+    recording.array[:] = record_untrained(bench.config, bench.layout, bench.worker_precision, count)
+    slots = SharedArray((workers, choose_slots_per_worker(bench.config, workers), count, nbytes))
+    delivered = SharedArray((workers,), np.int64)
     children = ChildPool(print, silence=START_SECONDS, budget=0)
     pool = WorkerPool(
         children,
-        lambda index, restart_index, pipe: RecordedWorker(recording, delivered, slots, index),
-        slots,
-        PlayOnDemand(workers * slots.rows.shape[1]),
+        lambda place: RecordedWorker(recording, delivered, slots, place.worker),
+        RoundQueue(slots.array, PlayOnDemand(workers * slots.array.shape[1])),
     )
     with closing(recording), closing(slots), closing(delivered), closing(pool):
         end = time.monotonic() + START_SECONDS
-        while not delivered.bytes.view(np.int64).all():
+        while not delivered.array.all():
             if time.monotonic() > end:
                 raise RuntimeError(f"{workers} workers did not all start within {START_SECONDS:g} seconds")
             pool.wait(POLL_SECONDS)

@@ -8,8 +8,7 @@ from tests.agents.every_layout import PICTURES, network_of
 from tests.workers.inference.test_inference import collect, running_server
 from tests.workers.test_rollout import make_environment
 from training.make_replays import uploader
-from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.memory.weight_publisher import make_publisher, pin
+from workers.memory.shared_weights import NewestWeights, SharedWeights, make_publisher, pin
 from workers.rollout import Rollout
 
 GPU = torch.device("cuda", 0)

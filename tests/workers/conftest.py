@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Any, cast
 
 import psutil
@@ -16,7 +15,9 @@ from tests.workers.pattern_worker import ROW_BYTES, PatternWorker, SilentServer
 from tests.workers.pools import SILENCE_LIMIT, Clock, MakePool
 from workers.flow_control import Lockstep, PlayOnDemand
 from workers.inference.server import InferenceServer
-from workers.memory.slots import Slots
+from workers.memory.shared_array import SharedArray
+from workers.round_queue import RoundQueue
+from workers.worker import Place
 from workers.worker_pool import WorkerPool
 
 
@@ -43,10 +44,11 @@ def make_pool(clock: Clock, fork_server: ForkServer) -> Iterator[MakePool]:
         lockstep: bool = False,
         restart_budget: int = 100,
         server: SilentServer | None = None,
+        snapshot: dict[str, Any] | None = None,
         start: Callable[[Any, str], Child] | None = None,
         **behaviour: float,
     ) -> tuple[WorkerPool, list[str]]:
-        memory = Slots(workers, slots, environments, ROW_BYTES)
+        memory = SharedArray((workers, slots, environments, ROW_BYTES))
         announced: list[str] = []
         children = ChildPool(
             announced.append,
@@ -56,15 +58,15 @@ def make_pool(clock: Clock, fork_server: ForkServer) -> Iterator[MakePool]:
             clock=clock,
         )
 
-        def make_worker(index: int, restart_index: int, pipe: Connection | None) -> PatternWorker:
-            return PatternWorker(memory, index, restart_index, pipe, **behaviour)  # type: ignore[arg-type]
+        def make_worker(place: Place) -> PatternWorker:
+            return PatternWorker(memory, *place, **behaviour)  # type: ignore[arg-type]
 
         pool = WorkerPool(
             children,
             make_worker,
-            memory,
-            Lockstep(workers) if lockstep else PlayOnDemand(workers * slots),
+            RoundQueue(memory.array, Lockstep(workers) if lockstep else PlayOnDemand(workers * slots)),
             cast(InferenceServer | None, server),
+            snapshot,
         )
         pools.append((pool, memory))
         return pool, announced

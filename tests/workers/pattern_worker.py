@@ -8,22 +8,24 @@ import signal
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from processes.messages import Kind, receive, send
-from workers.memory.slots import Slots
+from workers.memory.shared_array import SharedArray
 
 ROW_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
 class PatternWorker:
-    slots: Slots
+    slots: SharedArray
     index: int
     restart_index: int
     server: Connection | None = None
+    snapshot: dict[str, Any] | None = None
     raise_after: int = -1  # raise an exception after so many slots
     stop_after: int = -1  # stop the process after so many slots
     pause: float = 0.0  # seconds before each slot
@@ -35,21 +37,18 @@ class PatternWorker:
             time.sleep(1000)
         if self.forks and not os.fork():
             time.sleep(1000)
-        count = 0
+        count = 0 if self.snapshot is None else self.snapshot["count"]
         while True:
             message = receive(connection)
             if message.kind == Kind.SNAPSHOT_REQUEST:
                 send(connection, Kind.SNAPSHOT, payload={"index": self.index, "count": count})
-                continue
-            if message.kind == Kind.SNAPSHOT:
-                count = message.payload["count"]
                 continue
             if count == self.raise_after:
                 raise ValueError(f"worker {self.index} raises")
             if count == self.stop_after:
                 os.kill(os.getpid(), signal.SIGSTOP)
             time.sleep(self.pause)
-            for environment, row in enumerate(self.slots.rows[self.index, message.index]):
+            for environment, row in enumerate(self.slots.array[self.index, message.index]):
                 write_pattern(row, self.index, self.restart_index, count, environment)
             send(connection, Kind.SLOT_FILLED, message.index)
             count += 1

@@ -49,7 +49,7 @@ def test_slots_of_a_lost_worker_wait_for_its_replacement() -> None:
 def test_workers_pause_at_the_limit() -> None:
     queue = make_queue(lockstep=True, slots=1)
     assert queue.hand_out(lambda worker: True) == [] and queue.workers_pause
-    queue.nothing_delivered(learner_waits=True)
+    queue.flow_control.nothing_delivered(learner_waits=True)
     assert queue.hand_out(lambda worker: True) == [(0, 0), (1, 0), (2, 0)] and not queue.workers_pause
     for worker in (2, 0, 1):
         assert not queue.ready
@@ -61,7 +61,7 @@ def test_workers_pause_at_the_limit() -> None:
 def test_untaken_unrolls_are_restored_in_another_queue() -> None:
     for taken in range(WORKERS * ENVIRONMENTS + 1):
         queue, other = make_queue(lockstep=True, slots=1), make_queue(lockstep=True, slots=1)
-        queue.nothing_delivered(learner_waits=True)
+        queue.flow_control.nothing_delivered(learner_waits=True)
         for worker, slot in queue.hand_out(lambda worker: True):
             queue.deliver(worker, slot)
         assert len(take_all(queue, taken)) == taken

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from replay.row_layout import Declared, RowLayout, Rows
 from replay.unroll_layout import UnrollLayout
-from workers.memory.shared_block import SharedBlock
+from workers.memory.shared_array import SharedArray
 from workers.observations import observation_shape
 
 
@@ -58,17 +57,17 @@ class InferenceRows:
         self.layout = layout
         self.workers = workers
         self.environments = environments
-        rows = workers * (environments + 1)
-        self._blocks = [SharedBlock(rows * layout.nbytes) for layout in (RequestLayout(layout), ResultLayout(layout))]
-        self._open()
+        self.request_layout, self.result_layout = RequestLayout(layout), ResultLayout(layout)
+        self._requests = SharedArray((workers, environments + 1, self.request_layout.nbytes))
+        self._results = SharedArray((workers, environments + 1, self.result_layout.nbytes))
 
-    def _open(self) -> None:
-        self.request_layout, self.result_layout = RequestLayout(self.layout), ResultLayout(self.layout)
-        self.requests: Rows
-        self.results: Rows
-        self.requests, self.results = (
-            block.bytes.reshape(self.workers, self.environments + 1, -1) for block in self._blocks
-        )
+    @property
+    def requests(self) -> Rows:
+        return self._requests.array
+
+    @property
+    def results(self) -> Rows:
+        return self._results.array
 
     @property
     def groups(self) -> tuple[slice, ...]:
@@ -83,13 +82,5 @@ class InferenceRows:
         return self.workers * max(1, (self.environments + 1) // 2)
 
     def close(self) -> None:
-        for block in self._blocks:
-            block.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"shape": (self.layout, self.workers, self.environments), "blocks": self._blocks}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.layout, self.workers, self.environments = state["shape"]
-        self._blocks = state["blocks"]
-        self._open()
+        self._requests.close()
+        self._results.close()

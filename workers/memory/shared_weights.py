@@ -1,20 +1,22 @@
 """The policy's weights in shared memory: the learner publishes them, workers copy the newest."""
 
 import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import Actor
-from workers.memory.shared_block import SharedBlock
+from agents.acting import Actor, flat_weights, write_flat_weights
+from agents.network import ActorCritic
+from workers.memory.shared_array import SharedArray
 
 NOT_PUBLISHED = -1
 
 _BUFFERS = 3
-_HEADER_BYTES = 64
 
 
 class SharedWeights:
@@ -26,16 +28,9 @@ class SharedWeights:
 
     def __init__(self, weight_count: int) -> None:
         self.weight_count = weight_count
-        self._block = SharedBlock(_HEADER_BYTES + _BUFFERS * 4 * weight_count)
-        self._open()
-        self._latest[0] = NOT_PUBLISHED
-        self._versions[:] = NOT_PUBLISHED
-
-    def _open(self) -> None:
-        header = self._block.bytes[:_HEADER_BYTES].view(np.int64)
-        self._latest, self._versions = header[:1], header[1 : 1 + _BUFFERS]
-        self._buffers = self._block.bytes[_HEADER_BYTES:].view(np.float32).reshape(_BUFFERS, self.weight_count)
-        self._fence = threading.Lock()
+        self._numbers = SharedArray((1 + _BUFFERS,), np.int64)  # the newest version, then that of each buffer
+        self._numbers.array[:] = NOT_PUBLISHED
+        self._buffers = SharedArray((_BUFFERS, weight_count), np.float32)
 
     def publish(self, version: int, flat: torch.Tensor) -> None:
         """Make `flat [weight_count]` the newest weights. Versions rise."""
@@ -51,57 +46,56 @@ class SharedWeights:
     def begin(self) -> torch.Tensor:
         """A tensor `[weight_count]` for the next weights; `complete` makes what is written there the newest ones."""
         buffer = self._next_buffer
-        self._versions[buffer] = NOT_PUBLISHED
-        self._order_memory()
-        return torch.from_numpy(self._buffers[buffer])
+        self._numbers.array[1 + buffer] = NOT_PUBLISHED
+        order_memory()
+        return torch.from_numpy(self._buffers.array[buffer])
 
     def complete(self, version: int) -> None:
         buffer = self._next_buffer
-        self._order_memory()
-        self._versions[buffer] = version
-        self._latest[0] = version
+        order_memory()
+        self._numbers.array[1 + buffer] = version
+        self._numbers.array[0] = version
 
     @property
     def _next_buffer(self) -> int:
         """Readers copy the newest weights meanwhile, or those before."""
-        return (self._buffer_of(int(self._latest[0])) + 1) % _BUFFERS
+        return (self._buffer_of(int(self._numbers.array[0])) + 1) % _BUFFERS
 
     def copy_newer(self, known_version: int, out: torch.Tensor) -> int:
         """Copy weights newer than `known_version`, if there are any, to `out [weight_count]`; return their version."""
-        while (version := int(self._latest[0])) > known_version:
+        while (version := int(self._numbers.array[0])) > known_version:
             buffer = self._buffer_of(version)
-            self._order_memory()
-            out.numpy()[:] = self._buffers[buffer]
-            self._order_memory()
-            if self._versions[buffer] == version:
+            order_memory()
+            out.numpy()[:] = self._buffers.array[buffer]
+            order_memory()
+            if self._numbers.array[1 + buffer] == version:
                 return version
         return known_version
 
     @property
-    def memory(self) -> NDArray[np.uint8]:
-        """All of it, the same bytes in each process."""
-        return self._block.bytes
+    def memory(self) -> NDArray[np.float32]:
+        """All buffers, the same memory in each process."""
+        return self._buffers.array
 
     def close(self) -> None:
-        self._block.close()
+        self._numbers.close()
+        self._buffers.close()
 
     def _buffer_of(self, version: int) -> int:
         """The buffer that has this version; the first one if none has."""
-        return int(np.argmax(self._versions == version))
+        return int(np.argmax(self._numbers.array[1:] == version))
 
-    def _order_memory(self) -> None:
-        """Prevent the processor from moving reads or writes across this point. Some do that, but not x86."""
-        with self._fence:
-            pass
 
-    def __getstate__(self) -> dict[str, object]:
-        return {"weight_count": self.weight_count, "block": self._block}
+def order_memory() -> None:
+    """Prevent the processor from moving reads or writes across this point. ARM does that, but not x86.
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        weight_count, block = state["weight_count"], state["block"]
-        assert isinstance(weight_count, int) and isinstance(block, SharedBlock)
-        self.weight_count, self._block = weight_count, block
-        self._open()
+    What comes before a release is complete when it happens, what comes after an acquire begins later, and a release is
+    never overtaken by an acquire that follows it. The other way round, both sides could move in between the two.
+    """
+    fence = threading.Lock()
+    fence.acquire()
+    fence.release()
+    fence.acquire()
 
 
 class NewestWeights:
@@ -121,3 +115,67 @@ class NewestWeights:
             self._actor.load(self._flat.to(self._device))  # one copy to the device
             self._version = newest
         return self._version
+
+
+class CopyEvent(Protocol):
+    """The part of a CUDA event that shows whether a copy that started before `record` is complete."""
+
+    def record(self) -> Any: ...
+
+    def query(self) -> bool: ...
+
+    def synchronize(self) -> Any: ...
+
+
+class WeightPublisher:
+    """Publishes the learner's weights after each update.
+
+    On a GPU, `post` is called while the update is still being computed. The copy is then queued behind the update and
+    published when it is complete, at the latest before the next copy starts. So the learner does not wait for it.
+    """
+
+    def __init__(self, network: ActorCritic, weights: SharedWeights, copied: CopyEvent | None) -> None:
+        self._network = network
+        self.weights = weights
+        self._copied = copied
+        self._copying: int | None = None  # the version of the copy that is not published yet
+
+    def post(self, version: int) -> None:
+        """Start to publish the weights as they are after `version` updates."""
+        if self._copied is None:
+            with self.weights.publishing(version) as buffer:
+                write_flat_weights(self._network, buffer)
+            return
+        self.deliver(wait=True)
+        flat = flat_weights(self._network)
+        self.weights.begin().copy_(flat, non_blocking=True)
+        self._copied.record()
+        self._copying = version
+
+    def deliver(self, wait: bool = False) -> None:
+        """Publish the copy if it is complete; with `wait`, wait until it is."""
+        if self._copied is None or self._copying is None:
+            return
+        if wait:
+            self._copied.synchronize()
+        if self._copied.query():
+            self.weights.complete(self._copying)
+            self._copying = None
+
+
+def make_publisher(network: ActorCritic, weights: SharedWeights, at_once: bool) -> WeightPublisher:
+    """With `at_once`, `post` publishes before it returns, on any device."""
+    if network.projection.device.type != "cuda" or at_once:
+        return WeightPublisher(network, weights, None)
+    pin(weights.memory)
+    return WeightPublisher(network, weights, torch.cuda.Event())  # type: ignore[no-untyped-call]
+
+
+def pin(memory: NDArray[Any]) -> None:
+    """Let the GPU copy to this memory by itself. Where the system refuses it, copies take longer."""
+    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    if runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0) == runtime.cudaError.success:
+        weakref.finalize(memory, runtime.cudaHostUnregister, memory.ctypes.data)
+    else:
+        with suppress(RuntimeError):  # CUDA reports the error again at the next kernel; this one takes it
+            torch.zeros(1, device="cuda").add_(1)

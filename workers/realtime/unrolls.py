@@ -1,7 +1,7 @@
 """Unrolls of games in real time, which stay open until all of their actions have had their effect."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.realtime.games import PlayedFrame, Register
 from workers.realtime.player import Book, Seen
+from workers.rollout import SeededEnvironment
 from wrappers.atari import reward_clipping
 
 NO_DECISION = -1
@@ -54,16 +55,13 @@ class RealtimeUnrolls(Book):
         self,
         layout: UnrollLayout,
         options: EnvironmentOptions,
-        environment_ids: Sequence[int],
-        take_finished_games: Sequence[Callable[[], Sequence[tuple[float, int]]]],
+        environments: Sequence[SeededEnvironment],
     ) -> None:
         self._clip = reward_clipping(options.reward_clipping_method)
         self._layout = layout
         self._hold = options.skipped_frames
-        self._ids = environment_ids
-        self._take_finished_games = take_finished_games
-        self._finished: list[deque[tuple[float, int]]] = [deque() for _ in environment_ids]
-        self._games = [_Game() for _ in environment_ids]
+        self._environments = environments
+        self._games = [_Game() for _ in environments]
         self._missed = 0  # frames since the newest decision started
         self._started = 0  # decisions so far
         self._version = 0  # of the weights of the decision that was made last
@@ -86,13 +84,6 @@ class RealtimeUnrolls(Book):
         versions[versions == NEVER] = self._version  # all of its decisions were lost
         self._first += self._layout.unroll_length
         return self._rows.popleft()
-
-    def dropped(self, rows: Rows) -> None:
-        """Unrolls that `take` returned reach nobody: the games that ended in them are stored with later steps."""
-        fields = self._layout.arrays(rows)
-        for e, finished in enumerate(self._finished):
-            returns, lengths = fields["game_returns"][e].tolist(), fields["game_lengths"][e].tolist()
-            finished.extendleft(reversed([each for each in zip(returns, lengths, strict=True) if each[1]]))
 
     def started(self, sequence: int, seen: Seen) -> None:
         if sequence:
@@ -144,7 +135,7 @@ class RealtimeUnrolls(Book):
         self._missed += frames
 
     def episode_over(self, game: int) -> bool:
-        self._finished[game].extend(self._take_finished_games[game]())
+        self._environments[game].note_finished_games()
         return True
 
     def _complete(self, game: int) -> None:
@@ -185,8 +176,9 @@ class RealtimeUnrolls(Book):
             unroll["played_frames"][e] += game.played
             unroll["idle_frames"][e] += game.idle
             game.episode_over, game.played, game.idle = False, 0, 0
-            if self._finished[e]:
-                unroll["game_returns"][e, t], unroll["game_lengths"][e, t] = self._finished[e].popleft()
+            if self._environments[e].finished_games:
+                finished = self._environments[e].finished_games.popleft()
+                unroll["game_returns"][e, t], unroll["game_lengths"][e, t] = finished
 
     def _open(self, seen: Seen) -> None:
         """Open the unrolls whose first decision starts."""
@@ -196,7 +188,7 @@ class RealtimeUnrolls(Book):
         unroll["first_lstm_state"][:] = seen.state.lstm_state
         unroll["first_action"][:] = seen.state.previous_actions
         unroll["first_reward"][:] = seen.state.previous_rewards
-        unroll["environment_id"][:] = self._ids
+        unroll["environment_id"][:] = [environment.environment_id for environment in self._environments]
         unroll["weight_version"][:] = NEVER
         self._rows.append(rows)
         self._fields.append(unroll)

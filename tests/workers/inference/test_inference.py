@@ -27,7 +27,7 @@ from tests.training.catch_runs import catch_run, resume_run
 from tests.training.resumed_runs import assert_same_run
 from tests.training.test_train import catch_config
 from tests.workers.test_rollout import make_environment
-from workers.actors import PlaySetup, make_pool
+from workers.actors import make_pool
 from workers.inference import server as server_module
 from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
@@ -35,6 +35,7 @@ from workers.inference.server import InferenceServer, WorkerPipes, connect_worke
 from workers.local_policy import LocalPolicy
 from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.rollout import Rollout
+from workers.worker import PlaySetup
 from workers.worker_clock import CPU, WorkerTimes
 from workers.worker_pool import WorkerPool
 

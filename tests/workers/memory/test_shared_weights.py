@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from processes.child import start_child
-from workers.memory.shared_block import SharedBlock
+from workers.memory.shared_array import SharedArray
 from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights
 
 pytestmark = pytest.mark.slow
@@ -23,18 +23,18 @@ COPIES = 300
 @dataclass(frozen=True)
 class Publishes:
     weights: SharedWeights
-    enough: SharedBlock
+    enough: SharedArray
 
     def run(self, connection: Connection) -> None:
         torch.set_num_threads(1)
         version = 0
-        while not self.enough.bytes.any():
+        while not self.enough.array.any():
             self.weights.publish(version, torch.full((WEIGHTS,), float(version)))
             version += 1
 
 
 def test_no_copy_mixes_two_versions() -> None:
-    weights, enough = SharedWeights(WEIGHTS), SharedBlock(1)
+    weights, enough = SharedWeights(WEIGHTS), SharedArray((1,))
     copy = torch.zeros(WEIGHTS)
     assert weights.copy_newer(NOT_PUBLISHED, copy) == NOT_PUBLISHED
     writer = start_child(Publishes(weights, enough), "writer")
@@ -47,7 +47,7 @@ def test_no_copy_mixes_two_versions() -> None:
         assert newest > version
         assert (copy == newest).all()
         version, copies = newest, copies + 1
-        enough.bytes[:] = copies >= COPIES
+        enough.array[:] = copies >= COPIES
     assert writer.end().exit_code == 0
     version = weights.copy_newer(version, copy)
     assert (copy == version).all()

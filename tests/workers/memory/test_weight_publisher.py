@@ -5,8 +5,7 @@ import torch
 from agents.acting import flat_weights, load_flat_weights, weight_count
 from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
-from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights
-from workers.memory.weight_publisher import WeightPublisher, make_publisher
+from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights, WeightPublisher, make_publisher
 
 
 class Copying:

@@ -1,13 +1,8 @@
 """Unrolls that wait for a slot, and those that are dropped."""
 
-import multiprocessing
-from types import SimpleNamespace
-from typing import Any, cast
-
 import numpy as np
 import pytest
 
-from processes.messages import receive
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.realtime.worker import Delivery
@@ -25,10 +20,8 @@ GAMES = 2
     ],
 )
 def test_the_newest_rounds_wait(most: int, expected: list[tuple[int, int]]) -> None:
-    slots = SimpleNamespace(rows=np.zeros((1, 2, GAMES, LAYOUT.nbytes), np.uint8))
-    learner, connection = multiprocessing.Pipe()
-    lost: list[Rows] = []
-    delivery = Delivery(cast(Any, SimpleNamespace(layout=LAYOUT, slots=slots, index=0)), connection, most, lost.append)
+    slots: Rows = np.zeros((2, GAMES, LAYOUT.nbytes), np.uint8)
+    delivery = Delivery(slots, LAYOUT, most)
     numbers = iter(range(1, 9))
 
     def complete() -> None:
@@ -38,8 +31,8 @@ def test_the_newest_rounds_wait(most: int, expected: list[tuple[int, int]]) -> N
 
     def delivered() -> list[tuple[int, int]]:
         found = []
-        while learner.poll():
-            rows = slots.rows[0, receive(learner).index]
+        for slot in delivery.filled():
+            rows = slots[slot]
             dropped = LAYOUT.array(rows, "dropped_unrolls")
             assert (dropped == dropped[0]).all()
             found.append((int(LAYOUT.array(rows, "weight_version")[0]), int(dropped[0])))
@@ -54,11 +47,8 @@ def test_the_newest_rounds_wait(most: int, expected: list[tuple[int, int]]) -> N
     assert delivered() == expected[1:2]
     for _ in range(3):
         complete()
-    assert delivered() == []
+        assert delivered() == []
     delivery.slot_free(0)
     complete()
     delivery.slot_free(1)
     assert delivered() == expected[2:]
-    assert len(lost) == sum(dropped for _, dropped in expected)
-    for end in (learner, connection):
-        end.close()

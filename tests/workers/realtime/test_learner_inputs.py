@@ -18,6 +18,7 @@ from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbere
 from workers.realtime.games import RealtimeGames
 from workers.realtime.player import Seen
 from workers.realtime.unrolls import RealtimeUnrolls
+from workers.rollout import SeededEnvironment
 
 GAMES = ([Ending(23), Ending(9, cut=True)], [Ending(40)])
 
@@ -45,12 +46,14 @@ class Playing(FakeSession):
 
 def play(layout: UnrollLayout, actor: Actor, processes: int) -> list[Rows]:
     options = dataclasses.replace(OPTIONS, frame_scale_resolution="36,36")
-    environments = [make_numbered(*endings, options=options) for endings in GAMES]
-    games = RealtimeGames(environments, [np.random.default_rng(e) for e in range(2)], options)
+    environments = [
+        SeededEnvironment(make_numbered(*endings, options=options), e, np.random.default_rng(e))
+        for e, endings in enumerate(GAMES)
+    ]
+    games = RealtimeGames([each.env for each in environments], [each.uniforms for each in environments], options)
     for game in range(2):
         games.start(game)
-    take_finished_games = [env.get_wrapper_attr("take_finished_games") for env in environments]
-    unrolls = RealtimeUnrolls(layout, options, range(2), take_finished_games)
+    unrolls = RealtimeUnrolls(layout, options, environments)
     times = np.random.default_rng(3)
     session = Playing(games, layout, unrolls, lambda process: float(times.uniform(0.2, 0.9)), processes, "mean", 0.4)
     session.use(actor)

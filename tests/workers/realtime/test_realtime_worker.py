@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from agents.acting import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
+from machine.machine_setup import Machine
 from option_flags import Config
 from processes.child import start_child
 from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
+from workers.memory.shared_array import SharedArray
 from workers.memory.shared_weights import SharedWeights
-from workers.memory.slots import Slots
 from workers.realtime.worker import RealtimeWorker
+from workers.worker import Place, PlaySetup, SharedMemory
 from workers.worker_clock import CPU, WorkerTimes
 from wrappers.atari import make_atari
 
@@ -48,22 +50,11 @@ class Learner:
         network = make_network(config.network, self.layout, torch.float32)
         self.weights = SharedWeights(weight_count(network))
         self.weights.publish(3, flat_weights(network))
-        self.slots = Slots(1, 2, GAMES, self.layout.nbytes)
+        self.slots = SharedArray((1, 2, GAMES, self.layout.nbytes))
         self.times = WorkerTimes(1)
-        worker = RealtimeWorker(
-            config=config,
-            make_environment=make_atari,
-            seed=1,
-            index=0,
-            resume_count=0,
-            restart_index=0,
-            layout=self.layout,
-            compute_dtype=torch.float32,
-            slots=self.slots,
-            weights=self.weights,
-            times=self.times,
-            inference_processes=processes,
-        )
+        machine = Machine(torch.device("cpu"), torch.float32, torch.float32, 1, 2, 1, inference_processes=processes)
+        setup = PlaySetup(config, make_atari, self.layout, machine)
+        worker = RealtimeWorker(setup, SharedMemory(self.slots, self.weights, self.times), Place(0))
         self.child = start_child(worker, "worker 0")
         self.alive = True
 
@@ -82,7 +73,7 @@ class Learner:
     def unrolls(self) -> dict[str, NDArray[Any]]:
         """The next unrolls that are delivered, copied."""
         slot = next_filled(self.child.connection)
-        fields = self.layout.arrays(self.slots.rows[0, slot].copy())
+        fields = self.layout.arrays(self.slots.array[0, slot].copy())
         self.free(slot)
         return fields
 
@@ -211,6 +202,6 @@ def test_unrolls_without_a_slot_are_dropped_and_counted(make_learner: Callable[.
         time.sleep(0.2)  # longer than some rounds, on a machine that is not very busy
         learner.free(slot)
         slot = next_filled(learner.child.connection)
-        counted = learner.layout.array(learner.slots.rows[0, slot], "dropped_unrolls")
+        counted = learner.layout.array(learner.slots.array[0, slot], "dropped_unrolls")
         dropped = int(counted[0])
         assert counted.tolist() == [dropped] * GAMES

@@ -1,7 +1,7 @@
 """Unrolls of scripted games and inference times, compared with a slow version that reads the log of all events."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbere
 from workers.realtime.games import PlayedFrame, RealtimeGames, Register
 from workers.realtime.player import Seen
 from workers.realtime.unrolls import RealtimeUnrolls
+from workers.rollout import SeededEnvironment
 
 STEPS = 5
 LAYOUT = UnrollLayout(STEPS, 3, (1, 4, 4), 3, delayed_actions=True, real_time=True)
@@ -37,9 +38,9 @@ class Noted(NamedTuple):
 class Log(RealtimeUnrolls):
     """Unrolls that also write down all events of each game."""
 
-    def __init__(self, games: int, take_finished_games: list[Callable[[], Any]]) -> None:
-        super().__init__(LAYOUT, OPTIONS, range(games), take_finished_games)
-        self.events: list[list[Noted]] = [[] for _ in range(games)]
+    def __init__(self, environments: Sequence[SeededEnvironment]) -> None:
+        super().__init__(LAYOUT, OPTIONS, environments)
+        self.events: list[list[Noted]] = [[] for _ in environments]
         self.seconds: dict[int, float] = {}
         self.delivered: list[Rows] = []
 
@@ -151,12 +152,14 @@ def play(
     seed: int = 0,
 ) -> tuple[Log, FakeSession]:
     """Play until so many unrolls are complete. `killed` is a process that dies now and then."""
-    environments = [make_numbered(*each) for each in endings]
+    environments = [
+        SeededEnvironment(make_numbered(*each), e, np.random.default_rng(e)) for e, each in enumerate(endings)
+    ]
     rng = np.random.default_rng(seed)
-    games = RealtimeGames(environments, [np.random.default_rng(e) for e in range(len(endings))], OPTIONS)
+    games = RealtimeGames([each.env for each in environments], [each.uniforms for each in environments], OPTIONS)
     for game in range(len(endings)):
         games.start(game)
-    log = Log(len(endings), [env.get_wrapper_attr("take_finished_games") for env in environments])
+    log = Log(environments)
     session = FakeSession(
         games, LAYOUT, log, lambda process: float(rng.lognormal(np.log(mean_seconds), 0.6)), processes, rule, 0.4
     )
@@ -252,18 +255,6 @@ def test_finished_games_and_the_oldest_weights_are_stored() -> None:
     assert found == (wanted * 9)[: len(found)] and len(found) > 3
     returns = fields(log, "game_returns")[0][lengths > 0]
     assert returns[0] == pytest.approx(sum(range(1, 14)) / 100)
-
-
-def test_games_that_ended_in_dropped_unrolls_are_stored_with_later_steps() -> None:
-    log, _ = play(GAMES, 2, "max", 0.3, unrolls=6)
-    rows = next(rows for rows in log.delivered if LAYOUT.array(rows, "game_lengths").any())
-    fields = LAYOUT.arrays(rows)
-    for e, finished in enumerate(log._finished):
-        finished.clear()
-        finished.append((9.0, 9))
-        fields["game_lengths"][e], fields["game_returns"][e] = [0, 7, 0, 8, 0], [0, 70, 0, 80, 0]
-    log.dropped(rows)
-    assert [list(finished) for finished in log._finished] == [[(70.0, 7), (80.0, 8), (9.0, 9)]] * len(GAMES)
 
 
 def test_the_rewards_of_an_episode_are_counted_once() -> None:

@@ -10,16 +10,16 @@ import psutil
 import pytest
 
 from processes.child import start_child
-from workers.memory.shared_block import SharedBlock
+from workers.memory.shared_array import SharedArray
 
 
 @dataclass(frozen=True)
 class Fills:
-    block: SharedBlock
+    shared: SharedArray
     value: int
 
     def run(self, connection: Connection) -> None:
-        self.block.bytes[:] = self.value
+        self.shared.array[:] = self.value
 
 
 def open_files() -> set[Path]:
@@ -32,25 +32,25 @@ def test_a_parent_reads_what_its_child_writes(anonymous: bool, tmp_path: Path, m
     if not anonymous:
         monkeypatch.delattr(os, "memfd_create", raising=False)
     files_before = open_files()
-    block = SharedBlock(10_000)
+    shared = SharedArray((10_000,))
     own_files = open_files() - files_before
-    assert not block.bytes.any()
-    child = start_child(Fills(block, 7), "child")
+    assert not shared.array.any()
+    child = start_child(Fills(shared, 7), "child")
     with pytest.raises(EOFError):
         child.connection.recv_bytes()
     child.end()
-    assert (block.bytes == 7).all()
+    assert (shared.array == 7).all()
     assert own_files and {"memfd" in str(file.readlink()) for file in own_files} == {anonymous}
     assert not list(tmp_path.iterdir()), "no file that could be left"
-    block.close()
-    assert (block.bytes == 7).all(), "mapped memory stays readable"
+    shared.close()
+    assert (shared.array == 7).all(), "mapped memory stays readable"
 
 
-def test_a_block_that_is_deleted_closes_its_file_and_mapped_memory_stays() -> None:
-    block = SharedBlock(10_000)
-    mapped = block.bytes
+def test_an_array_that_is_deleted_closes_its_file_and_mapped_memory_stays() -> None:
+    shared = SharedArray((10_000,))
+    mapped = shared.array
     mapped[:] = 3
     before = psutil.Process().num_fds()
-    del block
+    del shared
     assert psutil.Process().num_fds() == before - 1
     assert (mapped == 3).all()
