@@ -1,7 +1,11 @@
-"""curves.png: all curves of one run on one page."""
+"""curves.png: all curves of one run on one page. The process of `reports/curves_sink.py` redraws it during the run."""
 
 import math
+import select
+import sys
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -32,9 +36,38 @@ from reports.plot_style import (
     verbatim,
 )
 from reports.published_scores import game_name
+from run_files.metrics import EVALUATIONS, METRICS
+from run_files.run_folder import write_atomically
 from run_files.run_history import CHOSEN_NETWORK, Curve, History, Series
+from run_files.run_reader import RunReader
 
+FILE = "curves.png"
 COLUMNS = 4
+LOOK_SECONDS = 1.0  # between two looks for new reports
+PAUSE = 30  # drawing times; so drawing takes a thirtieth of a core at most
+
+
+def redraw(folder: Path, end: int) -> None:
+    """Draw a run whenever it has new reports, until the file descriptor `end` is closed, and then a last time."""
+    run = RunReader(folder)
+    drawn = 0
+    wait = 0.0
+    ended = False
+    while not ended:
+        ended = bool(select.select([end], [], [], wait)[0])
+        wait = LOOK_SECONDS
+        files = [folder / name for name in (METRICS, EVALUATIONS)]
+        written = sum(file.stat().st_size for file in files if file.exists())
+        if written > drawn:
+            begun = time.process_time()
+            run.refresh()
+            if not run.config:
+                raise UsageError(f"{folder}/config.json is missing or damaged")
+            picture = draw_run(run.history)
+            with suppress(OSError):  # a full disk, which the run itself announces; the next drawing tries again
+                write_atomically(folder / FILE, picture)
+            drawn = written
+            wait = PAUSE * (time.process_time() - begun)
 
 
 def draw_run(history: History) -> bytes:
@@ -178,3 +211,7 @@ def _facts(history: History) -> list[str]:
         ]
         facts.append(duration(last.get("seconds", 0.0)))
     return [*facts, history.folder.name]
+
+
+if __name__ == "__main__":
+    redraw(Path(sys.argv[1]), sys.stdin.fileno())

@@ -22,9 +22,9 @@ from options.command_line import given_flags
 from options.process_options import SweepOptions
 from options.rules import declared
 from replay.unroll_layout import UnrollLayout
+from reports import curves_sink
 from reports.game_scores import GameScoreOptions
 from reports.plot import PlotOptions
-from reports.sinks import curves_sink
 from run_files.curve_archive import SUFFIX, read_archive
 from run_files.metrics import read_metrics
 from run_files.run_history import CHOSEN_NETWORK

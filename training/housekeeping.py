@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from learners.agreement import GroupAgreement
 from learners.messages import LearnerMessage
 from learners.shares import equal_shares
-from reports.sinks.sink import Sink, SinkList
+from reports.sinks import Sink, SinkList
 from run_files.metrics import Episode
 from training.checkpoint_saver import CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation

@@ -16,7 +16,7 @@ from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
 from processes.failures import WorkersFailedError
 from processes.pool import ChildPool
-from reports.sinks.sink import RetryingSink
+from reports.sinks import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, kept
 from run_files.metrics import EVALUATIONS, JsonLinesSink
 from run_files.run_folder import VIDEOS

@@ -18,7 +18,7 @@ from machine.machine_setup import Machine, prepare_machine, settle_seed
 from option_flags import Config
 from options.rules import UsageError
 from replay.unroll_layout import UnrollLayout
-from reports.sinks.make_sinks import check_sinks
+from reports.sinks import check_sinks
 from reports.unused_options import changed_options
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable, check_resumable

@@ -18,7 +18,7 @@ from machine.stop_signals import StopSignals
 from option_flags import Config
 from reports.console import make_console
 from reports.run_header import NetworkInUse, run_header
-from reports.sinks.make_sinks import make_sinks
+from reports.sinks import make_sinks
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.run_folder import LOGS, MESSAGES
 from training.gpu_memory import explained

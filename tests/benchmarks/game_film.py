@@ -20,7 +20,7 @@ from evaluation.parallel_games import GameResult, ParallelGames, evaluation_opti
 from machine.device import choose_precision
 from option_flags import OPTIONS, Config, EnvironmentOptions
 from options.command_line import given_flags
-from reports.sinks.film_gif import as_gif
+from reports.trackers import as_gif
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.inherited_options import check_playable
 from wrappers.atari import make_atari

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from reports.console import LiveConsole
-from reports.sinks.film_gif import as_gif
+from reports.trackers import as_gif
 from tests.benchmarks.console_picture import draw
 from tests.benchmarks.game_film import best_part
 from tests.reports.statuses import STATUS, changed

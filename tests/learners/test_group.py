@@ -21,7 +21,7 @@ from learners.rank import LearnerRank, learner_rank
 from learners.shares import part_of, settle_learners
 from option_flags import Config
 from options.rules import UsageError
-from reports.sinks.sink import SinkList
+from reports.sinks import SinkList
 from run_files.metrics import Report
 from tests.learners.groups import run_group
 from tests.learners.threads import run_threads

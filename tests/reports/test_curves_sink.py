@@ -1,4 +1,4 @@
-"""The process that draws curves.png: requests through a pipe, replacement after a kill, exit with the learner."""
+"""The process that draws curves.png during a run."""
 
 import os
 import signal
@@ -9,13 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from reports.sinks import curves_process, curves_sink
-from reports.sinks.curves_process import serve
-from reports.sinks.curves_sink import LAST_REQUEST, NEW_REPORT, CurvesSink
-from run_files.run_reader import RunReader
+from reports import curves_sink, run_curves
+from reports.curves_sink import CurvesSink
 from tests.reports.some_run import write_run
 
-pytestmark = pytest.mark.slow
+PNG = b"\x89PNG"
 
 
 @pytest.fixture(autouse=True)
@@ -24,123 +22,71 @@ def _long_wait_for_the_last_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawers() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if "reports.sinks.curves_process" in command_line(p)]
+    return [p for p in psutil.Process().children() if "reports.run_curves" in p.cmdline()]
 
 
-def command_line(process: psutil.Process) -> list[str]:
-    """The command line. For a moment after a process was started, the system does not tell it."""
-    while not process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.01)
-    return process.cmdline()
-
-
-def wait_for_end(process: psutil.Process) -> None:
-    """Wait without reading the exit code, because the sink reads it."""
-    while process.status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.01)
-
-
-def test_closing_draws_a_last_time_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    messages: list[str] = []
-    sink = CurvesSink(write_run(tmp_path / "run"), messages.append)
+@pytest.mark.slow
+def test_the_process_draws_a_last_time_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    sink = CurvesSink(write_run(tmp_path / "run"))
     sink.write({})
     (drawer,) = drawers()
     assert drawer.nice() == 19
     assert os.getsid(drawer.pid) != os.getsid(0), "CTRL+C does not reach it"
-    drawer.kill()
-    wait_for_end(drawer)
-    sink.write({})
     sink.close()
-    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert not drawers() and not messages
-    assert not list((tmp_path / "run").glob(".*"))
+    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(PNG)
+    assert not drawers() and not list((tmp_path / "run").glob(".*"))
 
 
-def test_an_evaluation_that_ends_after_the_last_report_is_drawn(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run")
-    for evaluated in (False, True):
-        sink = CurvesSink(folder, lambda message: None)
-        if evaluated:
-            (folder / "evaluations.jsonl").touch()
-        sink.close()
-        assert (folder / "curves.png").exists() == evaluated
+def write_until_it_fails(sink: CurvesSink) -> None:
+    while True:
+        sink.write({})
+        time.sleep(0.02)
 
 
-def test_a_failing_process_is_announced_once_and_a_hanging_one_is_killed(
+@pytest.mark.slow
+def test_a_process_that_fails_says_why_and_one_that_hangs_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages: list[str] = []
-    sink = CurvesSink(tmp_path, messages.append)  # no folder of a run
-    while not messages:
-        sink.write({})
-        time.sleep(0.01)
-    sink.write({})
+    (tmp_path / "metrics.jsonl").write_text("{}\n")  # and no config.json
+    sink = CurvesSink(tmp_path)
+    with pytest.raises(RuntimeError, match=r"^.*config\.json is missing or damaged$"):
+        write_until_it_fails(sink)
     sink.close()
-    (sentence,) = messages
-    assert "no longer drawn" in sentence and "config.json" in sentence and "\n" not in sentence
-
     monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 0.1)
-    sink = CurvesSink(tmp_path, messages.append)
-    (drawer,) = drawers()
-    drawer.send_signal(signal.SIGSTOP)
-    for _ in range(100_000):  # more than its pipe holds
-        sink.write({})
+    sink = CurvesSink(tmp_path)
+    drawers()[0].send_signal(signal.SIGSTOP)
     sink.close()
-    assert not drawers() and len(messages) == 1
+    assert not drawers()
 
 
-class Drawings:
-    """Replaces the drawing: counts the calls, and lets a test wait for the next one."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        self.drawn = threading.Semaphore(0)
-        monkeypatch.setattr(curves_process, "draw", self.draw)
-
-    def draw(self, run: RunReader) -> None:
-        self.count += 1
-        self.drawn.release()
-
-
-def test_it_exits_without_drawing_when_the_learner_has_exited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawings = Drawings(monkeypatch)
-    requests, learner = os.pipe()
-    os.close(learner)
-    serve(tmp_path, requests)
-    os.close(requests)
-    assert drawings.count == 0
-
-
-def test_it_pauses_between_drawings_but_not_before_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawings = Drawings(monkeypatch)
-    monkeypatch.setattr(curves_process, "PAUSE", 1e12)
-    requests, learner = os.pipe()
-    thread = threading.Thread(target=serve, args=(tmp_path, requests))
+def test_a_run_is_redrawn_when_it_has_new_reports_or_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = threading.Semaphore(0)
+    monkeypatch.setattr(run_curves, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(run_curves, "PAUSE", 0)
+    monkeypatch.setattr(run_curves, "write_atomically", lambda path, content: drawn.release())
+    folder = write_run(tmp_path / "run", range(1000, 1000))
+    end, learner = os.pipe()
+    thread = threading.Thread(target=run_curves.redraw, args=(folder, end))
     thread.start()
-    os.write(learner, NEW_REPORT)
-    assert drawings.drawn.acquire()
-    for _ in range(5):
-        os.write(learner, NEW_REPORT)
-    os.write(learner, LAST_REQUEST)
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        with (folder / name).open("a") as file:
+            file.write('{"agent_steps": 1000}\n')
+        assert drawn.acquire()
+    assert not drawn.acquire(timeout=0.05), "nothing is new"
+    os.close(learner)
     thread.join()
-    os.close(learner)
-    os.close(requests)
-    assert drawings.count == 2
-
-
-def test_without_a_new_report_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawings = Drawings(monkeypatch)
-    requests, learner = os.pipe()
-    os.write(learner, LAST_REQUEST)
-    serve(tmp_path, requests)
-    os.close(learner)
-    os.close(requests)
-    assert drawings.count == 0
+    os.close(end)
+    assert not drawn.acquire(blocking=False), "nor at the end"
 
 
 def test_a_full_disk_keeps_the_older_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(curves_process, "write_atomically", full)
-    curves_process.draw(RunReader(write_run(tmp_path / "run")))
+    monkeypatch.setattr(run_curves, "write_atomically", full)
+    end, learner = os.pipe()
+    os.close(learner)
+    run_curves.redraw(write_run(tmp_path / "run"), end)
+    os.close(end)

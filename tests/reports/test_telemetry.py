@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from option_flags import Config
-from reports.sinks.prometheus_sink import PrometheusSink
+from reports.prometheus_sink import PrometheusSink
 from run_files.metrics import Report, last_report
 from tests.catch import make_catch
 from tests.ports import free_ports

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.sinks.sink import RetryingSink, SinkList
+from reports.sinks import RetryingSink, SinkList
 from run_files import metrics as sinks
 from run_files.metrics import Episode, EpisodesCsvSink, JsonLinesSink, Report, json_safe, last_report, read_metrics
 from tests.full_disk import files_limited_to

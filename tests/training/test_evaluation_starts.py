@@ -14,7 +14,7 @@ from evaluation.parallel_games import GameResult
 from evaluation.player_process import PlayerProcess
 from option_flags import Config
 from processes.pool import ChildPool
-from reports.sinks.sink import SinkList
+from reports.sinks import SinkList
 from run_files.checkpoint import checkpoint_name
 from tests.training.some_run import some_run
 from tests.training.test_periodic_evaluation import SMALL, evaluations
