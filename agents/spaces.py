@@ -28,7 +28,7 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
     """The layout of a run's unrolls."""
     return UnrollLayout(
         unroll_length=config.replay.r_f_steps,
-        frame_stack=spec.frame_stack,
+        frame_stack=config.environment.frames_stacked if spec.has_picture else 0,
         frame_shape=spec.frame_shape,
         action_count=spec.action_count,
         lstm_size=config.network.lstm_size if config.network.use_lstm else 0,
@@ -97,5 +97,6 @@ def saved_layout(content: Mapping[str, Any], config: Config) -> UnrollLayout:
     spaces = content["spaces"].items()
     sizes: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in spaces}
     parts = tuple(VectorPart(*part) for part in sizes.pop("vector_parts"))
+    del sizes["frame_stack"]  # it follows from the options
     spec = EnvironmentSpec(**sizes, vector_parts=parts, can_snapshot=False)
     return replace(unroll_layout(config, spec), action_count=content["action_count"])

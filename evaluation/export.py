@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from agents.network import ActorCritic, NetworkInput, make_network
-from agents.spaces import check_spaces, make_unroll_layout, saved_layout
+from agents.spaces import check_spaces, make_unroll_layout, saved_layout, unroll_layout
 from agents.torsos.own_torso import is_own
 from evaluation.exported_policy import ExportedPolicy, exported
 from machine.program import run_command
@@ -24,8 +24,9 @@ from options.command_line import split_words
 from options.rules import PATH, Options, UsageError, declared, option
 from run_files.checkpoint import Checkpoint, find_checkpoint, refusing_foreign_content
 from run_files.run_folder import write_atomically
+from workers.policy_inputs import PolicyInputs
 from wrappers.any_environment.faults import EnvironmentFaultError, UserCodeError, last_line, traceback_of
-from wrappers.environment import as_observation
+from wrappers.environment import as_observation, environment_spec
 from wrappers.make_environment import make_environment
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -117,20 +118,29 @@ def comparison_inputs(config: Config, network: ActorCritic) -> Tensors:
     environment = make_environment(config.environment.without_clock(), seed=0)
     rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
     shape, policy = _action_shape(network), network.distribution
-    seen = [as_observation(environment.reset()[0])]
-    while len(seen) < REAL_FRAMES:
+    layout = unroll_layout(config, environment_spec(environment))
+    shown = PolicyInputs.at_start(1, layout)
+    pictures, real_vectors = [], []
+    observation, starts = environment.reset()[0], True
+    while True:
+        shown.show(0, as_observation(observation), starts)
+        pictures.append(shown.pictures[0].clone(memory_format=torch.contiguous_format))
+        real_vectors.append(shown.vectors[0].clone())
+        if len(pictures) == REAL_FRAMES:
+            break
         parameters = torch.zeros(policy.parameter_count)
         action = policy.sample(parameters, torch.from_numpy(rng.random(shape)))
         observation, _, terminated, truncated, _ = environment.step(action.numpy() if shape else int(action))
-        seen.append(as_observation(environment.reset()[0] if terminated or truncated else observation))
+        starts = terminated or truncated
+        if starts:
+            observation = environment.reset()[0]
     environment.close()
     inputs: list[torch.Tensor] = []
     if network.background.numel():
-        frames = np.stack([one.frames for one in seen])
-        random = rng.integers(0, 256, (RANDOM_FRAMES, *frames.shape[1:]), dtype=np.uint8)
-        inputs.append(torch.from_numpy(np.concatenate([frames, random])).flatten(1, 2))
+        random = rng.integers(0, 256, (RANDOM_FRAMES, *pictures[0].shape), dtype=np.uint8)
+        inputs.append(torch.cat([torch.stack(pictures), torch.from_numpy(random)]))
     if network.vector_mean is not None and network.vector_deviation is not None:
-        vectors = torch.from_numpy(np.stack([one.vector for one in seen]))
+        vectors = torch.stack(real_vectors)
         # Random ones around the mean, some of them beyond the limit of normalised numbers.
         normal = torch.randn(RANDOM_FRAMES, vectors.shape[1], generator=generator)
         inputs.append(torch.cat([vectors, network.vector_mean + 5 * network.vector_deviation * normal]))

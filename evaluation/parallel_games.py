@@ -13,11 +13,10 @@ from agents.acting import Actor
 from option_flags import EnvironmentOptions
 from options.presets import is_noframeskip
 from replay.unroll_layout import UnrollLayout
-from workers.local_policy import PolicyInputs
-from workers.observations import as_batch, put_observation
+from workers.policy_inputs import PolicyInputs
 from workers.random_streams import stream_of
 from workers.rollout import each_action
-from wrappers.environment import MakeEnvironment, Observation, as_observation
+from wrappers.environment import MakeEnvironment, as_observation
 
 # The batch size of a forward pass, by the smallest number of games in the test. Unused slots cost as much as used ones,
 # and the games are spread over processes, so there are fewer slots than games. In batches of these sizes, the output
@@ -106,8 +105,7 @@ class ParallelGames:
         # Views of the same memory: numpy writes single numbers much faster than torch.
         self._previous_actions = self._state.previous_actions.numpy()
         self._previous_rewards = self._state.previous_rewards.numpy()
-        self._observation_batch = as_batch(torch.from_numpy(self._inputs.observations))
-        self._vectors = self._inputs.vectors.numpy()
+        self._pictures = self._inputs.pictures
 
     @property
     def running(self) -> int:
@@ -122,7 +120,8 @@ class ParallelGames:
             self._environments.append(self._make_environment(self._options, 0))
             self._alive()
         environment_seed, rng = game_streams(self._seed, game)
-        self._observe(e, self._environments[e].reset(seed=environment_seed)[0])
+        seen, _ = self._environments[e].reset(seed=environment_seed)
+        self._inputs.show(e, as_observation(seen), starts=True)
         self._alive()
         self._take_finished_game(e)  # drop a game that ended during the reset
         self._state.restart(e)
@@ -134,7 +133,7 @@ class ParallelGames:
         for e, running in enumerate(self._slots):
             self._uniforms[e] = running.rng.random(self._uniforms.shape[1:]) if running else 0.0
         inputs = self._inputs
-        decision = self._actor.act(self._observation_batch, self._state, inputs.uniforms, inputs.vectors)
+        decision = self._actor.act(self._pictures, self._state, inputs.uniforms, inputs.vectors)
         actions = self._actor.distribution.most_likely(decision.logits) if self._greedy else decision.actions
         self._state.lstm_state = decision.lstm_state
         choices = zip(self._slots, each_action(actions), decision.values.tolist(), strict=True)
@@ -147,7 +146,7 @@ class ParallelGames:
     def _step_game(self, e: int, running: _RunningGame, action: Any, value: float) -> GameResult | None:
         observation, reward, terminated, truncated, _ = self._environments[e].step(action)
         self._alive()
-        self._observe(e, observation)
+        self._inputs.show(e, as_observation(observation), starts=False)
         self._previous_actions[e] = action
         self._previous_rewards[e] = reward
         if running.game < self._logged:
@@ -161,9 +160,6 @@ class ParallelGames:
         if running.actions:
             log = GameLog(np.array(running.actions, self._action_type), np.array(running.values, np.float32))
         return GameResult(running.game, game_return, length, truncated and not terminated, log)
-
-    def _observe(self, e: int, seen: Observation | NDArray[np.uint8]) -> None:
-        put_observation(self._inputs.observations[e], self._vectors[e], as_observation(seen))
 
     def _take_finished_game(self, e: int) -> tuple[float, int]:
         finished: list[tuple[float, int]] = self._environments[e].get_wrapper_attr("take_finished_games")()

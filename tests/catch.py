@@ -12,7 +12,6 @@ from wrappers.atari import ScoreKeeper
 from wrappers.delayed_actions import DelayedActions
 from wrappers.environment import Watch
 from wrappers.films import FilmFrames
-from wrappers.frame_stack import FrameStack
 
 CELLS = 6  # the board's width and height
 CELL = 6  # pixels
@@ -90,4 +89,4 @@ def make_catch(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
         game = FilmFrames(game, watch)
     if options.interaction != "turns":
         game = Repeat(DelayedActions(game, options), options.frames_per_step)
-    return FrameStack(ScoreKeeper(game), options.frames_stacked)
+    return ScoreKeeper(game)

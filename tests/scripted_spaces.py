@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from option_flags import EnvironmentOptions
 from replay.stored_vectors import VectorPart
 from replay.unroll_layout import ActionKind
-from wrappers.environment import NO_FRAMES, NO_VECTOR, EnvironmentSpec, FinishedGame, Observation, Watch
+from wrappers.environment import NO_FRAME, NO_VECTOR, EnvironmentSpec, FinishedGame, Observation, Watch
 
-STACK, SIZE, VECTOR = 2, 12, 5
+SIZE, VECTOR = 12, 5
 PARTS = (VectorPart("int16", 2), VectorPart("float32", 1), VectorPart("choice", 2))  # of the vector
 SIZES: dict[ActionKind, tuple[int, ...]] = {"discrete": (3,), "product": (3, 2, 4), "gaussian": (1, 1)}
 
@@ -35,7 +35,6 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
         self._watch = watch
         self._pictures, self._vectors, self._sizes = pictures, vectors, sizes
         self.spec_for_agent = EnvironmentSpec(
-            frame_stack=STACK if pictures else 0,
             frame_shape=(1, SIZE, SIZE) if pictures else (0, 0, 0),
             vector_size=VECTOR if vectors else 0,
             one_hot_size=2 if vectors else 0,
@@ -49,7 +48,6 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
         self.taken: list[Any] = []  # the actions
         self._episode = -1
         self._finished: list[FinishedGame] = []
-        self._stack: NDArray[np.uint8] = np.zeros((STACK, 1, SIZE, SIZE), np.uint8)
         super().reset(seed=seed)
 
     def reset(
@@ -58,7 +56,7 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
         super().reset(seed=seed)
         self._episode += 1
         self._step, self._return = 0, 0.0
-        return self._observation(first=True), {}
+        return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         self.taken.append(action)
@@ -70,7 +68,7 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
         terminated = not truncated and self._step == 6
         if truncated or terminated:
             self._finished.append(FinishedGame(self._return, self._step))
-        return self._observation(first=False), reward, terminated, truncated, {}
+        return self._observation(), reward, terminated, truncated, {}
 
     def take_finished_games(self) -> list[FinishedGame]:
         finished, self._finished = self._finished, []
@@ -79,16 +77,15 @@ class ScriptedSpaces(gymnasium.Env[Observation, Any]):
     def render(self) -> NDArray[np.uint8]:
         return np.full((40, 40, 3), 50 + 100 * self._target, np.uint8)
 
-    def _observation(self, first: bool) -> Observation:
+    def _observation(self) -> Observation:
         self._target = int(self.np_random.integers(2))
         self._watch(self.render(), self._return)
         frame = np.zeros((1, SIZE, SIZE), np.uint8)
         frame[0, :6] = 255 * self._target
         frame[0, 11] = self._episode % 256
         frame[0, 10] = self._step
-        self._stack = np.stack([frame] * STACK) if first else np.stack([*self._stack[1:], frame])
         vector = np.array([self._step, self._episode, self._target, self._target, 1 - self._target], np.float32)
-        return Observation(self._stack.copy() if self._pictures else NO_FRAMES, vector if self._vectors else NO_VECTOR)
+        return Observation(frame if self._pictures else NO_FRAME, vector if self._vectors else NO_VECTOR)
 
 
 class MakeScripted:

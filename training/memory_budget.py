@@ -114,10 +114,10 @@ def played_at_random(config: Config, layout: UnrollLayout, make_environment: Mak
     environment.action_space.seed(0)
     seen = as_observation(environment.reset()[0])
     for frames in layout.array(rows, "frames"):
-        frames[: layout.frame_stack] = seen.frames
+        frames[: layout.frame_stack] = seen.frame
         for t in range(layout.unroll_length):
             observation, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
             seen = as_observation(environment.reset()[0] if terminated or truncated else observation)
-            frames[layout.frame_stack + t] = seen.frames[-1]
+            frames[layout.frame_stack + t] = seen.frame
     environment.close()
     return rows

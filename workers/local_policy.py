@@ -1,49 +1,14 @@
 """The policy that chooses a worker's actions: its interface, and a copy of the network in the worker's process."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
-import numpy as np
 import torch
 
-from agents.acting import Actor, ActorState, Decision
+from agents.acting import Actor, Decision
 from replay.unroll_layout import UnrollLayout
-from workers.observations import Observations, as_batch, observation_shape, put_observation
-from wrappers.environment import Observation
-
-
-@dataclass(frozen=True)
-class PolicyInputs:
-    """What the policy sees of E environments; the rollout writes here before each request."""
-
-    observations: Observations  # [E, H, W, S*C]
-    vectors: torch.Tensor  # [E, D]
-    state: ActorState
-    uniforms: torch.Tensor  # [E, ...] float64, as many for each environment as an action needs
-
-    @classmethod
-    def at_start(cls, environments: int, layout: UnrollLayout) -> "PolicyInputs":
-        return cls(
-            np.zeros((environments, *observation_shape(layout)), np.uint8),
-            torch.zeros(environments, layout.vector_size),
-            ActorState.at_start(environments, layout.lstm_size, layout.action_shape, layout.action_dtype),
-            torch.zeros(environments, *layout.action_shape, dtype=torch.float64),
-        )
-
-    def select(self, environments: slice) -> "PolicyInputs":
-        """The inputs of some environments, in the same memory."""
-        state = self.state
-        return PolicyInputs(
-            self.observations[environments],
-            self.vectors[environments],
-            ActorState(
-                state.lstm_state[environments],
-                state.previous_actions[environments],
-                state.previous_rewards[environments],
-            ),
-            self.uniforms[environments],
-        )
+from workers.policy_inputs import PolicyInputs
 
 
 class ActingPolicy(Protocol):
@@ -64,8 +29,8 @@ class ActingPolicy(Protocol):
     def result(self, group: int) -> tuple[Decision, int]:
         """Wait for the requested actions; also return the version of the weights that chose them."""
 
-    def value_of(self, environment: int, seen: Observation) -> float:
-        """The value estimate of an observation at which a time limit has cut the episode off."""
+    def value_of(self, environment: int) -> float:
+        """The value estimate of what an environment shows now, where a time limit has cut the episode off."""
 
 
 class LocalPolicy:
@@ -76,7 +41,7 @@ class LocalPolicy:
     ) -> None:
         self.groups: Sequence[slice] = (slice(0, environments),)
         self.inputs = PolicyInputs.at_start(environments, layout)
-        self._extra = PolicyInputs.at_start(1, layout)  # for `value_of`
+        self._no_uniforms = torch.zeros(1, *layout.action_shape, dtype=torch.float64)  # for `value_of`
         self._actor = actor
         self._load_newest = load_newest
         self._version = 0
@@ -90,12 +55,9 @@ class LocalPolicy:
     def result(self, group: int) -> tuple[Decision, int]:
         return self._act(self.inputs.select(self.groups[group])), self._version
 
-    def value_of(self, environment: int, seen: Observation) -> float:
-        extra = self._extra
-        put_observation(extra.observations[0], extra.vectors[0].numpy(), seen)
-        own = self.inputs.select(slice(environment, environment + 1))
-        return float(self._act(replace(extra, state=own.state)).values)
+    def value_of(self, environment: int) -> float:
+        inputs = self.inputs.select(slice(environment, environment + 1))
+        return float(self._act(replace(inputs, uniforms=self._no_uniforms)).values)
 
     def _act(self, inputs: PolicyInputs) -> Decision:
-        observations = as_batch(torch.from_numpy(inputs.observations))
-        return self._actor.act(observations, inputs.state, inputs.uniforms, inputs.vectors)
+        return self._actor.act(inputs.pictures, inputs.state, inputs.uniforms, inputs.vectors)

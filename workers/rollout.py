@@ -16,8 +16,8 @@ from agents.acting import Decision
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.local_policy import ActingPolicy
-from workers.observations import as_stacks, put_observation
 from workers.open_unrolls import OpenUnrolls
+from workers.policy_inputs import as_stacks
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
 from wrappers.environment import FAILED_RESETS, Observation, as_observation, environment_spec
 
@@ -86,14 +86,13 @@ class Rollout:
         self._alive = alive
         self._policy = policy
         self._layout = layout
-        self._observations = policy.inputs.observations  # [E, H, W, S*C]
         self._vectors = policy.inputs.vectors.numpy()  # [E, D], the same memory
-        self._stacks = as_stacks(self._observations, layout)  # [E, S, C, H, W], the same memory
+        self._stacks = as_stacks(policy.inputs.observations, layout)  # [E, S, C, H, W], the same memory
         self._state = policy.inputs.state
         self._uniforms = policy.inputs.uniforms
         self._previous_rewards = self._state.previous_rewards.numpy()  # same memory; numpy writes faster
         for e, environment in enumerate(environments):
-            self._observe(e, environment.reset())
+            policy.inputs.show(e, environment.reset(), starts=True)
             alive()
 
     @torch.inference_mode()
@@ -199,26 +198,22 @@ class Rollout:
         for place, name in enumerate(self._layout.reported_info):
             if name in info:
                 unrolls["reported_info"][e, place] += float(info[name]), 1
-        seen, done = as_observation(observation), terminated or truncated
+        done = terminated or truncated
+        self._policy.inputs.show(e, as_observation(observation), starts=False)
         self._previous_rewards[e] = reward
         unrolls["dones"][e, t] = done
         if self._open_unrolls:
-            self._open_unrolls.after_step(e, t, float(reward), partial(self._policy.value_of, e, seen))
+            self._open_unrolls.after_step(e, t, float(reward), partial(self._policy.value_of, e))
         else:
             unrolls["rewards"][e, t] = reward
             if truncated and not terminated:
-                unrolls["bootstraps"][e, t] = self._policy.value_of(e, seen)
+                unrolls["bootstraps"][e, t] = self._policy.value_of(e)
         if done:
-            seen = environment.reset()
+            self._policy.inputs.show(e, environment.reset(), starts=True)
             self._state.restart(e)
-        self._observe(e, seen)
         if self._layout.has_pictures:
-            unrolls["frames"][e, self._layout.frame_stack + t] = seen.frames[-1]
+            unrolls["frames"][e, self._layout.frame_stack + t] = self._stacks[e, -1]
         self._write_finished_game(environment, unrolls, e, t)
-
-    def _observe(self, e: int, seen: Observation) -> None:
-        """Show an observation to the policy."""
-        put_observation(self._observations[e], self._vectors[e], seen)
 
     def _write_finished_game(
         self, environment: SeededEnvironment, unrolls: dict[str, NDArray[Any]], e: int, t: int

@@ -13,18 +13,17 @@ from wrappers.delayed_actions import DelayedActions
 from wrappers.emulator import FIRE, NOOP, AtariWrapper, Emulator, Frame, Start, Step, atari_games, check_atari
 from wrappers.environment import FinishedGame, Watch
 from wrappers.films import FilmFrames
-from wrappers.frame_stack import FrameStack
 from wrappers.realtime_game import RealtimeGame
 from wrappers.scaling import Scaler
 
 MOST_FIRES = 3  # tries to start an episode that does not end at once
 
 
-def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> AtariWrapper:
+def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Frame, int]:
     """Make the game of `options.env` with all wrappers, in the order of the lines below, innermost first.
 
-    Observations are uint8 [frames_stacked, channels, height, width], with 1 channel, or 3 in colour. A game in real
-    time has its own wrapper in place of those that step the game or its observations: see `RealtimeGame`.
+    Observations are the newest frame, uint8 [height, width] or [height, width, 3]; the next step overwrites it. A game
+    in real time has its own wrapper in place of those that step the game or its observations: see `RealtimeGame`.
     In addition to gymnasium's interface there are `snapshot` and `restore`, and `get_wrapper_attr` finds
     `action_meanings` and `take_finished_games`. `watch` is called with every raw frame, in colour.
     """
@@ -59,7 +58,7 @@ def make_atari(options: EnvironmentOptions, seed: int, watch: Watch | None = Non
         env = FireOnReset(env)
     if options.reward_clipping_method != "none":
         env = ClipReward(env, options.reward_clipping_method)
-    return FrameStack(env, options.frames_stacked)
+    return env
 
 
 class StickyActions(AtariWrapper):

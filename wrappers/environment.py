@@ -28,21 +28,23 @@ class MakeWatchedEnvironment(Protocol):
 
 
 class Observation(NamedTuple):
-    """One observation of an environment that is no plain stack of pictures. Each is a new pair of arrays."""
+    """One observation: the newest frame, and numbers. The next step or reset may overwrite the frame."""
 
-    frames: NDArray[np.uint8]  # [S, C, H, W], the newest frame last; [0, 0, 0, 0] without a picture
+    frame: NDArray[np.uint8]  # [C, H, W]; [0, 0, 0] without a picture
     vector: NDArray[np.float32]  # [D]; [0] without numbers
 
 
 FAILED_RESETS = "failed_resets"  # in the info of a reset: what went wrong in the tries before it succeeded, as texts
 
-NO_FRAMES: NDArray[np.uint8] = np.zeros((0, 0, 0, 0), np.uint8)
+NO_FRAME: NDArray[np.uint8] = np.zeros((0, 0, 0), np.uint8)
 NO_VECTOR: NDArray[np.float32] = np.zeros(0, np.float32)
 
 
 def as_observation(seen: Observation | NDArray[np.uint8]) -> Observation:
-    """Both parts of an observation; Atari games return their stack of frames `[S, C, H, W]` alone."""
-    return seen if isinstance(seen, Observation) else Observation(seen, NO_VECTOR)
+    """Both parts of an observation; Atari games return their frame alone, `[H, W]` or `[H, W, C]`."""
+    if isinstance(seen, Observation):
+        return seen
+    return Observation(seen[None] if seen.ndim == 2 else seen.transpose(2, 0, 1), NO_VECTOR)
 
 
 class FinishedGame(NamedTuple):
@@ -56,7 +58,6 @@ class FinishedGame(NamedTuple):
 class EnvironmentSpec:
     """The observations and actions of an environment, as `UnrollLayout` declares them."""
 
-    frame_stack: int  # 0 without a picture
     frame_shape: tuple[int, ...]  # [C, H, W]; (0, 0, 0) without a picture
     vector_size: int
     one_hot_size: int
@@ -66,6 +67,10 @@ class EnvironmentSpec:
     vector_parts: tuple[VectorPart, ...] = ()  # how unrolls store the vector; (): all as float32
     action_names: tuple[str, ...] = ()  # of an Atari game: what the joystick does, such as UPFIRE
     reported_info: tuple[str, ...] = ()  # entries of `info` that a run reports
+
+    @property
+    def has_picture(self) -> bool:
+        return self.frame_shape[0] > 0
 
     @property
     def action_count(self) -> int:
@@ -80,10 +85,9 @@ def environment_spec(environment: gymnasium.Env[Any, Any]) -> EnvironmentSpec:
         return spec
     observations, actions = environment.observation_space, environment.action_space
     assert isinstance(observations, Box) and isinstance(actions, Discrete)
-    frame_stack, *frame_shape = observations.shape
+    height, width, *channels = observations.shape
     return EnvironmentSpec(
-        frame_stack=frame_stack,
-        frame_shape=tuple(frame_shape),
+        frame_shape=(*(channels or (1,)), height, width),
         vector_size=0,
         one_hot_size=0,
         action_kind="discrete",

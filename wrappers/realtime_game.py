@@ -10,15 +10,14 @@ from gymnasium.spaces import Box
 
 from option_flags import EnvironmentOptions
 from wrappers.emulator import FIRE, NO_SCREEN, NOOP, AtariWrapper, Frame, Start, Step
-from wrappers.frame_stack import channels_first
 from wrappers.scaling import Scaler
 
 
 class RealtimeGame(AtariWrapper):
     """The outermost wrapper for `--interaction=realtime`. Each step is one raw frame and returns an empty array.
 
-    `look` returns the newest frame of an observation: the maximum of the last two screens, scaled. The observation
-    space is that of the stack of such frames, which the player puts together.
+    `look` returns the newest frame: the maximum of the last two screens, scaled. The observation space is that of such
+    frames.
 
     In games whose action 1 is FIRE, with `fire_on_reset`, the first `skipped_frames` frames of a game play FIRE,
     whatever the action of the step is. After a lost life, as many frames play NOOP first, then FIRE; this needs
@@ -42,8 +41,7 @@ class RealtimeGame(AtariWrapper):
         self._newest = 0
         self._both = np.empty(shape, np.uint8)
         self._scale = Scaler(shape, options.resolution) if options.resolution != shape[:2] else None
-        frame_shape = (shape[2] if len(shape) == 3 else 1, *options.resolution)
-        self.observation_space = Box(0, 255, (options.frames_stacked, *frame_shape), np.uint8)
+        self.observation_space = Box(0, 255, (*options.resolution, *shape[2:]), np.uint8)
         self._pressed: deque[int] = deque()  # the actions of the next frames, whatever is chosen
         self._lives = 0
         self._goes_on = False  # the episode ended with a life, and the game goes on
@@ -80,6 +78,6 @@ class RealtimeGame(AtariWrapper):
         return NO_SCREEN, float(reward), terminated or ends_episode, truncated, info
 
     def look(self) -> Frame:
-        """The newest frame [channels, height, width]. The next call overwrites it."""
+        """The newest frame, [height, width] or [height, width, 3]. The next call overwrites it."""
         np.maximum(self._screens[0], self._screens[1], out=self._both)
-        return channels_first(self._both if self._scale is None else self._scale(self._both))
+        return self._both if self._scale is None else self._scale(self._both)

@@ -40,10 +40,9 @@ from run_files.checkpoint import (
     read_checkpoint,
 )
 from run_files.run_folder import CHECKPOINTS, newest_first
-from workers.local_policy import PolicyInputs
-from workers.observations import as_batch, put_observation
+from workers.policy_inputs import PolicyInputs, as_batch
 from workers.rollout import each_action
-from wrappers.environment import MakeWatchedEnvironment, Observation, as_observation
+from wrappers.environment import MakeWatchedEnvironment, as_observation
 
 GRAY_OR_RGB = (1, 3)  # channels of a picture
 LOOK_SECONDS = 3.0  # between two looks for a newer checkpoint
@@ -161,18 +160,14 @@ class GamePlayer:
         self._screens.clear()
         self._inputs = PolicyInputs.at_start(1, self._layout)
         self._state = self._inputs.state
-        self._observe(self._environment.reset(seed=seed)[0])
+        self._inputs.show(0, as_observation(self._environment.reset(seed=seed)[0]), starts=True)
         self._decide()
-
-    def _observe(self, seen: Observation | NDArray[np.uint8]) -> None:
-        put_observation(self._inputs.observations[0], self._inputs.vectors[0].numpy(), as_observation(seen))
 
     @torch.inference_mode()
     def _decide(self) -> None:
         inputs = self._inputs
         inputs.uniforms[0] = torch.from_numpy(np.asarray(self._rng.random(self._layout.action_shape)))
-        pictures = as_batch(torch.from_numpy(inputs.observations))
-        decision = self._actor.act(pictures, self._state, inputs.uniforms, inputs.vectors)
+        decision = self._actor.act(inputs.pictures, self._state, inputs.uniforms, inputs.vectors)
         self._probabilities = tuple(self._actor.distribution.as_bars(decision.logits[0]).tolist())
         self._chosen = chosen_bars(self._layout, decision.actions[0])
         self._action = each_action(decision.actions)[0]
@@ -189,7 +184,7 @@ class GamePlayer:
             self._scores.append(self._score)
             self._begin_game()
             return
-        self._observe(observation)
+        self._inputs.show(0, as_observation(observation), starts=False)
         self._state.lstm_state[:] = self._lstm_state
         self._state.previous_actions[0] = torch.as_tensor(self._action)
         self._state.previous_rewards[0] = float(reward)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from agents.training_batch import gather_frames, merge_frames, rebuild_stacks, stack_indices
 from replay.row_layout import ALIGNMENT, Rows
 from replay.unroll_layout import UnrollLayout
-from wrappers.frame_stack import FrameStack
+from wrappers.environment import as_observation
 
 SPECS = st.builds(
     UnrollLayout,
@@ -216,14 +216,19 @@ class Noise(gymnasium.Env[NDArray[np.uint8], int]):
     stack=st.integers(1, 5),
     frame_shape=st.sampled_from([(2, 3), (2, 3, 3)]),
 )
-def test_stacks_of_an_unroll_equal_the_observations_of_the_environment(
+def test_stacks_are_rebuilt_from_the_frames_of_an_unroll(
     plan: list[bool], lengths: list[int], stack: int, frame_shape: tuple[int, ...]
 ) -> None:
-    environment = FrameStack(Noise(plan, frame_shape), stack)
-    states = [environment.reset()[0]]
+    environment = Noise(plan, frame_shape)
+
+    def first() -> NDArray[np.uint8]:
+        """The stack `[S, C, H, W]` at the start of an episode."""
+        return np.stack([as_observation(environment.reset()[0]).frame] * stack)
+
+    states = [first()]
     for _ in plan:
         observation, _, done, _, _ = environment.step(0)
-        states.append(environment.reset()[0] if done else observation)
+        states.append(first() if done else np.stack([*states[-1][1:], as_observation(observation).frame]))
 
     start = 0
     for length in lengths:

@@ -11,7 +11,6 @@ from tests.catch import Catch, Picture, make_catch
 from tests.training.catch_runs import CATCH, resume_run
 from training.train import train
 from wrappers.atari import ScoreKeeper
-from wrappers.frame_stack import FrameStack
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +24,7 @@ class PointlessCatch(Catch):
 
 
 def make_pointless_catch(options: EnvironmentOptions, seed: int, watch: object = None) -> gymnasium.Env[Any, Any]:
-    return FrameStack(ScoreKeeper(PointlessCatch(seed)), options.frames_stacked)
+    return ScoreKeeper(PointlessCatch(seed))
 
 
 def test_the_last_lines_say_so_until_a_game_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,6 @@ from training import train as training
 from training.train import train
 from wrappers.atari import ScoreKeeper
 from wrappers.environment import MakeWatchedEnvironment
-from wrappers.frame_stack import FrameStack
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +30,7 @@ def make_wide_catch(options: EnvironmentOptions, seed: int, watch: object = None
     """Catch with two more actions, which move the paddle by more than a cell."""
     game = Catch(seed)
     game.action_space = gymnasium.spaces.Discrete(5)  # type: ignore[assignment]
-    return FrameStack(ScoreKeeper(game), options.frames_stacked)
+    return ScoreKeeper(game)
 
 
 def tuned_run(source: Path, results: Path, make_environment: MakeWatchedEnvironment, **flags: Any) -> Path:

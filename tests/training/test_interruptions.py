@@ -26,7 +26,6 @@ from tests.training.catch_runs import CATCH, reports
 from tests.training.resumed_runs import SMALL, assert_same_run
 from training.train import train
 from wrappers.atari import ScoreKeeper, make_atari
-from wrappers.frame_stack import FrameStack
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +112,7 @@ class BreakingCatch(Catch):
 
 
 def make_breaking_catch(options: EnvironmentOptions, seed: int, watch: object = None) -> gymnasium.Env[Any, Any]:
-    return FrameStack(ScoreKeeper(BreakingCatch(seed)), options.frames_stacked)
+    return ScoreKeeper(BreakingCatch(seed))
 
 
 @pytest.mark.parametrize("reproducible", [False, True])

@@ -35,7 +35,6 @@ from training.train import train
 from wrappers.atari import ScoreKeeper
 from wrappers.environment import MakeWatchedEnvironment, Watch
 from wrappers.films import FilmFrames
-from wrappers.frame_stack import FrameStack
 
 pytestmark = pytest.mark.slow
 
@@ -149,7 +148,7 @@ class Endless(Catch):
 
 def make_endless(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     assert watch is not None
-    return FrameStack(ScoreKeeper(FilmFrames(Endless(seed), watch)), options.frames_stacked)
+    return ScoreKeeper(FilmFrames(Endless(seed), watch))
 
 
 def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from training.train import train
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.atari import ScoreKeeper
 from wrappers.environment import environment_spec
-from wrappers.frame_stack import FrameStack
 
 
 class ToldCatch(Catch):
@@ -34,7 +33,7 @@ class ToldCatch(Catch):
 
 
 def make_told_catch(options: EnvironmentOptions, seed: int, watch: object = None) -> gymnasium.Env[Any, Any]:
-    return FrameStack(ScoreKeeper(ToldCatch(seed)), options.frames_stacked)
+    return ScoreKeeper(ToldCatch(seed))
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def collect(rollout: Rollout, layout: UnrollLayout, environments: int) -> dict[s
 def test_unrolls_hold_what_the_environments_returned(lstm_size: int, time_limit: bool) -> None:
     rollout, layout, network = make_rollout(2, lstm_size, time_limit)
     shadows = [make_environment(e, time_limit).env for e in range(2)]
-    seen = [shadow.reset()[0] for shadow in shadows]
+    seen = [np.stack([shadow.reset()[0]] * 3) for shadow in shadows]
     for version in range(3):
         unroll = collect(rollout, layout, 2)
         stacks = rebuild_stacks(torch.tensor(unroll["frames"]), torch.tensor(unroll["dones"])).numpy()
@@ -72,9 +72,10 @@ def test_unrolls_hold_what_the_environments_returned(lstm_size: int, time_limit:
         assert unroll["environment_id"].tolist() == [0, 1]
         for e, shadow in enumerate(shadows):
             for t in range(STEPS):
-                np.testing.assert_array_equal(stacks[t, e], seen[e].reshape(3, 36, 36))
+                np.testing.assert_array_equal(stacks[t, e], seen[e])
                 np.testing.assert_allclose(unroll["features"][e, t], features(network, seen[e]), rtol=2e-3, atol=2e-3)
-                seen[e], reward, terminated, truncated, _ = shadow.step(int(unroll["actions"][e, t]))
+                frame, reward, terminated, truncated, _ = shadow.step(int(unroll["actions"][e, t]))
+                seen[e] = np.stack([*seen[e][1:], frame])
                 assert unroll["rewards"][e, t] == reward
                 assert unroll["dones"][e, t] == (terminated or truncated)
                 games = shadow.get_wrapper_attr("take_finished_games")()
@@ -85,19 +86,19 @@ def test_unrolls_hold_what_the_environments_returned(lstm_size: int, time_limit:
                     value = network_value(network, seen[e])
                     assert unroll["bootstraps"][e, t] == pytest.approx(value, abs=1e-5)
                 if terminated or truncated:
-                    seen[e], _ = shadow.reset()
-            np.testing.assert_array_equal(stacks[STEPS, e], seen[e].reshape(3, 36, 36))
+                    seen[e] = np.stack([shadow.reset()[0]] * 3)
+            np.testing.assert_array_equal(stacks[STEPS, e], seen[e])
 
 
 def network_value(network: ActorCritic, observation: NDArray[np.uint8]) -> float:
     with torch.no_grad():
-        features = network.features(torch.from_numpy(observation.reshape(1, 3, 36, 36)))
+        features = network.features(torch.from_numpy(observation)[None])
         return float(network.value_head(features))
 
 
 def features(network: ActorCritic, observation: NDArray[np.uint8]) -> NDArray[np.float16]:
     with torch.no_grad():
-        seen = network.features(torch.from_numpy(observation.reshape(1, 3, 36, 36)))
+        seen = network.features(torch.from_numpy(observation)[None])
         stored: NDArray[np.float16] = network.project(seen)[0].numpy()
     return stored
 

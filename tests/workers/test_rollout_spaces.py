@@ -15,9 +15,9 @@ from option_flags import Config
 from replay.row_layout import Rows
 from replay.unroll_layout import ActionKind, UnrollLayout
 from tests.scripted_spaces import SIZES, MakeScripted, ScriptedSpaces
-from workers.local_policy import PolicyInputs
+from workers.policy_inputs import PolicyInputs
 from workers.rollout import Rollout, SeededEnvironment
-from wrappers.environment import Observation, environment_spec
+from wrappers.environment import environment_spec
 
 ENVIRONMENTS, STEPS = 2, 5
 
@@ -49,8 +49,9 @@ class RandomPolicy:
         features, memory = torch.zeros(ENVIRONMENTS, 0).half(), torch.zeros(ENVIRONMENTS, 2, 0)
         return Decision(actions, numbers, torch.zeros(ENVIRONMENTS), features, memory), 0
 
-    def value_of(self, environment: int, seen: Observation) -> float:
-        return 1000 + float(seen.vector.sum()) + float(seen.frames.sum())
+    def value_of(self, environment: int) -> float:
+        newest = self.inputs.observations[environment, ..., -1:]
+        return 1000 + float(self.inputs.vectors[environment].sum()) + float(newest.sum())
 
 
 def vectors_of(layout: UnrollLayout, rows: Rows) -> NDArray[np.float32]:
@@ -83,7 +84,7 @@ def test_unrolls_hold_what_the_environments_returned(kind: ActionKind, pictures:
         for e, shadow in enumerate(shadows):
             for t in range(STEPS + 1):
                 if pictures:
-                    np.testing.assert_array_equal(pictures_seen[t, e], seen[e].frames.reshape(-1, 12, 12))
+                    np.testing.assert_array_equal(pictures_seen[t, e, -1], seen[e].frame[0])
                 if vectors_seen is not None:
                     np.testing.assert_array_equal(vectors_seen[e, t], seen[e].vector)
                 if t == STEPS:
@@ -91,7 +92,7 @@ def test_unrolls_hold_what_the_environments_returned(kind: ActionKind, pictures:
                 seen[e], reward, terminated, truncated, _ = shadow.step(unroll["actions"][e, t])
                 assert unroll["rewards"][e, t] == np.float32(reward)
                 assert unroll["dones"][e, t] == (terminated or truncated)
-                value = 1000 + float(seen[e].vector.sum()) + float(seen[e].frames.sum())
+                value = 1000 + float(seen[e].vector.sum()) + float(seen[e].frame.sum())
                 assert unroll["bootstraps"][e, t] == (value if truncated else 0)
                 games = shadow.take_finished_games()
                 assert unroll["game_lengths"][e, t] == (games[0].length if games else 0)

@@ -13,12 +13,13 @@ from gymnasium.spaces import Discrete
 from option_flags import EnvironmentOptions
 from options.presets import PRESETS
 from wrappers.atari import make_atari
+from wrappers.environment import as_observation
 
 Array = npt.NDArray[np.uint8]
 
 
 class SlowAtari:
-    """All preprocessing in one class, which copies every screen. Observations [stack, channels, height, width]."""
+    """All preprocessing in one class, which copies every screen. Observations are frames [channels, height, width]."""
 
     def __init__(self, game: str, options: EnvironmentOptions, seed: int) -> None:
         self.options = options
@@ -103,8 +104,7 @@ class SlowAtari:
                 if not (self.ale.game_over() or self.life_lost):
                     break
                 frame = self.start()
-        self.stack = [frame] * self.options.frames_stacked
-        return np.array(self.stack)
+        return frame
 
     def clipped(self, reward: float) -> float:
         match self.options.reward_clipping_method:
@@ -119,10 +119,9 @@ class SlowAtari:
 
     def step(self, action: int) -> tuple[Array, float, bool, bool]:
         frame, reward = self.agent_step(action)
-        self.stack = [*self.stack[1:], frame]
         terminated = self.life_lost or self.ale.game_over(with_truncation=False)
         truncated = self.ale.game_truncated() and not terminated
-        return np.array(self.stack), self.clipped(reward), terminated, truncated
+        return frame, self.clipped(reward), terminated, truncated
 
 
 def assert_plays_equally(options: EnvironmentOptions, seed: int, games: int, steps: int = 20_000) -> dict[str, int]:
@@ -136,7 +135,7 @@ def assert_plays_equally(options: EnvironmentOptions, seed: int, games: int, ste
 
     def check(observation: Array, expected: Array) -> None:
         assert observation.shape == env.observation_space.shape
-        np.testing.assert_array_equal(observation, expected)
+        np.testing.assert_array_equal(as_observation(observation).frame, expected)
 
     check(env.reset()[0], slow.reset())
     for action in np.random.default_rng(seed).integers(0, len(slow.actions), steps).tolist():
@@ -175,9 +174,9 @@ def test_whole_games(game: str, lives: int) -> None:
         ("SpaceInvaders", {"grayscaling_frames": False, "frame_scale_resolution": "210,160", "max_game_frames": 800}),
         ("Breakout", {"frame_scale_resolution": "210,160"}),
         ("Carnival", {"frame_scale_resolution": "60,100", "max_game_frames": 900}),
-        ("Breakout", {"skipped_frames": 1, "frames_stacked": 1}),
-        ("SpaceInvaders", {"skipped_frames": 2, "frames_stacked": 3, "max_game_frames": 800}),
-        ("Seaquest", {"skipped_frames": 7, "frames_stacked": 5}),
+        ("Breakout", {"skipped_frames": 1}),
+        ("SpaceInvaders", {"skipped_frames": 2, "max_game_frames": 800}),
+        ("Seaquest", {"skipped_frames": 7}),
         ("Breakout", {"noop_threshold": 0}),
         ("SpaceInvaders", {"repeat_action_probability": 0.25}),
         ("Seaquest", {"reward_clipping_method": "abs_one_clamp"}),

@@ -152,7 +152,6 @@ def test_the_description_is_that_of_the_spaces() -> None:
     )
     agent = adapted(Scripted(both, spaces.MultiDiscrete([3, 2])), frames_stacked=2)
     assert environment_spec(agent) == EnvironmentSpec(
-        frame_stack=2,
         frame_shape=(3, 5, 6),
         vector_size=6,
         one_hot_size=4,
@@ -162,29 +161,7 @@ def test_the_description_is_that_of_the_spaces() -> None:
         vector_parts=(VectorPart("float32", 2), VectorPart("choice", 4)),
     )
     observation, _ = agent.reset()
-    assert {"picture": observation.frames, "vector": observation.vector} in agent.observation_space
-
-
-def test_frames_are_stacked_and_a_reset_repeats_the_first_one() -> None:
-    pictures = [np.full((2, 2), number, np.uint8) for number in range(10)]
-    env = Scripted(spaces.Box(0, 255, (2, 2), np.uint8), observations=pictures, ends={2: (True, False)})
-    agent = adapted(env, frames_stacked=3)
-    stacks = [agent.reset()[0].frames, agent.step(0)[0].frames, agent.step(0)[0].frames, agent.reset()[0].frames]
-    assert [stack[:, 0, 0, 0].tolist() for stack in stacks] == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [3, 3, 3]]
-
-
-def test_observations_are_new_arrays() -> None:
-    same = np.zeros((2, 2), np.uint8)
-
-    class Reusing(Scripted):
-        def _next(self) -> Any:
-            same[:] += 1
-            return same
-
-    agent = adapted(Reusing(spaces.Box(0, 255, (2, 2), np.uint8)))
-    first = agent.reset()[0].frames
-    second = agent.step(0)[0].frames
-    assert (first.max(), second.max()) == (1, 2)
+    assert {"picture": observation.frame, "vector": observation.vector} in agent.observation_space
 
 
 def test_the_environment_is_watched_in_every_frame() -> None:

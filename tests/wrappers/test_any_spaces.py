@@ -85,9 +85,9 @@ def test_numbers_become_a_vector(space: Space[Any], value: Any, vector: list[flo
     observation, _ = agent.reset()
     assert observation.vector.tolist() == vector
     assert observation.vector.dtype == np.float32
-    assert observation.frames.size == 0
+    assert observation.frame.size == 0
     assert (agent.spec_for_agent.vector_size, agent.spec_for_agent.one_hot_size) == (len(vector), one_hot)
-    assert agent.spec_for_agent.frame_stack == 0
+    assert not agent.spec_for_agent.has_picture
 
 
 @pytest.mark.parametrize(
@@ -106,20 +106,20 @@ def test_numbers_become_a_vector(space: Space[Any], value: Any, vector: list[flo
     ],
 )
 def test_the_largest_pixel_becomes_255(space: spaces.Box, value: Any, flags: dict[str, Any], pixel: int) -> None:
-    frames = seen(space, value, **flags).frames
-    assert frames.shape == (1, 3, 4, 6)
-    assert frames.dtype == np.uint8
-    assert np.unique(frames).tolist() == [pixel]
+    frame = seen(space, value, **flags).frame
+    assert frame.shape == (3, 4, 6)
+    assert frame.dtype == np.uint8
+    assert np.unique(frame).tolist() == [pixel]
 
 
 @given(hypothesis_arrays.arrays(np.uint8, (5, 6, 3)))
 def test_channels_first_and_last_are_the_same_picture(picture: Any) -> None:
-    last = seen(spaces.Box(0, 255, (5, 6, 3), np.uint8), picture).frames
-    first = seen(spaces.Box(0, 255, (3, 5, 6), np.uint8), picture.transpose(2, 0, 1)).frames
+    last = seen(spaces.Box(0, 255, (5, 6, 3), np.uint8), picture).frame
+    first = seen(spaces.Box(0, 255, (3, 5, 6), np.uint8), picture.transpose(2, 0, 1)).frame
     assert (last == first).all()
-    assert (last[0] == picture.transpose(2, 0, 1)).all()
+    assert (last == picture.transpose(2, 0, 1)).all()
     channel = picture[:, :, 0]
-    assert (seen(spaces.Box(0, 255, (5, 6), np.uint8), channel).frames[0, 0] == channel).all()
+    assert (seen(spaces.Box(0, 255, (5, 6), np.uint8), channel).frame[0] == channel).all()
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_grey_and_scaled_as_the_flags_say() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8)
     space = spaces.Box(0, 255, picture.shape, np.uint8)
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
-    assert (seen(space, picture, grayscaling_frames=True).frames[0, 0] == grey).all()
+    assert (seen(space, picture, grayscaling_frames=True).frame[0] == grey).all()
     halves = picture.reshape(4, 2, 6, 2, 3).mean(axis=(1, 3)).transpose(2, 0, 1)
-    scaled = seen(space, picture, frame_scale_resolution="4,6").frames[0]
+    scaled = seen(space, picture, frame_scale_resolution="4,6").frame
     assert scaled.shape == (3, 4, 6)
     assert np.abs(scaled - halves).max() <= 0.5
-    both = seen(space, picture, frame_scale_resolution="4,6", grayscaling_frames=True).frames[0]
+    both = seen(space, picture, frame_scale_resolution="4,6", grayscaling_frames=True).frame
     assert both.shape == (1, 4, 6)
     assert np.abs(both[0] - grey.reshape(4, 2, 6, 2).mean(axis=(1, 3))).max() <= 0.5
 
@@ -162,16 +162,16 @@ def test_channels_are_scaled_each_on_its_own(resolution: tuple[int, int]) -> Non
     """OpenCV scales at most four at once."""
     picture = np.random.default_rng(0).integers(0, 256, (8, 12, 9), np.uint8)
     flags = {"frame_scale_resolution": f"{resolution[0]},{resolution[1]}"}
-    scaled = seen(spaces.Box(0, 255, picture.shape, np.uint8), picture, **flags).frames[0]
+    scaled = seen(spaces.Box(0, 255, picture.shape, np.uint8), picture, **flags).frame
     for channel in range(9):
         alone = picture[:, :, channel]
-        expected = seen(spaces.Box(0, 255, alone.shape, np.uint8), alone, **flags).frames[0, 0]
+        expected = seen(spaces.Box(0, 255, alone.shape, np.uint8), alone, **flags).frame[0]
         assert (scaled[channel] == expected).all()
 
 
 def test_many_channels_can_be_scaled() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (8, 12, 7), np.uint8)
-    scaled = seen(spaces.Box(0, 255, picture.shape, np.uint8), picture, frame_scale_resolution="4,6").frames[0]
+    scaled = seen(spaces.Box(0, 255, picture.shape, np.uint8), picture, frame_scale_resolution="4,6").frame
     assert np.abs(scaled - picture.reshape(4, 2, 6, 2, 7).mean(axis=(1, 3)).transpose(2, 0, 1)).max() <= 0.5
 
 
@@ -187,7 +187,7 @@ def test_pictures_of_one_size_are_joined_beside_a_vector() -> None:
         "key": 0,
     }
     observation = seen(space, value)
-    assert observation.frames[0, :, 0, 0].tolist() == [7, 7, 7, 8]
+    assert observation.frame[:, 0, 0].tolist() == [7, 7, 7, 8]
     assert observation.vector.tolist() == [3, 1, 0]
 
 

@@ -46,15 +46,21 @@ def test_an_environment_is_played(env: str, shapes: tuple[Any, ...], flags: dict
     check_environment(options)
     first, second = make_environment(options, 5), make_environment(options, 5)
     spec = environment_spec(first)
-    described = (spec.frame_stack, spec.frame_shape, spec.vector_size, spec.one_hot_size, spec.action_kind)
+    described = (
+        options.frames_stacked if spec.has_picture else 0,
+        spec.frame_shape,
+        spec.vector_size,
+        spec.one_hot_size,
+        spec.action_kind,
+    )
     assert (*described, spec.action_count) == shapes
     first.action_space.seed(0)
     observations = [first.reset()[0], second.reset()[0]]
     for _ in range(300):
-        frames, vector = observations[0]
-        assert frames.shape == ((spec.frame_stack, *spec.frame_shape) if spec.frame_stack else (0, 0, 0, 0))
+        frame, vector = observations[0]
+        assert frame.shape == spec.frame_shape
         assert (vector.shape, vector.dtype) == ((spec.vector_size,), np.float32)
-        assert (frames == observations[1].frames).all() and (vector == observations[1].vector).all()
+        assert (frame == observations[1].frame).all() and (vector == observations[1].vector).all()
         action = first.action_space.sample()
         steps = [played.step(action) for played in (first, second)]
         assert steps[0][1:4] == steps[1][1:4]

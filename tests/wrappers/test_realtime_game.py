@@ -34,7 +34,7 @@ def test_the_frames_are_those_of_agent_steps(game: str, noops: int, changes: dic
         rewards = [float(second.step(action)[1]) for _ in range(4)]
         if life_lost:
             break
-        np.testing.assert_array_equal(look(), observation[-1])
+        np.testing.assert_array_equal(look(), observation)
         assert np.sign(sum(rewards)) == reward
         steps += 1
     assert steps > 5

@@ -8,17 +8,16 @@ import pytest
 
 from option_flags import EnvironmentOptions
 from wrappers.atari import make_atari
-from wrappers.emulator import atari_ids
-from wrappers.frame_stack import FrameStack
+from wrappers.emulator import AtariWrapper, atari_ids
 
 
-def make(options: EnvironmentOptions, seed: int) -> FrameStack:
+def make(options: EnvironmentOptions, seed: int) -> AtariWrapper:
     env = make_atari(options, seed)
-    assert isinstance(env, FrameStack)
+    assert isinstance(env, AtariWrapper)
     return env
 
 
-def play(env: FrameStack, actions: list[int]) -> list[object]:
+def play(env: AtariWrapper, actions: list[int]) -> list[object]:
     """Everything that an agent sees while it plays the actions, with a reset after each episode."""
     seen: list[object] = []
     for action in actions:
@@ -29,7 +28,7 @@ def play(env: FrameStack, actions: list[int]) -> list[object]:
     return [*seen, env.get_wrapper_attr("take_finished_games")()]
 
 
-def play_until_an_episode_ends(env: FrameStack, action_count: int) -> None:
+def play_until_an_episode_ends(env: AtariWrapper, action_count: int) -> None:
     """The caller makes the reset."""
     for action in np.random.default_rng(5).integers(0, action_count, 5000).tolist():
         _, _, terminated, truncated, _ = env.step(action)
@@ -50,7 +49,7 @@ def assert_plain(value: object) -> None:
         assert type(value) in (bool, int, float, str, bytes)
 
 
-def restored(options: EnvironmentOptions, state: dict[str, Any]) -> FrameStack:
+def restored(options: EnvironmentOptions, state: dict[str, Any]) -> AtariWrapper:
     assert_plain(state)
     env = make(options, seed=123)
     env.restore(copy.deepcopy(state))
@@ -122,7 +121,7 @@ def test_every_game_can_be_played_and_restored(name: str) -> None:
     assert meanings[0] == "NOOP"
     assert getattr(env.action_space, "n", None) == len(meanings)
     observation, _ = env.reset()
-    assert observation.shape == (4, 1, 84, 84)
+    assert observation.shape == (84, 84)
     assert env.observation_space.contains(observation)
 
     every_action = list(range(len(meanings)))

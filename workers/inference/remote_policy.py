@@ -8,9 +8,7 @@ import torch
 from agents.acting import ActorState, Decision
 from processes.messages import Kind, receive, send
 from workers.inference.rows import InferenceRows
-from workers.local_policy import PolicyInputs
-from workers.observations import put_observation
-from wrappers.environment import Observation
+from workers.policy_inputs import PolicyInputs
 
 
 class RemotePolicy:
@@ -53,10 +51,10 @@ class RemotePolicy:
         self._arrived.remove(group)
         return self._decisions[group], int(self._versions[group][0])
 
-    def value_of(self, environment: int, seen: Observation) -> float:
+    def value_of(self, environment: int) -> float:
         own = self.inputs.select(slice(environment, environment + 1))
         extra = self._all_inputs.select(self._extra_row)
-        put_observation(extra.observations[0], extra.vectors[0].numpy(), seen)
+        extra.observations[:], extra.vectors[:] = own.observations, own.vectors
         for name, value in vars(own.state).items():
             getattr(extra.state, name)[:] = value
         group = len(self.groups)

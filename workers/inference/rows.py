@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from replay.row_layout import Declared, RowLayout, Rows
 from replay.unroll_layout import UnrollLayout
 from workers.memory.shared_array import SharedArray
-from workers.observations import observation_shape
+from workers.policy_inputs import observation_shape
 
 
 @dataclass(frozen=True)

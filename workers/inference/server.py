@@ -22,7 +22,7 @@ from processes.inside import HEARTBEAT_SECONDS, beat
 from processes.messages import Kind, receive, send
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.observations import as_batch
+from workers.policy_inputs import as_batch
 from workers.worker_clock import WorkerClock, WorkerTimes
 
 

@@ -75,7 +75,7 @@ class RealtimeGames:
         return Screens(tuple(game.frames for game in self._games), tuple(game.episode for game in self._games))
 
     def look(self, game: int) -> Frame:
-        """The newest frame of a game [C, H, W]; the next call for this game overwrites it."""
+        """The newest frame of a game, as its steps would return it; the next call for this game overwrites it."""
         return self._games[game].look()
 
     def uniforms(self) -> list[float]:

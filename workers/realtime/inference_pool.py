@@ -10,9 +10,8 @@ from agents.acting import Decision
 from processes.messages import Kind
 from processes.pool import ChildPool, Ended, Member
 from workers.inference.rows import InferenceRows
-from workers.observations import put_stack
+from workers.policy_inputs import PolicyInputs
 from workers.realtime.inference_process import InferenceProcess
-from workers.realtime.player import Seen
 
 
 class Joined(NamedTuple):
@@ -66,15 +65,14 @@ class InferencePool:
     def fileno(self) -> int:
         return self._children.fileno()
 
-    def request(self, process: int, seen: Seen, uniforms: list[float]) -> None:
+    def request(self, process: int, inputs: PolicyInputs) -> None:
         """Ask a process for a decision. If it has just died, `receive` will say so."""
         request = self._requests[process]
-        for out, stack in zip(request["observation"], seen.stacks, strict=True):
-            put_stack(out, stack)
-        request["uniform"][:] = uniforms
-        request["lstm_state"][:] = seen.state.lstm_state
-        request["previous_action"][:] = seen.state.previous_actions
-        request["previous_reward"][:] = seen.state.previous_rewards
+        request["observation"][:] = inputs.observations
+        request["uniform"][:] = inputs.uniforms
+        request["lstm_state"][:] = inputs.state.lstm_state
+        request["previous_action"][:] = inputs.state.previous_actions
+        request["previous_reward"][:] = inputs.state.previous_rewards
         self._children.request(self._members[process], Kind.ACTION_REQUEST)
 
     def result(self, process: int) -> tuple[Decision, int]:

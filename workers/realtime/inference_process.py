@@ -15,7 +15,7 @@ from processes.messages import Kind, receive, send
 from realtime.latency import LatencyModel
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.observations import as_batch
+from workers.policy_inputs import as_batch
 
 WARM_UP = 3  # inferences before the first decision: the first ones of a process take much longer
 DRAWN_AT_ONCE = 100

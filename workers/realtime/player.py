@@ -4,26 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from agents.acting import ActorState, Decision
+from agents.acting import Decision
 from replay.unroll_layout import UnrollLayout
+from workers.policy_inputs import PolicyInputs
 from workers.realtime.frame_clock import FrameClock
 from workers.realtime.games import PlayedFrame, RealtimeGames, Register, Screens
 from workers.realtime.inference_schedule import EFFECT, FRAME, InferenceSchedule
-
-Stacks = NDArray[np.uint8]  # [E, S, C, H, W]
+from wrappers.environment import as_observation
 
 
 class Seen(NamedTuple):
-    """What a decision is made from. All but `restarted` belong to the player, and change later."""
+    """What a decision is made from. It belongs to the player, and changes later."""
 
-    stacks: Stacks
-    state: ActorState
+    inputs: PolicyInputs
     rewards: list[float]  # of each game, unclipped, since the decision before
-    restarted: list[bool]  # whether an episode began since the decision before
 
 
 class Book:
@@ -61,8 +57,8 @@ class Book:
 class Inference(Protocol):
     """The inference processes."""
 
-    def request(self, process: int, seen: Seen, uniforms: list[float]) -> None:
-        """Ask a process for a decision. What is seen is copied."""
+    def request(self, process: int, inputs: PolicyInputs) -> None:
+        """Ask a process for a decision. The inputs are copied."""
 
     def result(self, process: int) -> tuple[Decision, int]:
         """The decision that a process has made, and the version of its weights."""
@@ -106,8 +102,8 @@ class RealtimePlayer:
         self._clip = clip
         self._choose = choose
         count = len(games)
-        self._stacks: Stacks = np.zeros((count, layout.frame_stack, *layout.frame_shape), np.uint8)
-        self._state = ActorState.at_start(count, layout.lstm_size)
+        self._inputs = PolicyInputs.at_start(count, layout)
+        self._state = self._inputs.state
         self._rewards = [0.0] * count
         self._episodes = (-1,) * count  # at the latest decision
         self._sequence = 0
@@ -161,17 +157,15 @@ class RealtimePlayer:
         restarted = [now != before for now, before in zip(screens.episodes, self._episodes, strict=True)]
         self._episodes = screens.episodes
         for game, is_new in enumerate(restarted):
-            stack, frame = self._stacks[game], self.games.look(game)
+            self._inputs.show(game, as_observation(self.games.look(game)), starts=is_new)
             if is_new:
-                stack[:] = frame
                 self._state.restart(game)
             else:
-                stack[:-1] = stack[1:]
-                stack[-1] = frame
                 self._state.previous_rewards[game] = self._clip(self._rewards[game])
-        seen = Seen(self._stacks, self._state, self._rewards, restarted)
+        self._inputs.uniforms.numpy()[:] = self.games.uniforms()
+        seen = Seen(self._inputs, self._rewards)
         self._book.started(self._sequence, seen)
-        self._inference.request(process, seen, self.games.uniforms())
+        self._inference.request(process, self._inputs)
         self._under_way[process] = _UnderWay(self._sequence, screens)
         self._sequence += 1
         self._rewards = [0.0] * len(self.games)

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import torch
 
-from agents.acting import Actor, ActorState
+from agents.acting import Actor
 from agents.network import make_network
 from machine.capacity import usable_cores, usable_memory
 from machine.process_memory import PART_OF_FREE, format_bytes
@@ -15,7 +15,7 @@ from options.rules import UsageError
 from realtime.latency import LatencyModel, parse_latency
 from realtime.staggering import needed_processes
 from replay.unroll_layout import UnrollLayout
-from workers.observations import as_batch, observation_shape
+from workers.policy_inputs import PolicyInputs
 from wrappers.environment import MakeEnvironment
 
 MEASURED_FRAMES, MEASURED_PARTS = 60, 5  # frames in each part; the fastest part counts
@@ -145,12 +145,11 @@ def inference_times(config: Config, layout: UnrollLayout, games: int, compute_dt
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in an inference process
     actor = Actor(make_network(config.network, layout, compute_dtype))
-    observations = as_batch(torch.zeros((games, *observation_shape(layout)), dtype=torch.uint8))
-    state, uniforms = ActorState.at_start(games, layout.lstm_size), torch.zeros(games, dtype=torch.float64)
+    inputs = PolicyInputs.at_start(games, layout)
     times = []
     for _ in range(MEASURED_INFERENCES):
         begun = time.thread_time()
-        actor.act(observations, state, uniforms)
+        actor.act(inputs.pictures, inputs.state, inputs.uniforms)
         times.append(time.thread_time() - begun)
     torch.set_num_threads(threads)
     return times[3:]  # the first ones take longer

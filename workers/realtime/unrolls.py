@@ -12,6 +12,7 @@ from agents.acting import Decision
 from option_flags import EnvironmentOptions
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
+from workers.policy_inputs import as_stacks
 from workers.realtime.games import PlayedFrame, Register
 from workers.realtime.player import Book, Seen
 from workers.rollout import SeededEnvironment
@@ -167,7 +168,7 @@ class RealtimeUnrolls(Book):
     def _finish_step(self, sequence: int, seen: Seen) -> None:
         """Write what is known of a step when the next decision starts, from the frame that this one sees."""
         unroll, t = self._at(sequence)
-        unroll["frames"][:, self._layout.frame_stack + t] = seen.stacks[:, -1]
+        unroll["frames"][:, self._layout.frame_stack + t] = as_stacks(seen.inputs.observations, self._layout)[:, -1]
         unroll["seen_rewards"][:, t] = [self._clip(reward) for reward in seen.rewards]
         unroll["missed_frames"] += self._missed
         self._missed = 0
@@ -184,10 +185,10 @@ class RealtimeUnrolls(Book):
         """Open the unrolls whose first decision starts."""
         rows = np.zeros((len(self._games), self._layout.nbytes), np.uint8)
         unroll = self._layout.arrays(rows)
-        unroll["frames"][:, : self._layout.frame_stack] = seen.stacks
-        unroll["first_lstm_state"][:] = seen.state.lstm_state
-        unroll["first_action"][:] = seen.state.previous_actions
-        unroll["first_reward"][:] = seen.state.previous_rewards
+        unroll["frames"][:, : self._layout.frame_stack] = as_stacks(seen.inputs.observations, self._layout)
+        unroll["first_lstm_state"][:] = seen.inputs.state.lstm_state
+        unroll["first_action"][:] = seen.inputs.state.previous_actions
+        unroll["first_reward"][:] = seen.inputs.state.previous_rewards
         unroll["environment_id"][:] = [environment.environment_id for environment in self._environments]
         unroll["weight_version"][:] = NEVER
         self._rows.append(rows)

@@ -8,7 +8,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from option_flags import EnvironmentOptions
 from wrappers.any_environment.actions import actions_for
@@ -24,7 +23,7 @@ from wrappers.any_environment.pictures import PictureReader
 from wrappers.atari import reward_clipping
 from wrappers.environment import (
     FAILED_RESETS,
-    NO_FRAMES,
+    NO_FRAME,
     EnvironmentSpec,
     FinishedGame,
     Observation,
@@ -68,10 +67,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
         self._read_vector = VectorReader(parts)
         actions = actions_for(env.action_space)
         self._to_environment = actions.to_environment
-        has_picture = self._read_picture.shape[0] > 0
-        self._frames = np.zeros((options.frames_stacked, *self._read_picture.shape), np.uint8) if has_picture else None
         self.spec_for_agent = EnvironmentSpec(
-            frame_stack=options.frames_stacked if has_picture else 0,
             frame_shape=self._read_picture.shape,
             vector_size=self._read_vector.size,
             one_hot_size=self._read_vector.one_hot_size,
@@ -152,7 +148,7 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             seen, _ = result
         except (TypeError, ValueError):
             raise self._fault(f"reset returned {_count(result)}; observation and info would be right") from None
-        return self._observe(seen, starts=True)
+        return self._observe(seen)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         chosen = self._to_environment(action)
@@ -210,18 +206,10 @@ class AnyEnvironment(gymnasium.Env[Observation, Any]):
             self.env.close()
         return_to(self._folder)
 
-    def _observe(self, seen: Any, starts: bool = False) -> Observation:
+    def _observe(self, seen: Any) -> Observation:
         try:
-            frames: NDArray[np.uint8] = NO_FRAMES
-            if self._frames is not None:
-                picture = self._read_picture(seen)
-                if starts:
-                    self._frames[:] = picture
-                else:
-                    self._frames[:-1] = self._frames[1:]
-                    self._frames[-1] = picture
-                frames = self._frames.copy()
-            return Observation(frames, self._read_vector(seen))
+            frame = self._read_picture(seen) if self.spec_for_agent.has_picture else NO_FRAME
+            return Observation(frame, self._read_vector(seen))
         except ValueFaultError as error:
             raise self._fault(str(error)) from None
 
@@ -271,9 +259,9 @@ def _count(result: Any) -> str:
 
 
 def _agent_space(spec: EnvironmentSpec) -> gymnasium.Space[Any]:
-    """What the agent sees: a Box of stacked pictures, a Box of numbers, or a Dict of both."""
-    picture = spaces.Box(0, 255, (spec.frame_stack, *spec.frame_shape), np.uint8)
+    """What the agent sees: a Box of pictures, a Box of numbers, or a Dict of both."""
+    picture = spaces.Box(0, 255, spec.frame_shape, np.uint8)
     vector = spaces.Box(-np.inf, np.inf, (spec.vector_size,), np.float32)
-    if not spec.frame_stack:
+    if not spec.has_picture:
         return vector
     return spaces.Dict(picture=picture, vector=vector) if spec.vector_size else picture

@@ -9,10 +9,11 @@ import torch
 from agents.acting import Decision
 from realtime.staggering import RULES, new_state
 from replay.unroll_layout import UnrollLayout
+from workers.policy_inputs import PolicyInputs, as_stacks
 from workers.realtime.frame_clock import FrameClock
 from workers.realtime.games import RealtimeGames
 from workers.realtime.inference_schedule import InferenceSchedule
-from workers.realtime.player import Book, RealtimePlayer, Seen
+from workers.realtime.player import Book, RealtimePlayer
 from wrappers.atari import reward_clipping
 
 FPS = 10.0
@@ -31,8 +32,8 @@ class FakeInference:
         self.finished_at: dict[int, float] = {}  # by process
         self.stacks: list[np.ndarray] = []  # that each decision has seen
 
-    def request(self, process: int, seen: Seen, uniforms: list[float]) -> None:
-        self.stacks.append(seen.stacks.copy())
+    def request(self, process: int, inputs: PolicyInputs) -> None:
+        self.stacks.append(as_stacks(inputs.observations, self._layout).copy())
         self._numbers[process] = self.requests
         self.finished_at[process] = self.now + self._seconds(process)
         self.requests += 1

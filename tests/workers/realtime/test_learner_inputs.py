@@ -15,8 +15,8 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.workers.realtime.fake_inference import FakeSession
 from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbered
+from workers.policy_inputs import PolicyInputs
 from workers.realtime.games import RealtimeGames
-from workers.realtime.player import Seen
 from workers.realtime.unrolls import RealtimeUnrolls
 from workers.rollout import SeededEnvironment
 
@@ -34,11 +34,10 @@ class Playing(FakeSession):
         decisions: dict[int, Decision] = {}
         wait_for_answer = self.inference.request
 
-        def request(process: int, seen: Seen, uniforms: list[float]) -> None:
-            stacks = torch.from_numpy(seen.stacks.copy()).flatten(1, 2)
-            decision = actor.act(stacks, seen.state, torch.tensor(uniforms, dtype=torch.float64))
+        def request(process: int, inputs: PolicyInputs) -> None:
+            decision = actor.act(inputs.pictures, inputs.state, inputs.uniforms)
             decisions[process] = Decision(*(part.clone() for part in decision))
-            wait_for_answer(process, seen, uniforms)
+            wait_for_answer(process, inputs)
 
         self.inference.request = request  # type: ignore[method-assign]
         self.inference.result = lambda process: (decisions[process], 0)  # type: ignore[method-assign]
