@@ -4,9 +4,9 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
-from dashboard.access import is_loopback
 from machine.program import run_command
 from options.command_line import split_words
 from options.rules import Options, Rule, UsageError, declared, matching, option, shown, whole
@@ -64,6 +64,14 @@ def main(arguments: Sequence[str]) -> None:
             "python -m dashboard needs NiceGUI: pip install -r dashboard/requirements.txt would be right."
         ) from None
     serve(folder, options.host, options.port, token)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine can reach the address."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _check_port(options: DashboardOptions) -> None:

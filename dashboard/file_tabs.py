@@ -8,19 +8,29 @@ from typing import Any
 
 from nicegui import ui
 
-from dashboard.page_parts import heading, link_to, notice
-from dashboard.results_folder import ResultsFolder, file_stamp, printable
+from dashboard.page_parts import heading, link_to, notice, table
+from dashboard.results import Results, file_stamp, printable
 from option_flags import OPTIONS, TOPICS, defaults_beside
 from options.command_line import UNSET
 from options.rules import described
 from reports.number_format import age, count_or_nothing, file_size, game_return
 from run_files.growing_file import last_lines
 from run_files.job_runs import JOB_LOG, is_job
-from run_files.run_folder import CHECKPOINTS, MESSAGES, SUMMARY, VIDEOS, read_summary
+from run_files.metrics import EPISODES, EVALUATIONS, METRICS
+from run_files.run_folder import CHECKPOINTS, CONFIG, MESSAGES, SUMMARY, VIDEOS, read_summary
 from run_files.run_reader import RunReader
 
 LOG_LINES = 400
-CHECKPOINT_FILES = ("best.pt", "best_eval.pt", "checkpoint_*.pt")
+MOST_VIDEOS = 24
+NUMBERS = (METRICS, EPISODES, EVALUATIONS, CONFIG, SUMMARY)
+FILE_CELL = '<q-td :props="props"><a :href="props.row.link" download>{{ props.row.file }}</a></q-td>'
+
+
+def may_download(path: Path) -> bool:
+    """Whether this is a file that the page of a run offers."""
+    if path.name in NUMBERS:
+        return (path.parent / CONFIG).is_file()
+    return (path.parent.name, path.suffix) in ((CHECKPOINTS, ".pt"), (VIDEOS, ".mp4"))
 
 
 def configuration_tab(config: Mapping[str, Any]) -> None:
@@ -30,13 +40,10 @@ def configuration_tab(config: Mapping[str, Any]) -> None:
     ui.label("Bold: differs from the default.").classes("soft")
     with ui.element("div").classes("card options w-full"):
         for topic in TOPICS.values():
-            names = [name for name in topic.__dataclass_fields__ if name in values]
-            _group(topic.topic, {name: values[name] for name in names}, defaults)
+            _group(topic.topic, {name: values[name] for name in topic.__dataclass_fields__ if name in values}, defaults)
         _group("Of other versions", {name: value for name, value in values.items() if name not in OPTIONS}, {})
-        machine = config.get("machine")
         chosen = {"network": config["network"]} if "network" in config else {}  # what `auto` has come to
-        if isinstance(machine, Mapping):
-            _group("Machine", {**machine, **chosen}, {})
+        _group("Machine", {**(config.get("machine") or {}), **chosen}, {})
 
 
 def _group(title: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
@@ -61,10 +68,10 @@ def _in_words(value: object) -> str:
 class ConsoleTab:
     """The messages of the run, or all that it wrote if a sweep started it, and how it goes on."""
 
-    def __init__(self, results: ResultsFolder, folder: Path) -> None:
+    def __init__(self, results: Results, folder: Path) -> None:
         self._folder = folder
         log = folder.parent / JOB_LOG
-        self._log = log if is_job(folder.parent) and results.inside(log) and log.exists() else folder / MESSAGES
+        self._log = log if is_job(folder.parent) and log.exists() else folder / MESSAGES
         self._readable = results.inside(self._log)
         self._stamp: object = None
         self._place = ui.column().classes("w-full gap-3")
@@ -77,30 +84,24 @@ class ConsoleTab:
         self._stamp = stamp
         self._place.clear()
         with self._place:
-            self._show_summary()
+            go_on = read_summary(self._folder).get("go_on")
+            if isinstance(go_on, str):
+                ui.label("Resume with:").classes("soft")
+                with ui.element("div").classes("card w-full"):
+                    ui.label(go_on).classes("console mono")
             try:
                 lines = last_lines(self._log, LOG_LINES) if self._readable else []
-            except FileNotFoundError:
-                notice(f"This run of an older version has no {MESSAGES}.")
-                return
             except OSError as error:
                 notice(f"{self._log.name} cannot be read ({error.strerror}).")
                 return
             with ui.element("div").classes("card w-full newest-last"):
                 ui.label("\n".join(lines) or "There are no messages.").classes("console mono")
 
-    def _show_summary(self) -> None:
-        go_on = read_summary(self._folder).get("go_on")
-        if isinstance(go_on, str):
-            ui.label("Resume with:").classes("soft")
-            with ui.element("div").classes("card w-full"):
-                ui.label(go_on).classes("console mono")
-
 
 class FilesTab:
-    """Checkpoints, evaluations and videos, as they come."""
+    """Figures, checkpoints, evaluations and videos, as they come."""
 
-    def __init__(self, results: ResultsFolder, folder: Path, data: RunReader) -> None:
+    def __init__(self, results: Results, folder: Path, data: RunReader) -> None:
         self._results = results
         self._folder = folder
         self._data = data
@@ -109,55 +110,56 @@ class FilesTab:
         self.update()
 
     def update(self) -> None:
-        checkpoints = self._files(CHECKPOINTS, CHECKPOINT_FILES)
-        videos = self._files(VIDEOS, ("*.mp4",))
+        checkpoints, videos = self._files(CHECKPOINTS, "*.pt"), self._files(VIDEOS, "*.mp4")
         evaluations = self._data.history.evaluations
         shown = (checkpoints, videos, len(evaluations))
         if shown == self._shown:
             return
         self._shown = shown
         self._place.clear()
-        now = time.time()
         with self._place:
+            heading(2, "Figures")
+            with ui.element("div").classes("row"):
+                for name in NUMBERS:
+                    if (self._folder / name).is_file():
+                        self._download(self._folder / name)
             heading(2, "Checkpoints")
             if checkpoints:
-                rows = [
-                    {"file": printable(Path(path.name)), "size": file_size(nbytes), "age": age(written, now)}
-                    for path, written, nbytes in checkpoints
-                ]
-                _table(rows, ("file", "size", "age"))
+                table([self._file_row(*file) for file in checkpoints], left=("file",)).add_slot(
+                    "body-cell-file", FILE_CELL
+                )
             else:
                 ui.label("None yet.").classes("soft")
             if evaluations:
                 heading(2, "Evaluations")
-                _table(
-                    [_evaluation_row(row) for row in evaluations][::-1],
-                    ("steps", "games", "mean return", "lowest", "highest"),
-                )
+                table([_evaluation_row(row) for row in evaluations][::-1], left=("steps",))
             heading(2, "Videos")
             if not videos:
                 ui.label("None yet; --render makes them, with --eval_period during training.").classes("soft")
             with ui.element("div").classes("videos w-full"):
-                for path, _, _ in videos[:24]:
+                for path, _, _ in videos[:MOST_VIDEOS]:
                     with ui.element("figure").classes("card").style("margin: 0"):
-                        ui.video(link_to("video", self._results.name(path))).props("preload=metadata")
-                        ui.label(printable(Path(path.name))).classes("small soft")
+                        ui.video(self._link(path)).props("preload=metadata")
+                        self._download(path)
 
-    def _files(self, folder: str, patterns: tuple[str, ...]) -> list[tuple[Path, float, int]]:
+    def _link(self, path: Path) -> str:
+        return link_to("file", self._results.name(path))
+
+    def _download(self, path: Path) -> None:
+        ui.link(printable(Path(path.name)), self._link(path)).classes("plain").props("download")
+
+    def _file_row(self, path: Path, written: float, nbytes: int) -> dict[str, str]:
+        name = printable(Path(path.name))
+        return {"file": name, "size": file_size(nbytes), "age": age(written, time.time()), "link": self._link(path)}
+
+    def _files(self, folder: str, pattern: str) -> list[tuple[Path, float, int]]:
         """The files in a folder of the run with their time and size, the newest first."""
         found = []
-        for path in {path for pattern in patterns for path in (self._folder / folder).glob(pattern)}:
+        for path in (self._folder / folder).glob(pattern):
             stamp = file_stamp(path)
             if stamp is not None and self._results.inside(path):
                 found.append((path, *stamp))
         return sorted(found, key=lambda item: (-item[1], item[0].name))
-
-
-def _table(rows: list[dict[str, str]], names: tuple[str, ...]) -> None:
-    columns = [{"name": n, "label": n, "field": n, "align": "left" if i == 0 else "right"} for i, n in enumerate(names)]
-    ui.table(rows=rows, columns=columns, row_key=names[0], pagination=10 if len(rows) > 10 else None).props(
-        "flat dense"
-    )
 
 
 def _evaluation_row(row: Mapping[str, float]) -> dict[str, str]:

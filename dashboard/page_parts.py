@@ -1,46 +1,33 @@
 """Parts that all pages share: the frame with its theme, facts, states, notices, and cards with a chart."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from nicegui import ui
 from nicegui.element import Element
 from starlette.requests import Request
 
-from dashboard.charts import ChartOptions
-from dashboard.run_list import AT_WORK
+from dashboard.charts import ChartOptions, label_height
+from dashboard.results import AT_WORK
 from reports.panels import COLOURS
 
 STYLE = Path(__file__).with_name("style.css")
+SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 CONNECT_SECONDS = 60.0
+MOST_ROWS = 25  # of one page of a table
 THEMES: Mapping[str, tuple[bool | None, str, str]] = {  # value, icon, what a click changes to
     "auto": (None, "brightness_auto", "light"),
     "light": (False, "light_mode", "dark"),
     "dark": (True, "dark_mode", "auto"),
 }
-# Saves a chart as it is now, zoom included: drawn once more without a page, on white and with its title.
-SAVE_CHART = """
-const {{ echarts }} = await import('nicegui-echart');
-const chart = getElement({id}).chart, svg = {svg};
-const size = {{ width: chart.getWidth(), height: chart.getHeight() + 30 }};
-const copy = echarts.init(null, null, {{ renderer: 'svg', ssr: true, ...size }});
-const options = chart.getOption();
-options.grid?.forEach(grid => grid.top = (parseFloat(grid.top) || 0) + 30);
-options.parallel?.forEach(parallel => parallel.top = (parseFloat(parallel.top) || 0) + 30);
-options.legend?.forEach(legend => legend.top = 30);
-copy.setOption({{ ...options, toolbox: [], backgroundColor: '#ffffff', title: {{ text: {title}, left: 8, top: 6,
-  textStyle: {{ fontSize: 14, color: '#1f2328', fontFamily: 'sans-serif' }} }} }});
-const url = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(copy.renderToSVGString());
-copy.dispose();
-const save = href => Object.assign(document.createElement('a'), {{ href, download: {name} }}).click();
-if (svg) return save(url);
-const image = new Image(); image.src = url; await image.decode();
-const canvas = Object.assign(document.createElement('canvas'), {{ width: 2 * image.width, height: 2 * image.height }});
-canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
-save(canvas.toDataURL('image/png'));
-"""
+CHART_TOOLS = (  # icon, purpose, what page.js does
+    ("zoom_in", "zoom: then drag over the chart", "zoomChart(event.target)"),
+    ("zoom_out_map", "show all", "showAll(event.target)"),
+    ("image", "save as PNG", "saveChart(event.target, 'png')"),
+    ("polyline", "save as SVG", "saveChart(event.target, 'svg')"),
+)
 
 
 def link_to(page: str, name: str) -> str:
@@ -51,6 +38,7 @@ def link_to(page: str, name: str) -> str:
 def page_frame(request: Request, title: str) -> Element:
     """Begin a page; its content goes into the element that is returned."""
     ui.add_css(STYLE)
+    ui.add_body_html(f"<script>{SCRIPT}</script>")
     ui.page_title(title)
     chosen = request.cookies.get("theme", "auto")  # by any program of this host: only known values are used
     chosen = chosen if chosen in THEMES else "auto"
@@ -61,9 +49,7 @@ def page_frame(request: Request, title: str) -> Element:
         ui.link("rl-platform", "/").classes("home")
         ui.label(title).classes("where")
         change = f"document.cookie = 'theme={following}; path=/; max-age=31536000; samesite=strict'; location.reload()"
-        button = ui.button(icon=icon).props("flat round dense color=grey").tooltip(f"colours: {chosen}")
-        button.props["aria-label"] = f"colours: {chosen}"
-        button.on("click", js_handler=f"() => {{ {change} }}")
+        icon_button(icon, f"colours: {chosen}", change)
     return ui.element("main").classes("main")
 
 
@@ -79,6 +65,12 @@ async def is_open() -> bool:
         return False
     waiting.delete()
     return True
+
+
+def icon_button(icon: str, purpose: str, script: str) -> None:
+    button = ui.button(icon=icon, color=None).props("flat round dense size=sm").classes("tool").tooltip(purpose)
+    button.props["aria-label"] = purpose
+    button.on("click", js_handler=f"event => {{ {script} }}")
 
 
 def heading(level: int, text: str) -> None:
@@ -102,6 +94,19 @@ def notice(sentence: str) -> None:
     ui.label(sentence).classes("notice")
 
 
+def table(rows: Sequence[Mapping[str, Any]], *, left: Collection[str], wide: Collection[str] = ()) -> ui.table:
+    """A table with a column for each field but `link`. Those that are `wide` are left out on narrow screens."""
+    columns = [
+        {"name": name, "label": name, "field": name, "align": "left" if name in left else "right",
+         "classes": "wide" if name in wide else "", "headerClasses": "wide" if name in wide else ""}
+        for name in rows[0]
+        if name != "link"
+    ]  # fmt: skip
+    numbered = [{"id": place, **row} for place, row in enumerate(rows)]
+    pages = MOST_ROWS if len(rows) > MOST_ROWS else None
+    return ui.table(rows=numbered, columns=columns, row_key="id", pagination=pages).props("flat dense")
+
+
 class Notices:
     """Sentences about what cannot be read, above the content of a page."""
 
@@ -121,64 +126,31 @@ class Notices:
 
 
 class ChartCard:
-    """A chart with its title and two buttons that save it as a picture."""
+    """A chart with its title and buttons."""
 
-    def __init__(self, title: str, options: ChartOptions, *, large: bool = False, more_height: int = 0) -> None:
-        self._title = title
-        with ui.element("section").classes("card") as self.card:
+    def __init__(self, title: str, options: ChartOptions, *, large: bool = False) -> None:
+        self._large = large
+        with ui.element("section").classes("card"):
             with ui.element("div").classes("row").style("gap: 4px"):
-                self._heading = ui.label(title).classes("card-title")
+                ui.label(title).classes("card-title")
                 with ui.element("div").classes("tools"):
-                    if "dataZoom" in options:
-                        self._tool("zoom_in", "zoom: then drag over the chart", self._zoom)
-                        self._tool("zoom_out_map", "show all", self._show_all)
-                    self._tool("image", "save as PNG", lambda: self._save("png"))
-                    self._tool("polyline", "save as SVG", lambda: self._save("svg"))
+                    for tool in CHART_TOOLS if "dataZoom" in options else CHART_TOOLS[2:]:
+                        icon_button(*tool)
             self._chart = ui.echart(options).classes("chart large" if large else "chart")
-            self._height = 340 if large else 220
-            self._set_height(more_height)
+        self._fit()
 
-    @staticmethod
-    def _tool(icon: str, purpose: str, use: Callable[[], object]) -> None:
-        button = ui.button(icon=icon, on_click=use).props("flat dense round size=xs color=grey").tooltip(purpose)
-        button.props["aria-label"] = purpose
-
-    def _set_height(self, more: int) -> None:
-        if more:
-            self._chart.style(f"height: {self._height + more}px")
-
-    def _zoom(self) -> None:
-        action = {"type": "takeGlobalCursor", "key": "dataZoomSelect", "dataZoomSelectActive": True}
-        self._chart.run_chart_method("dispatchAction", action)
-
-    def _show_all(self) -> None:
-        self._chart.run_chart_method(
-            "dispatchAction",
-            {
-                "type": "dataZoom",
-                "start": 0,
-                "end": 100,
-                "batch": [{"dataZoomIndex": index, "start": 0, "end": 100} for index in range(4)],
-            },
-        )
-
-    def update(self, options: ChartOptions, title: str | None = None, more_height: int = 0) -> None:
+    def update(self, options: ChartOptions) -> None:
         """Draw the chart anew; the zoom stays."""
-        self._set_height(more_height)
-        if title is not None and title != self._title:
-            self._title = title
-            self._heading.set_text(title)
         self._chart.options.clear()
         self._chart.options.update(options)
+        self._fit()
         self._chart.update()
 
-    def _save(self, kind: str) -> None:
-        name = "".join(c if c.isalnum() else "_" for c in self._title).strip("_").lower()
-        ui.run_javascript(
-            SAVE_CHART.format(
-                id=self._chart.id,
-                svg=json.dumps(kind == "svg"),
-                title=json.dumps(self._title),
-                name=json.dumps(f"{name}.{kind}"),
-            )
-        )
+    def _fit(self) -> None:
+        """Make room for the labels below the chart, and for the axes of options."""
+        legend = self._chart.options.get("legend", {})
+        if legend.get("orient") == "vertical":
+            self._chart.style(f"height: {340 + label_height(len(legend['data']))}px")
+        axes = len(self._chart.options.get("parallelAxis", ()))
+        if axes:
+            self._chart.style(f"min-width: {100 * axes}px")

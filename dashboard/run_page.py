@@ -9,107 +9,82 @@ from typing import Any
 from nicegui import ui
 from starlette.requests import Request
 
-from dashboard.curve_tab import CurveTab
+from dashboard.agent_tab import AgentTab
+from dashboard.chart_tabs import CurveTab, ReplayTab
 from dashboard.file_tabs import ConsoleTab, FilesTab, configuration_tab
-from dashboard.live.tab import LiveTab
 from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
-from dashboard.replays.tab import ReplayTab
-from dashboard.results_folder import NotThereError, ResultsFolder, printable
-from dashboard.run_list import AT_WORK, RunList, RunRow
-from reports.number_format import age, count_or_nothing, duration, game_return
+from dashboard.results import AT_WORK, SPEED, PageError, Results, RunRow, printable
+from reports.number_format import NOTHING_YET, age, count_or_nothing, duration, game_return, percent
 from reports.panels import learning_panels, machine_panels, replay_panels
 
 REFRESH_SECONDS = 2.0
+FACTS = ("mean return", "best game", "agent steps", "done", "steps/s", "training time", "left", "last report")
 
 
-def run_page(results: ResultsFolder, run_list: RunList) -> Any:
-    """The function that builds the page for each visitor."""
-
-    async def build(request: Request, name: str) -> None:
-        with page_frame(request, name):
-            if not await is_open():
-                return
-            try:
-                folder = await to_thread(results.run, name)
-            except NotThereError as error:
-                notice(str(error))
-                return
-            await _RunPage(results, run_list, folder).build()
-
-    return build
+async def run_page(results: Results, request: Request, name: str) -> None:
+    with page_frame(request, name):
+        if not await is_open():
+            return
+        try:
+            folder = await to_thread(results.run, name)
+        except PageError as error:
+            notice(str(error))
+            return
+        await RunView(results, folder).build()
 
 
-class _RunPage:
-    def __init__(self, results: ResultsFolder, run_list: RunList, folder: Path) -> None:
+class RunView:
+    def __init__(self, results: Results, folder: Path) -> None:
         self._results = results
-        self._run_list = run_list
         self._folder = folder
-        self._name = results.name(folder)
         self._data = results.reader(folder)
         self._row: RunRow | None = None
-        self._updates: dict[str, Callable[[], Any]] = {}  # what to do for the open tab when something is new
 
     async def build(self) -> None:
-        await to_thread(self._data.refresh)
-        self._row = await to_thread(self._run_list.row, self._name)
+        await self._read()
         self._build_head()
         self._notices = Notices()
-        self._tabs: dict[str, Callable[[], object]] = {
+        self._make_tab: dict[str, Callable[[], Any]] = {
             "Curves": lambda: CurveTab(self._data, learning_panels, with_returns=True),
             "Machine": lambda: CurveTab(self._data, machine_panels),
             "Replays": lambda: ReplayTab(self._results, self._data),
             "Configuration": lambda: configuration_tab(self._data.config),
             "Console": lambda: ConsoleTab(self._results, self._folder),
             "Files": lambda: FilesTab(self._results, self._folder, self._data),
-            "Agent": lambda: LiveTab(self._results, self._folder),
+            "Agent": lambda: AgentTab(self._results, self._folder),
         }
-        self._bar = ui.tabs().props("dense align=left no-caps outside-arrows mobile-arrows")
-        self._panels = ui.tab_panels(self._bar, value="Curves", animated=False).classes("w-full")
-        self._open: dict[str, Any] = {}
-        self._built: dict[str, Any] = {}
-        self._add_tabs()
-        self._bar.on_value_change(lambda event: self._open_tab(str(event.value)))
-        self._open_tab("Curves")
+        self._bar = ui.tabs(on_change=self._open_tab).props("dense align=left no-caps outside-arrows mobile-arrows")
+        self._panels = ui.tab_panels(self._bar, animated=False).classes("w-full")
+        self._places: dict[str, ui.column] = {}
+        self._opened: dict[str, Any] = {}  # the tabs that have been open
         self._show()
+        self._bar.set_value("Curves")
         ui.timer(REFRESH_SECONDS, self._refresh, immediate=False)
 
-    def _add_tabs(self) -> None:
-        """Add the tabs that are missing; that of the replays comes with the first report of them."""
-        missing = [label for label in self._tabs if label not in self._open]
-        if "Replays" in missing and not replay_panels(self._data.history):
-            missing.remove("Replays")
-        for label in missing:
-            with self._bar:
-                ui.tab(label).move(target_index=list(self._tabs).index(label))
-            with self._panels, ui.tab_panel(label):
-                self._open[label] = ui.column().classes("w-full gap-4")
-
-    def _open_tab(self, label: str) -> None:
-        """Build the content of a tab when it is opened first; bring it up to date later."""
-        live = self._built.get("Agent")
-        if live is not None and label != "Agent":
-            live.pause()
-        if label not in self._built:
-            with self._open[label]:
-                self._built[label] = self._tabs[label]()
-        else:
-            self._update_tab(label)
-
-    def _update_tab(self, label: str) -> None:
-        update = getattr(self._built.get(label), "update", None)
-        if update is not None:
-            update()
+    async def _read(self) -> bool:
+        changed = await to_thread(self._data.refresh)
+        row = await to_thread(self._results.row, self._results.name(self._folder)) or self._row
+        changed |= row != self._row
+        self._row = row
+        return changed
 
     async def _refresh(self) -> None:
-        changed = await to_thread(self._data.refresh)
-        row = await to_thread(self._run_list.row, self._name)
-        if changed or row != self._row:
-            self._row = row or self._row
+        if await self._read():
             self._show()
-            self._add_tabs()
-            self._update_tab(str(self._panels.value))
-        elif self._panels.value in ("Console", "Files"):
-            self._update_tab(str(self._panels.value))
+            self._open_tab()
+        elif self._bar.value in ("Console", "Files"):
+            self._open_tab()
+
+    def _open_tab(self) -> None:
+        """Build the content of the open tab when it is opened first; bring it up to date later."""
+        label = str(self._bar.value)
+        if label != "Agent" and "Agent" in self._opened:
+            self._opened["Agent"].pause()
+        if label not in self._opened:
+            with self._places[label]:
+                self._opened[label] = self._make_tab[label]()
+        elif hasattr(self._opened[label], "update"):
+            self._opened[label].update()
 
     def _build_head(self) -> None:
         row = self._row
@@ -120,32 +95,35 @@ class _RunPage:
                 name = "this folder" if row.sweep == "." else f"sweep {row.sweep}"
                 ui.link(name, link_to("sweep", row.sweep)).classes("plain")
         with ui.element("section").classes("card facts"):
-            self._facts = {
-                name: fact(name, "—")
-                for name in ("mean return", "best game", "agent steps", "done", "steps/s", "training time", "left",
-                             "last report")
-            }  # fmt: skip
+            self._facts = {name: fact(name, NOTHING_YET) for name in FACTS}
         self._why = ui.label().classes("soft")
 
     def _show(self) -> None:
+        for place, label in enumerate(self._make_tab):
+            # That of the replays comes with the first report of them.
+            if label not in self._places and (label != "Replays" or replay_panels(self._data.history)):
+                with self._bar:
+                    ui.tab(label).move(target_index=place)
+                with self._panels, ui.tab_panel(label):
+                    self._places[label] = ui.column().classes("w-full gap-4")
         self._notices.show(self._data.problems)
         row = self._row
         if row is None:
             return
-        at_work = row.state == AT_WORK
         self._state.set_text(row.state)
         self._state.classes(replace=state_class(row.state))
         self._why.set_text(row.why)
         self._why.set_visibility(bool(row.why))
-        values = {
-            "mean return": game_return(row.return_mean),
-            "best game": game_return(row.return_max),
-            "agent steps": count_or_nothing(row.agent_steps),
-            "done": row.progress,
-            "steps/s": count_or_nothing(row.steps_per_second),
-            "training time": duration(row.seconds),
-            "left": row.time_left if at_work else "—",
-            "last report": age(row.written, time.time()),
-        }
-        for name, value in values.items():
+        figures = row.figures.get
+        values = (
+            game_return(row.return_mean),
+            game_return(figures("return_max")),
+            count_or_nothing(row.agent_steps),
+            percent(row.share_done),
+            count_or_nothing(figures(SPEED)),
+            duration(figures("seconds")),
+            row.time_left if row.state == AT_WORK else NOTHING_YET,
+            age(row.written, time.time()),
+        )
+        for name, value in zip(FACTS, values, strict=True):
             self._facts[name].set_text(value)

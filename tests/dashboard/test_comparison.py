@@ -8,56 +8,54 @@ import pytest
 from dashboard.charts import Frame
 from dashboard.comparison import (
     comparison_chart,
-    score_groups,
+    figures_of,
+    group_rows,
+    runs_of_sweep,
+    score_rows,
     search_chart,
     settings,
-    without_abandoned,
-    without_curves,
 )
-from dashboard.results_folder import ResultsFolder
-from dashboard.run_list import RunList
-from reports.compare_runs import group_runs
+from dashboard.results import Results, RunRow
+from reports.compare_runs import Group, group_runs
 from reports.panels import COLOURS, X_AXES
 from run_files.checkpoint import checkpoint_name
-from tests.dashboard.some_runs import write_interrupted_runs, write_run, write_sweep
+from tests.dashboard.some_runs import append_report, write_interrupted_runs, write_run, write_sweep
 
+FRAME = Frame(X_AXES["steps"])
 ELITE = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
     ' {"type": "elite", "capacity": %d, "sample_ratio": 0.5, "dist_function": "%s"}]'
 )
 
 
-def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
-    results = ResultsFolder(tmp_path)
-    folders = [write_run(tmp_path / f"s{seed}", seed=seed, final_return=10.0 * seed) for seed in (1, 2, 3)]
-    folders.append(write_run(tmp_path / "other", lr=1e-4, final_return=5.0))
-    data = [results.reader(folder) for folder in folders]
+def rows_of(root: Path) -> list[RunRow]:
+    return sorted(Results(root).rows()[0], key=lambda row: row.name)
+
+
+def groups_with_curves(folders: Sequence[Path]) -> list[Group]:
+    data = [Results(folder.parent).reader(folder) for folder in folders]
     for one in data:
         one.refresh()
-    groups = group_runs([one.history for one in data])
-    low, gap, mean, single = comparison_chart(groups, "return_mean", X_AXES["steps"], Frame("agent steps"))["series"]
+    return group_runs([one.history for one in data])
+
+
+def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / f"s{seed}", seed=seed, final_return=10.0 * seed) for seed in (1, 2, 3)]
+    folders.append(write_run(tmp_path / "other", lr=1e-4, final_return=5.0))
+    low, gap, mean, single = comparison_chart(groups_with_curves(folders), "return_mean", FRAME)["series"]
     assert low["data"][-1] == [20_000, 10] and gap["data"][-1] == [20_000, 20] and mean["data"][-1] == [20_000, 20]
     assert low["stack"] == gap["stack"] and "areaStyle" in gap and "areaStyle" not in low
     assert single["data"][-1] == [20_000, 5]
     assert (mean["name"], single["name"]) == ("lr 0.001, 3 seeds", "lr 0.0001")
 
 
-def test_more_configurations_than_colours_have_dashes_also_in_their_labels(tmp_path: Path) -> None:
-    results = ResultsFolder(tmp_path)
+def test_more_configurations_than_colours_have_dashes(tmp_path: Path) -> None:
     many = 2 * len(COLOURS) + 1
-    data = [results.reader(write_run(tmp_path / str(place), lr=1e-4 * (place + 1))) for place in range(many)]
-    for one in data:
-        one.refresh()
-    groups = group_runs([one.history for one in data])
-    chart = comparison_chart(groups, "return_mean", X_AXES["steps"], Frame("agent steps"))
+    folders = [write_run(tmp_path / str(place), lr=1e-4 * (place + 1)) for place in range(many)]
+    chart = comparison_chart(groups_with_curves(folders), "return_mean", FRAME)
     styles = [line["lineStyle"] for line in chart["series"]]
     assert len({(style["color"], str(style["type"])) for style in styles}) == many
     assert [style["type"] for style in styles[: len(COLOURS)]] == ["solid"] * len(COLOURS)
-    names = [line["name"] for line in chart["series"]]
-    labels = chart["legend"]["data"]
-    assert labels[: len(COLOURS)] == names[: len(COLOURS)]
-    assert [label["name"] for label in labels[len(COLOURS) :]] == names[len(COLOURS) :]
-    assert len({label["icon"] for label in labels[len(COLOURS) :]}) == 2
 
 
 def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None:
@@ -65,27 +63,32 @@ def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None
         write_run(tmp_path / f"low{seed}", seed=seed, lr=1e-4, final_return=float(seed))
         write_run(tmp_path / f"high{seed}", seed=seed, final_return=10.0 * seed)
     write_run(tmp_path / "new", lr=1e-2, reports=0, games=0, status=None, environment_max_steps=20_000)
-    rows = sorted(RunList(ResultsFolder(tmp_path)).read()[0], key=lambda row: row.name, reverse=True)
-    groups = without_curves(rows)
-    scores = score_groups(groups, rows)
-    assert [(score.label, score.mean, score.low, score.high) for score in scores] == [
-        ("lr 0.001, 2 seeds", 15, 10, 20),
-        ("lr 0.0001, 2 seeds", 1.5, 1, 2),
-        ("lr 0.01", None, None, None),
+    rows = rows_of(tmp_path)
+    scores = score_rows(group_rows(rows), rows)
+    columns = ("configuration", "mean return", "lowest to highest")
+    assert [tuple(score[column] for column in columns) for score in scores] == [
+        ("lr 0.001, 2 seeds", "15.0", "10.0 to 20.0"),
+        ("lr 0.0001, 2 seeds", "1.50", "1.00 to 2.00"),
+        ("lr 0.01", "—", ""),
     ]
+
+
+def test_the_figures_of_any_run_are_offered(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, reports=0, games=0, environment_max_steps=10**6)
+    assert figures_of(rows_of(tmp_path)) == ["return_mean"]
+    append_report(tmp_path / "b", 1)
+    (tmp_path / "b" / "evaluations.jsonl").write_text('{"agent_steps": 1000, "eval_return_mean": 5.0}\n')
+    figures = figures_of(rows_of(tmp_path))
+    assert figures[0] == "return_mean" and {"entropy", "time_shares/wait", "eval_return_mean"} <= set(figures)
 
 
 def groups_by_rows(root: Path, names: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Label and runs of each group of these runs, which the curves must confirm."""
-    results = ResultsFolder(root)
-    rows = {row.name: row for row in RunList(results).read()[0]}
-    groups = without_curves([rows[name] for name in names])
-    data = [results.reader(root / name) for name in names]
-    for one in data:
-        one.refresh()
+    rows = {row.name: row for row in rows_of(root)}
     by_rows, by_curves = (
-        [(group.label, [run.folder.name for run in group.runs]) for group in those]
-        for those in (groups, group_runs([one.history for one in data]))
+        [(group.label, [run.folder.name for run in group.runs]) for group in groups]
+        for groups in (group_rows([rows[name] for name in names]), groups_with_curves([root / name for name in names]))
     )
     assert by_rows == by_curves
     return by_rows
@@ -100,18 +103,19 @@ def test_a_resumed_run_and_its_parent_count_as_one(tmp_path: Path) -> None:
     assert groups_by_rows(tmp_path, ["first1", "resumed2"]) == [("2 seeds", ["first1", "resumed2"])]
 
 
-def test_a_start_of_a_job_that_was_killed_before_its_first_checkpoint_is_no_seed(tmp_path: Path) -> None:
+def test_each_job_of_a_sweep_counts_once(tmp_path: Path) -> None:
+    """Its first start was killed before the first checkpoint; another one was resumed."""
     write_sweep(tmp_path / "lr", {"a": {"seed": 1}, "b": {"seed": 2}})
-    killed, begun = write_run(tmp_path / "lr" / "a" / "killed", reports=3), tmp_path / "lr" / "a" / "Run_0"
+    write_run(tmp_path / "lr" / "a" / "killed", reports=3)
+    begun = tmp_path / "lr" / "a" / "Run_0"
     last = write_run(tmp_path / "lr" / "a" / "last", parent={"run": str(begun), "agent_steps": 10_000})
     for folder, updates in ((begun, 7), (last, 9)):
         (folder / "checkpoints").mkdir()
         (folder / "checkpoints" / checkpoint_name(updates)).touch()
     for place in ("alone", "twice"):  # no jobs of a sweep
         write_run(tmp_path / "others" / place)
-    rows = RunList(ResultsFolder(tmp_path)).read()[0]
-    kept = {row.name for row in without_abandoned(rows)}
-    assert {row.name for row in rows} - kept == {killed.relative_to(tmp_path).as_posix()}
+    kept = {row.name for row in runs_of_sweep(rows_of(tmp_path))}
+    assert kept == {"lr/a/last", "lr/b/Run_1", "others/alone", "others/twice"}
 
 
 def test_a_grandparent_counts_with_its_grandchild_even_if_the_run_between_them_is_not_chosen(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def test_a_search_has_an_axis_for_each_option_that_differs(tmp_path: Path) -> No
         [(1e-4, 100, "ln_norm"), (1e-3, 1000, "cos_dist"), (1e-2, 100, "ln_norm")]
     ):
         write_run(tmp_path / f"run{place}", lr=lr, replay_parameters=ELITE % (size, kind), final_return=float(place))
-    chart = search_chart(RunList(ResultsFolder(tmp_path)).read()[0])
+    chart = search_chart(rows_of(tmp_path))
     assert chart is not None
     axes = {axis["name"]: axis for axis in chart["parallelAxis"]}
     assert set(axes) == {"lr", "elite capacity", "elite dist function", "mean return"}
@@ -159,7 +163,7 @@ def test_a_search_has_an_axis_for_each_option_that_differs(tmp_path: Path) -> No
 def test_the_address_of_a_cluster_is_no_axis(tmp_path: Path) -> None:
     for place, lr in enumerate([1e-4, 1e-3, 1e-2]):
         write_run(tmp_path / f"run{place}", lr=lr, cluster=f"192.0.2.{place}:6379")
-    chart = search_chart(RunList(ResultsFolder(tmp_path)).read()[0])
+    chart = search_chart(rows_of(tmp_path))
     assert chart is not None and [axis["name"] for axis in chart["parallelAxis"]] == ["lr", "mean return"]
 
 
@@ -168,7 +172,7 @@ def test_options_that_only_some_runs_have_are_no_axes(tmp_path: Path) -> None:
         queue = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
         replays = ELITE % (100 + place, "ln_norm") if place else queue
         write_run(tmp_path / f"run{place}", lr=lr, replay_parameters=replays)
-    chart = search_chart(RunList(ResultsFolder(tmp_path)).read()[0])
+    chart = search_chart(rows_of(tmp_path))
     assert chart is not None
     names = [axis["name"] for axis in chart["parallelAxis"]]
     assert "lr" in names and "queue sample ratio" in names and "elite capacity" not in names
@@ -177,7 +181,7 @@ def test_options_that_only_some_runs_have_are_no_axes(tmp_path: Path) -> None:
 def test_runs_that_do_not_differ_have_no_search(tmp_path: Path) -> None:
     for seed in (1, 2):
         write_run(tmp_path / f"run{seed}", seed=seed)
-    assert search_chart(RunList(ResultsFolder(tmp_path)).read()[0]) is None
+    assert search_chart(rows_of(tmp_path)) is None
 
 
 @pytest.mark.parametrize("value", ["nonsense", "[]", 3, None])

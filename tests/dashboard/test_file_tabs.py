@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("nicegui")
 
-from dashboard.results_folder import ResultsFolder
+from dashboard.results import Results
 from option_flags import Config, defaults_beside
 from reports.unused_options import changed_options
 from tests.dashboard.some_runs import write_run
@@ -31,7 +31,7 @@ def test_options_that_nobody_changed_have_their_defaults(
     tmp_path: Path, flags: dict[str, Any], changed: dict[str, Any]
 ) -> None:
     folder = write_run(tmp_path / "run", machine={"device": "cpu", "slots_per_worker": 2}, **flags)
-    data = ResultsFolder(tmp_path).reader(folder)
+    data = Results(tmp_path).reader(folder)
     data.refresh()
     options = data.config["options"]
     defaults = defaults_beside(options)

@@ -1,11 +1,11 @@
 """A process of the lowest priority in which the agent plays in real time, for as long as somebody looks."""
 
+import secrets
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from agents.acting import Actor, ActorState, flat_weights
 from agents.network import make_network
 from agents.spaces import check_spaces, make_unroll_layout
-from dashboard.live.picture import LivePicture
-from dashboard.live.saliency import overlay, saliency
+from dashboard.children import LivePicture
+from dashboard.saliency import overlay, saliency
 from evaluation.film import AgentScore, film_format
 from evaluation.logged_game import action_labels
 from evaluation.parallel_games import evaluation_options, game_streams
@@ -31,47 +31,29 @@ from options.presets import is_noframeskip
 from options.rules import UsageError
 from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
-from run_files.checkpoint import (
-    CONTENT_ERRORS,
-    FOREIGN,
-    Checkpoint,
-    InvalidCheckpointError,
-    in_one_line,
-    read_checkpoint,
-)
+from run_files.checkpoint import Checkpoint, InvalidCheckpointError, read_checkpoint
 from run_files.run_folder import CHECKPOINTS, newest_first
 from workers.policy_inputs import PolicyInputs, as_batch
 from workers.rollout import each_action
 from wrappers.environment import MakeWatchedEnvironment, as_observation
+from wrappers.make_environment import make_environment
 
 GRAY_OR_RGB = (1, 3)  # channels of a picture
 LOOK_SECONDS = 3.0  # between two looks for a newer checkpoint
+QUIET_SECONDS = 20.0  # the process ends when nobody has asked for a picture for so long
 CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveGame:
-    """The arguments of the process, and its main function `run`."""
-
-    make_environment: MakeWatchedEnvironment
-    folder: Path  # of the run
-    root: Path  # the results folder; a checkpoint that a link leads to elsewhere is not played
-    chosen: str | None  # file name of a checkpoint; None: always the newest
-    seed: int
-    quiet_seconds: float = 20.0  # the process ends when nobody has asked for a picture for so long
-
-    def run(self, connection: Connection) -> None:
-        """Answer each request with a picture, until none comes for a while."""
-        use_one_thread()
-        try:
-            player = GamePlayer(self)
-        except (InvalidCheckpointError, UsageError) as error:
-            receive(connection)
-            send(connection, Kind.PICTURE, payload=str(error))
-            return
+def play_live(
+    connection: Connection, folder: Path, root: Path, chosen: str | None, quiet_seconds: float = QUIET_SECONDS
+) -> None:
+    """Answer each request with a picture, until none comes for a while. See `GamePlayer`."""
+    use_one_thread()
+    try:
+        player = GamePlayer(folder, root, chosen, secrets.randbelow(2**31))
         lower_priority()  # only now: on a busy machine, the start would take minutes
         due = asked = looked = time.monotonic()
-        while time.monotonic() - asked < self.quiet_seconds:
+        while time.monotonic() - asked < quiet_seconds:
             if connection.poll(max(0.0, due - time.monotonic())):
                 request = receive(connection)
                 asked = time.monotonic()
@@ -81,80 +63,80 @@ class LiveGame:
             player.step()
             # After a delay, the game goes on at its usual speed; it does not catch up.
             due = max(due + player.seconds_per_step, time.monotonic())
-            if self.chosen is None and time.monotonic() - looked > LOOK_SECONDS:
+            if time.monotonic() - looked > LOOK_SECONDS:
                 player.follow()
                 looked = time.monotonic()
+    except (InvalidCheckpointError, UsageError) as error:
+        send(connection, Kind.PICTURE, payload=str(error))
 
 
 class GamePlayer:
-    """Plays one game after another, step by step, with the network of a checkpoint."""
+    """Plays one game after another, step by step, with the network of a checkpoint.
 
-    def __init__(self, game: LiveGame) -> None:
-        self._game = game
+    It is the newest one in the `folder` of a run, or the one with the file name `chosen`. A checkpoint that a link
+    leads to outside of the results folder `root` is not played.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        root: Path,
+        chosen: str | None,
+        seed: int,
+        make_environment: MakeWatchedEnvironment = make_environment,
+    ) -> None:
+        self._folder = folder / CHECKPOINTS
+        self._root = root
+        self._chosen_file = chosen
+        self._seed = seed
+        path = self._newest()
+        if path is None:
+            raise InvalidCheckpointError("There is no checkpoint to play.")
+        checkpoint = _read(path)
+        given = {"op_mode": "test", "load_model_url": str(path)}
+        config = Config.from_flags({**checkpoint.played_options, **given})
+        self._options = evaluation_options(config.environment.without_clock())
+        self._layout = make_unroll_layout(replace(config, environment=self._options), make_environment)
+        self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
+        self._actor = Actor(deepcopy(self._network))  # which may round its weights
+        self._take_weights(checkpoint)
+        # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.
+        self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(self._options.env) else 1)
+        self._environment: gymnasium.Env[Any, Any] = make_environment(self._options, 0, self._watch)
+        self._names = bar_names(self._layout, action_labels(self._environment))
+        frames_per_second = film_format(self._options.env, self._environment).frames_per_second
+        self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
         self._scores: deque[float] = deque(maxlen=10)
         self._values: list[tuple[float, float]] = []
         self._score = 0.0
         self._agent_score = AgentScore()
-        self._note = ""
-        self._path = self._newest()
-        if self._path is None:
-            raise InvalidCheckpointError("There is no checkpoint to play.")
-        with _naming(self._path):
-            checkpoint = read_checkpoint(self._path)
-            given = {"op_mode": "test", "load_model_url": str(self._path)}
-            self._make_network(Config.from_flags({**checkpoint.played_options, **given}))
-            self._take_weights(checkpoint)
         self._played, self._number = 0, 0
         self._begin_game()
 
     def _newest(self) -> Path | None:
-        folder, chosen = self._game.folder / CHECKPOINTS, self._game.chosen
-        candidates = newest_first(folder) if chosen is None else [folder / chosen]
-        return next((path for path in candidates if path.resolve().is_relative_to(self._game.root)), None)
-
-    def _make_network(self, config: Config) -> None:
-        self._options = evaluation_options(config.environment.without_clock())
-        config = replace(config, environment=self._options)
-        self._layout = make_unroll_layout(config, self._game.make_environment)
-        self._network = make_network(config.network, self._layout, choose_precision(config.run.precision, CPU))
-        self._actor = Actor(deepcopy(self._network))  # which may round its weights
-        # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.
-        self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(self._options.env) else 1)
-        make = self._game.make_environment
-        self._environment: gymnasium.Env[Any, Any] = make(self._options, 0, self._watch)
-        self._names = bar_names(self._layout, action_labels(self._environment))
-        frames_per_second = film_format(self._options.env, self._environment).frames_per_second
-        self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
+        chosen = self._chosen_file
+        candidates = newest_first(self._folder) if chosen is None else [self._folder / chosen]
+        return next((path for path in candidates if path.resolve().is_relative_to(self._root)), None)
 
     def _take_weights(self, checkpoint: Checkpoint) -> None:
         """Act with the weights of this checkpoint from now on. The game goes on."""
-        try:
-            check_spaces(checkpoint.content, self._layout)
-            self._network.load_saved(checkpoint.content["learner"]["network"])
-        except CONTENT_ERRORS as error:
-            raise InvalidCheckpointError(f"{FOREIGN} ({in_one_line(error)})") from None
+        check_spaces(checkpoint.content, self._layout)
+        self._network.load_saved(checkpoint.content["learner"]["network"])
         self._actor.load(flat_weights(self._network))
         self._checkpoint = checkpoint
 
     def follow(self) -> None:
-        """Play the newest checkpoint if it is another one; keep the present one if it cannot be read."""
+        """Play the newest checkpoint if it is another one."""
         newest = self._newest()
-        if newest is None or newest == self._path:
-            return
-        self._path = newest
-        try:
-            with _naming(newest):
-                self._take_weights(read_checkpoint(newest))
-            self._note = ""
-        except (InvalidCheckpointError, UsageError) as error:
-            self._note = str(error)
+        if newest is not None and newest != self._checkpoint.path:
+            self._take_weights(_read(newest))
 
     def _watch(self, screen: NDArray[np.uint8], score: float) -> None:
         self._screens.append(screen.copy())
         self._score = self._agent_score.of(score, self._steps)
 
     def _begin_game(self) -> None:
-        seed, self._rng = game_streams((self._game.seed,), self._number)
+        seed, self._rng = game_streams((self._seed,), self._number)
         self._number += 1
         self._steps = 0
         self._screens.clear()
@@ -195,9 +177,10 @@ class GamePlayer:
         values, self._values = tuple(self._values), []
         return LivePicture(
             screen=_png(np.maximum.reduce(list(self._screens))),
-            seen=_png(frames[-1]),
-            stack=_png(np.concatenate(frames, axis=1)),
-            salient=self._salient() if with_saliency and self._layout.has_pictures else None,
+            seen=_png(frames[-1]) if frames else None,
+            stack=_png(np.concatenate(frames, axis=1)) if frames else None,
+            salient=self._salient() if frames and with_saliency else None,
+            vector=tuple(self._inputs.vectors[0].tolist()),
             actions=self._names,
             probabilities=self._probabilities,
             chosen=self._chosen,
@@ -207,13 +190,12 @@ class GamePlayer:
             scores=tuple(self._scores),
             checkpoint=self._checkpoint.path.name,
             agent_steps=self._checkpoint.agent_steps,
-            note=self._note,
         )
 
     def _frames(self) -> list[NDArray[np.uint8]]:
-        """The frames of the observation as pictures, the oldest first; without any, the screen."""
+        """The frames of the observation as pictures, the oldest first."""
         if not self._layout.has_pictures:
-            return [self._screens[-1]]
+            return []
         channels = self._layout.frame_shape[0]
         stacked = self._inputs.observations[0]
         frames = [stacked[..., i : i + channels] for i in range(0, stacked.shape[-1], channels)]
@@ -242,11 +224,9 @@ class GamePlayer:
         return decision.logits.float(), decision.values.float()
 
 
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turn what is wrong with a checkpoint into a sentence that names its file."""
+def _read(path: Path) -> Checkpoint:
     try:
-        yield
+        return read_checkpoint(path)
     except InvalidCheckpointError as error:
         raise InvalidCheckpointError(f"{path.name} {error}.") from None
 

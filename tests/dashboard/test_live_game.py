@@ -16,15 +16,12 @@ import torch
 from agents.acting import Actor
 from agents.network import make_network
 from agents.spaces import described_spaces, make_unroll_layout
-from dashboard import children
-from dashboard.live import player as player_module
-from dashboard.live.game import GamePlayer, LiveGame
-from dashboard.live.picture import LivePicture
-from dashboard.live.player import MOST_AT_ONCE, LiveGameEndedError, LivePlayer
+from dashboard.children import MOST_AT_ONCE, Call, PageChild
+from dashboard.live_game import GamePlayer
+from dashboard.results import PageError
 from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
-from processes.child import start_child
 from run_files.checkpoint import InvalidCheckpointError, find_checkpoint, write_checkpoint
 from tests.catch import make_catch
 from tests.dashboard.some_runs import write_policy
@@ -38,25 +35,27 @@ from wrappers.films import FilmFrames
 from wrappers.make_environment import make_environment
 
 PONG = {"env": "PongNoFrameskip-v4"}
+SECONDS = 200.0  # longest wait
 
 
 @pytest.fixture
-def players() -> Iterator[list[LivePlayer]]:
-    """Players that are closed at the end of the test."""
-    opened: list[LivePlayer] = []
+def children() -> Iterator[list[PageChild]]:
+    """Processes that are closed at the end of the test."""
+    opened: list[PageChild] = []
     yield opened
-    for player in opened:
-        player.close()
+    for child in opened:
+        child.close()
 
 
-def decoded(png: bytes) -> Any:
+def decoded(png: bytes | None) -> Any:
+    assert png is not None
     return cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED)
 
 
-def live_game(folder: Path, **more: Any) -> LiveGame:
-    return LiveGame(
-        **{"make_environment": make_catch, "folder": folder, "root": folder, "chosen": None, "seed": 3, **more}
-    )
+def game_player(
+    folder: Path, make: Any = make_catch, chosen: str | None = None, root: Path | None = None
+) -> GamePlayer:
+    return GamePlayer(folder, root or folder, chosen, 3, make)
 
 
 @pytest.mark.parametrize("lstm", [False, True], ids=["plain", "lstm"])
@@ -64,7 +63,7 @@ def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None
     """With the same seed, step by step: observations, the state of the LSTM and episodes are right."""
     flags = {"frames_stacked": 2, "use_lstm": lstm, "lstm_size": 16}
     write_policy(tmp_path, make_catch, 7, **flags)
-    player = GamePlayer(live_game(tmp_path))
+    player = game_player(tmp_path)
     scores: list[float] = []
     values: list[float] = []
     while len(scores) < 8:
@@ -106,7 +105,7 @@ def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None
 def test_a_picture_shows_the_game_and_the_network(tmp_path: Path, interaction: dict[str, Any]) -> None:
     """A policy that was trained in real time is shown in a game that waits for it."""
     write_policy(tmp_path, make_atari, 7, **PONG, **interaction)
-    player = GamePlayer(live_game(tmp_path, make_environment=make_atari))
+    player = game_player(tmp_path, make_atari)
     for _ in range(30):
         player.step()
     picture = player.picture(with_saliency=True)
@@ -156,7 +155,7 @@ def test_two_pictures_are_laid_over_each_other_in_atari_games_only_and_within_on
 ) -> None:
     played: list[Any] = []
     write_policy(tmp_path, make, 7, **flags)
-    player = GamePlayer(live_game(tmp_path, make_environment=keeping_pictures(make, played)))
+    player = game_player(tmp_path, keeping_pictures(make, played))
     for _ in range(12):
         picture = player.picture(with_saliency=False)
         laid = played[-at_once:] if picture.steps else played[-1:]
@@ -165,21 +164,17 @@ def test_two_pictures_are_laid_over_each_other_in_atari_games_only_and_within_on
     assert len(picture.scores) >= 2
 
 
-def test_newer_checkpoints_are_followed_and_damaged_ones_are_not(tmp_path: Path) -> None:
+def test_newer_checkpoints_are_followed(tmp_path: Path) -> None:
     write_policy(tmp_path, make_catch, 7, frames_stacked=1)
-    player = GamePlayer(live_game(tmp_path))
-    (tmp_path / "checkpoints" / "checkpoint_0000000008.pt").write_bytes(b"half")
-    player.follow()
-    picture = player.picture(with_saliency=False)
-    assert picture.agent_steps == 700
-    assert picture.note == "checkpoint_0000000008.pt is cut off, damaged, or not a checkpoint of this program."
-    before = picture.probabilities
+    player = game_player(tmp_path)
+    before = player.picture(with_saliency=False)
+    assert before.agent_steps == 700
     write_policy(tmp_path, make_catch, 9, frames_stacked=1)
     player.follow()
     player.step()
     picture = player.picture(with_saliency=False)
-    assert (picture.agent_steps, picture.note) == (900, "")
-    assert picture.probabilities != before
+    assert picture.agent_steps == 900
+    assert picture.probabilities != before.probabilities
 
 
 def test_a_checkpoint_of_other_observations_is_not_blamed(tmp_path: Path) -> None:
@@ -190,7 +185,7 @@ def test_a_checkpoint_of_other_observations_is_not_blamed(tmp_path: Path) -> Non
     spaces = {**described_spaces(make_unroll_layout(Config(), make_catch)), "frame_stack": 7}
     write_checkpoint(path, {**content, "spaces": spaces})
     with pytest.raises(UsageError, match="has other observations .*frame_stack is 1 instead of 7"):
-        GamePlayer(live_game(tmp_path))
+        game_player(tmp_path)
 
 
 @pytest.mark.parametrize("chosen", [None, "checkpoint_0000000007.pt"])
@@ -199,120 +194,94 @@ def test_a_link_to_a_checkpoint_elsewhere_is_not_played(tmp_path: Path, chosen: 
     (tmp_path / "results" / "checkpoints").mkdir(parents=True)
     (tmp_path / "results" / "checkpoints" / path.name).symlink_to(path)
     with pytest.raises(InvalidCheckpointError, match=r"^There is no checkpoint to play\.$"):
-        GamePlayer(live_game(tmp_path / "results", chosen=chosen))
-    GamePlayer(live_game(tmp_path / "results", chosen=chosen, root=tmp_path))
+        game_player(tmp_path / "results", chosen=chosen)
+    game_player(tmp_path / "results", chosen=chosen, root=tmp_path)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 200) -> None:
-    end = time.monotonic() + seconds
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < end, "it takes too long"
         time.sleep(0.05)
 
 
+def playing(folder: Path, *more: Any) -> PageChild:
+    return PageChild(Call("dashboard.live_game", "play_live", (folder, folder, *(more or (None,)))), "live game")
+
+
 @pytest.mark.slow
 def test_the_process_plays_in_real_time_at_the_lowest_priority_until_it_is_closed(
-    tmp_path: Path, players: list[LivePlayer]
+    tmp_path: Path, children: list[PageChild]
 ) -> None:
     write_policy(tmp_path, make_atari, 7, **PONG)
-    player = LivePlayer(tmp_path, tmp_path, None)
-    players.append(player)
-    first = player.picture(False)
-    assert player.process_id is not None
-    process = psutil.Process(player.process_id)
+    child = playing(tmp_path)
+    children.append(child)
+    first = child.ask(SECONDS)
+    process = psutil.Process(child.pid)
     assert process.nice() == 19
-    steps: list[int] = []
-
-    def moved() -> bool:
-        steps.append(player.picture(False).steps)
-        return steps[-1] >= first.steps + 10
-
-    wait_for(moved)
+    wait_for(lambda: child.ask(SECONDS).steps >= first.steps + 10)
     write_policy(tmp_path, make_atari, 8, **PONG)
-    wait_for(lambda: player.picture(False).agent_steps == 800)
-    player.close()
+    wait_for(lambda: child.ask(SECONDS).agent_steps == 800)
+    child.close()
     assert not process.is_running() and not spawned()
-    with pytest.raises(LiveGameEndedError, match=r"^The game has ended\.$"):
-        player.picture(False)
+    with pytest.raises(PageError, match=r"^The live game has ended\.$"):
+        child.ask(SECONDS)
 
 
 @pytest.mark.slow
-def test_the_process_ends_when_nobody_asks(tmp_path: Path) -> None:
-    write_policy(tmp_path, make_catch, 7, frames_stacked=1)
-    child = start_child(live_game(tmp_path, quiet_seconds=0.5), "live game")
-    wait_for(lambda: child.has_ended)
-    assert child.end().exit_code == 0
+def test_the_process_ends_when_nobody_asks(tmp_path: Path, children: list[PageChild]) -> None:
+    write_policy(tmp_path, make_environment, 7, env=CATCH)
+    children.append(playing(tmp_path, None, 0.5))
+    process = psutil.Process(children[0].pid)
+    wait_for(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    with pytest.raises(PageError, match=r"^The process of the live game has ended\.$"):
+        children[0].ask(SECONDS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        (None, None, "There is no checkpoint to play."),
-        ("best.pt", b"x", "best.pt is cut off, damaged, or not a checkpoint of this program."),
-        ("best.pt", None, "best.pt cannot be read (No such file or directory)."),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_played_is_said(
-    tmp_path: Path, players: list[LivePlayer], name: str | None, content: bytes | None, sentence: str
-) -> None:
+def test_what_cannot_be_played_is_said(tmp_path: Path, children: list[PageChild]) -> None:
     (tmp_path / "checkpoints").mkdir()
-    if content is not None:
-        (tmp_path / "checkpoints" / str(name)).write_bytes(content)
-    players.append(LivePlayer(tmp_path, tmp_path, name))
-    with pytest.raises(LiveGameEndedError) as ended:
-        players[0].picture(False)
-    assert str(ended.value) == sentence
+    (tmp_path / "checkpoints" / "best.pt").write_bytes(b"x")
+    for name, sentence in (
+        ("best.pt", "best.pt is cut off, damaged, or not a checkpoint of this program."),
+        ("none.pt", "none.pt cannot be read (No such file or directory)."),
+    ):
+        children.append(playing(tmp_path, name))
+        with pytest.raises(PageError) as ended:
+            children[-1].ask(SECONDS)
+        assert str(ended.value) == sentence
+
+
+SILENT = Call("tests.dashboard.silent", "wait", ())
 
 
 @pytest.mark.slow
-def test_a_killed_game_is_said_and_only_some_play_at_once(tmp_path: Path, players: list[LivePlayer]) -> None:
-    players += [LivePlayer(tmp_path, tmp_path, None) for _ in range(MOST_AT_ONCE)]
-    with pytest.raises(LiveGameEndedError, match=r"4 agents are playing on other pages"):
-        LivePlayer(tmp_path, tmp_path, None)
-    assert players[0].process_id is not None
-    psutil.Process(players[0].process_id).kill()
-    with pytest.raises(LiveGameEndedError, match=r"^The process of the game has ended\.$"):
-        players[0].picture(False)
-    players[0].close()
-    players.append(LivePlayer(tmp_path, tmp_path, None))
-    psutil.Process(players[1].process_id).kill()
-    wait_for(lambda: players[1]._child.has_ended)
-    players.append(LivePlayer(tmp_path, tmp_path, None))  # in the place of the killed one, which nobody has closed
-    assert players[1].process_id is None
-
-
-class Silent:
-    """A live game that never answers."""
-
-    def run(self, connection: Any) -> None:
-        time.sleep(1000)
-
-
-@pytest.mark.slow
-def test_a_game_is_ended_while_its_first_picture_is_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "start_child", lambda game, name: start_child(Silent(), name))
-    monkeypatch.setattr(player_module, "START_SECONDS", 60.0)
-    player, said = LivePlayer(tmp_path, tmp_path, None), []
+def test_a_child_is_ended_while_its_answer_is_awaited_and_only_some_run_at_once(children: list[PageChild]) -> None:
+    children += [PageChild(SILENT, "live game") for _ in range(MOST_AT_ONCE)]
+    with pytest.raises(PageError, match=r"4 agents or maps are open on other pages"):
+        PageChild(SILENT, "live game")
+    with pytest.raises(PageError, match=r"^The process of the live game does not answer\.$"):
+        children[0].ask(0.1)
+    said: list[str] = []
 
     def ask() -> None:
         try:
-            player.picture(False)
-        except LiveGameEndedError as error:
+            children[0].ask(SECONDS)
+        except PageError as error:
             said.append(str(error))
 
     asking = Thread(target=ask)
     asking.start()
-    wait_for(player._lock.locked)
-    player.close()
+    children[0].close()
     asking.join()
-    assert said == ["The process of the game has ended."]
+    assert said in (["The process of the live game has ended."], ["The live game has ended."])
+    children.append(PageChild(SILENT, "live game"))  # in its place
 
 
 def test_the_score_begins_with_the_first_step_of_the_agent(tmp_path: Path) -> None:
     """In Skiing, every frame of the random start has a reward."""
     write_policy(tmp_path, make_atari, 7, env="SkiingNoFrameskip-v4")
-    player = GamePlayer(live_game(tmp_path, make_environment=make_atari))
+    player = game_player(tmp_path, make_atari)
     assert player.picture(with_saliency=False).score == 0
     player.step()
     assert player.picture(with_saliency=False).score < 0
@@ -321,17 +290,26 @@ def test_the_score_begins_with_the_first_step_of_the_agent(tmp_path: Path) -> No
 def test_pictures_are_small(tmp_path: Path) -> None:
     """They go through an SSH tunnel fifteen times in a second."""
     write_policy(tmp_path, make_atari, 7, **PONG)
-    picture = GamePlayer(live_game(tmp_path, make_environment=make_atari)).picture(False)
-    assert isinstance(picture, LivePicture)
-    assert len(picture.screen) + len(picture.seen) < 15_000
+    picture = game_player(tmp_path, make_atari).picture(False)
+    assert picture.seen is not None and len(picture.screen) + len(picture.seen) < 15_000
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 10])
 def test_pictures_of_any_number_of_channels_are_shown(tmp_path: Path, channels: int) -> None:
     """More than three are those of MinAtar: each has one kind of things."""
     write_policy(tmp_path, make_environment, 7, env=CHANNELS, env_kwargs=f'{{"channels": {channels}}}')
-    player = GamePlayer(live_game(tmp_path, make_environment=make_environment))
+    player = game_player(tmp_path, make_environment)
     player.step()
     seen = decoded(player.picture(with_saliency=False).seen)
     assert seen.shape == ((12, 12, 3) if channels == 3 else (12, 12))
     assert seen[3, 4].max() == 200
+
+
+def test_an_observation_without_pictures_is_shown_as_its_numbers(tmp_path: Path) -> None:
+    write_policy(tmp_path, make_environment, 7, env="CartPole-v1")
+    player = game_player(tmp_path, make_environment)
+    player.step()
+    picture = player.picture(with_saliency=True)
+    assert picture.seen is picture.stack is picture.salient is None
+    assert len(picture.vector) == 4 and any(picture.vector)
+    assert decoded(picture.screen).shape == (400, 600, 3)

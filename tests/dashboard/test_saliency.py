@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from agents.distributions.categorical import Categorical
-from dashboard.live.saliency import CELLS, POLICY_COLOUR, VALUE_COLOUR, Saliency, overlay, saliency
+from dashboard.saliency import CELLS, POLICY_COLOUR, VALUE_COLOUR, Saliency, overlay, saliency
 
 
 def test_only_the_places_that_policy_and_value_look_at_are_salient() -> None:

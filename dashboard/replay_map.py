@@ -1,7 +1,6 @@
-"""The process that reads saved replays and computes the principal components of their features."""
+"""A process that maps what the attentive and elite replays of a run hold: their features in two dimensions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.spaces import saved_layout
-from dashboard.replays.map import MappedUnroll, NoMapError, ReplayMap
+from dashboard.children import ReplayMap
+from dashboard.results import PageError
 from learners.rank import LearnerRank
 from learners.shares import part_of
 from machine.system_settings import lower_priority, use_one_thread
@@ -20,62 +20,62 @@ from processes.messages import Kind, send
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
-from run_files.checkpoint import CONTENT_ERRORS, InvalidCheckpointError, checkpoint_name, in_one_line, read_checkpoint
+from run_files.checkpoint import InvalidCheckpointError, checkpoint_name, read_checkpoint
 from run_files.replay_file import DamagedFileError, read_tensor_file
+from run_files.run_folder import NUMBERED_REPLAYS
 
 MOST_UNROLLS = 1500  # of each replay
+NO_REPLAYS = (
+    "There is no map: this run has not saved its replays. --save_replay (or --reproducible) saves those that rank by "
+    "features, the attentive and elite ones."
+)
 
 
-@dataclass(frozen=True)
-class ReplayMapProcess:
-    path: Path  # of the replay file
-
-    def run(self, connection: Connection) -> None:
-        """Send the map, or a sentence that says why there is none."""
-        lower_priority()
-        use_one_thread()
-        try:
-            send(connection, Kind.RESULT, payload=map_replays(self.path))
-        except NoMapError as error:
-            send(connection, Kind.RESULT, payload=str(error))
+def send_map(connection: Connection, checkpoints: Path) -> None:
+    """Send the map of the newest replays in a folder of checkpoints, or a sentence that says why there is none."""
+    lower_priority()
+    use_one_thread()
+    try:
+        send(connection, Kind.RESULT, payload=map_replays(checkpoints))
+    except PageError as error:
+        send(connection, Kind.RESULT, payload=str(error))
 
 
-def map_replays(path: Path) -> ReplayMap:
-    """The map of a replay file. The checkpoint of the same updates must lie beside it. Raises NoMapError."""
+def map_replays(checkpoints: Path) -> ReplayMap:
+    path = max(checkpoints.glob(NUMBERED_REPLAYS), default=None)
+    if path is None:
+        raise PageError(NO_REPLAYS)
     updates = int(path.stem.removeprefix("replays_"))
     try:
         checkpoint = read_checkpoint(path.parent / checkpoint_name(updates))
-        config = checkpoint.config
-        config = part_of(config, LearnerRank(0, config.learners.learners))  # the first of them has saved this file
+        # The first of several learners has saved this file.
+        config = part_of(checkpoint.config, LearnerRank(0, checkpoint.config.learners.learners))
         layout = saved_layout(checkpoint.content, config)
         content = read_tensor_file(path)
         if content["unroll"] != layout.fingerprint:
-            raise NoMapError(f"{path.name} holds unrolls of another version.")
+            raise PageError(f"{path.name} holds unrolls of another version.")
         return _mapped(content["mix"]["replays"], config, layout, updates)
     except InvalidCheckpointError as error:
-        raise NoMapError(f"{checkpoint_name(updates)} {error}.") from None
+        raise PageError(f"{checkpoint_name(updates)} {error}.") from None
     except (UsageError, DamagedFileError, OSError) as error:
-        raise NoMapError(f"{path.name} cannot be read: {error}".rstrip(".") + ".") from None
-    except CONTENT_ERRORS as error:
-        raise NoMapError(f"{path.name} has contents that no run writes ({in_one_line(error)}).") from None
+        raise PageError(f"{path.name} cannot be read: {error}".rstrip(".") + ".") from None
 
 
 def _mapped(saved: list[Mapping[str, Any]], config: Config, layout: UnrollLayout, updates: int) -> ReplayMap:
-    found: dict[str, tuple[NDArray[np.float32], Any]] = {}
+    found: dict[str, tuple[NDArray[np.float32], list[dict[str, float | None]]]] = {}
     for place, (entry, replay) in enumerate(zip(config.replay.replays, saved, strict=True)):
         if entry.ranks and layout.feature_size:
             features, figures = _read_replay(replay, layout, updates)
             if len(features):
                 found[f"{entry.type} (replay {place + 1})"] = features, figures
     if not found:
-        raise NoMapError("There is no map: the saved replays hold no unrolls with features.")
+        raise PageError("There is no map: the saved replays hold no unrolls with features.")
     points, explained = principal_components(np.concatenate([features for features, _ in found.values()]))
-    replays, start = {}, 0
-    for label, (features, figures) in found.items():
-        own = points[start : start + len(features)].tolist()
-        start += len(features)
-        replays[label] = [MappedUnroll(*point, *row) for point, row in zip(own, figures, strict=True)]
-    return ReplayMap(updates, explained, replays)
+    rest = iter(points.tolist())
+    for _, figures in found.values():
+        for unroll in figures:
+            unroll["x"], unroll["y"] = next(rest)
+    return ReplayMap(updates, explained, {label: figures for label, (_, figures) in found.items()})
 
 
 def principal_components(features: NDArray[np.float32]) -> tuple[NDArray[np.float64], tuple[float, float]]:
@@ -89,28 +89,30 @@ def principal_components(features: NDArray[np.float32]) -> tuple[NDArray[np.floa
     return points, (first, second)
 
 
-def _read_replay(replay: Mapping[str, Any], layout: UnrollLayout, updates: int) -> tuple[NDArray[np.float32], Any]:
-    """Mean features of evenly chosen unrolls, and their age, distance, sum of rewards and times drawn."""
+def _read_replay(
+    replay: Mapping[str, Any], layout: UnrollLayout, updates: int
+) -> tuple[NDArray[np.float32], list[dict[str, float | None]]]:
+    """Mean features of evenly chosen unrolls, and the figures of each."""
     times_drawn = replay["times_drawn"].numpy().copy().view(np.int64)
     held = len(times_drawn)
     chosen = np.unique(np.linspace(0, max(0, held - 1), min(held, MOST_UNROLLS)).astype(int))
-    distances = np.zeros(held)
+    distances = np.zeros(held)  # 0 for an unroll that was never ranked
     if "remembered" in replay:
         distances = replay["remembered"].numpy().copy().view(np.float64)
     rows = _rows(replay["storage"], chosen, layout)
     features = layout.array(rows, "features").astype(np.float32).mean(axis=1)
     ages = updates - layout.array(rows, "weight_version").reshape(-1)
     rewards = layout.array(rows, "rewards").sum(axis=1)
-    figures = [
-        (float(age), _ranked_distance(distances[index]), float(reward), float(times_drawn[index]))
+    figures: list[dict[str, float | None]] = [
+        {
+            "age in updates": float(age),
+            "distance": float(distances[index]) if distances[index] and np.isfinite(distances[index]) else None,
+            "sum of rewards": float(reward),
+            "times drawn": float(times_drawn[index]),
+        }
         for index, age, reward in zip(chosen, ages.tolist(), rewards.tolist(), strict=True)
     ]
     return features, figures
-
-
-def _ranked_distance(distance: float) -> float | None:
-    """None for an unroll that was never ranked, or whose distance was not a number then."""
-    return float(distance) if distance and np.isfinite(distance) else None
 
 
 def _rows(storage: Mapping[str, Any], chosen: NDArray[np.int64], layout: UnrollLayout) -> Rows:

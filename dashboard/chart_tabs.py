@@ -1,0 +1,164 @@
+"""Tabs of charts that grow with the run. That of the replays also has a map of what they hold."""
+
+from asyncio import to_thread
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from nicegui import ui
+
+from dashboard.charts import ChartOptions, Frame, Line, line_chart, scatter_chart
+from dashboard.children import Call, PageChild, ReplayMap
+from dashboard.page_parts import ChartCard, heading, notice
+from dashboard.results import PageError, Results
+from reports.panels import GAMES, MEAN, TESTED, X_AXES, Panel, replay_panels, time_axis
+from run_files.run_folder import CHECKPOINTS
+from run_files.run_history import Curve, History
+from run_files.run_reader import RunReader
+
+RETURNS = "Return of full games"
+MAP_TITLE = "Unrolls by their features, first two principal components"
+MAP_SECONDS = 300.0  # longest wait: replays can have many gigabytes
+COLOURINGS = ("age in updates", "distance", "sum of rewards", "times drawn")
+
+
+class AxisChoice:
+    """The controls above charts: what x is, and which axes are logarithmic."""
+
+    def __init__(self, on_change: Callable[[], object]) -> None:
+        self._x = ui.toggle(["steps", "frames", "time"], value="steps", on_change=on_change).props("dense unelevated")
+        self._log_y = ui.checkbox("log y", on_change=on_change).props("dense")
+        self._log_x = ui.checkbox("log x", on_change=on_change).props("dense")
+
+    def frame(self, *histories: History) -> Frame:
+        """The frame of charts of these runs."""
+        longest = max((run.reports[-1].get("seconds", 0.0) for run in histories if run.reports), default=0.0)
+        axis = time_axis(longest) if self._x.value == "time" else X_AXES[str(self._x.value)]
+        return Frame(axis, bool(self._log_x.value), bool(self._log_y.value))
+
+
+class CurveTab:
+    """`panels` says which charts a history has; new ones appear as their figures do."""
+
+    def __init__(
+        self, data: RunReader, panels: Callable[[History], Sequence[Panel]], *, with_returns: bool = False
+    ) -> None:
+        self._data = data
+        self._panels = panels
+        self._with_returns = with_returns
+        self._cards: dict[str, ChartCard] = {}
+        with ui.element("div").classes("row"):
+            self._axes = AxisChoice(self.update)
+        self._nothing = ui.column()
+        self._top = ui.column().classes("w-full")
+        self._grid = ui.element("div").classes("charts w-full")
+        self.update()
+
+    def update(self) -> None:
+        history = self._data.history
+        frame = self._axes.frame(history)
+        if self._with_returns and (len(history.games.x) or history.reports):
+            self._put(RETURNS, return_chart(history, frame), self._top)
+        for panel in self._panels(history):
+            self._put(panel.title, panel_chart(panel, history, frame), self._grid)
+        self._nothing.clear()
+        if not self._cards:
+            with self._nothing:
+                notice("There is no report yet; the first one comes after --report_period agent steps.")
+
+    def _put(self, title: str, options: ChartOptions, place: ui.element) -> None:
+        if title in self._cards:
+            self._cards[title].update(options)
+        elif options["series"]:
+            with place:
+                self._cards[title] = ChartCard(title, options, large=place is self._top)
+
+
+class ReplayTab:
+    """The charts of the draws, and a map of the newest saved replays on demand."""
+
+    def __init__(self, results: Results, data: RunReader) -> None:
+        self._results = results
+        self._checkpoints = data.folder / CHECKPOINTS
+        self._map: ReplayMap | None = None
+        self.update = CurveTab(data, replay_panels).update
+        heading(2, "What attentive and elite replays hold")
+        with ui.element("div").classes("row"):
+            self._button = ui.button("Map the saved replays", on_click=self._read).props("unelevated")
+            self._colouring = ui.select(list(COLOURINGS), value=COLOURINGS[0], label="colour", on_change=self._draw)
+            self._colouring.props("dense outlined").style("min-width: 170px")
+        self._message = ui.label("One point for each unroll that the run saved with --save_replay.").classes("soft")
+        self._place = ui.column().classes("w-full")
+
+    async def _read(self) -> None:
+        self._button.disable()
+        self._message.set_text("Reading the saved replays …")
+        try:
+            self._map = await to_thread(self._mapped)
+        except PageError as error:
+            self._message.set_text(str(error))
+            return
+        finally:
+            self._button.enable()
+        first, second = self._map.explained
+        self._message.set_text(
+            f"Replays of update {self._map.updates:,}. The components explain {first:.0%} and {second:.0%} of the "
+            "variance. Features are those of the policies that played."
+        )
+        self._draw()
+
+    def _mapped(self) -> ReplayMap:
+        if not self._results.inside(self._checkpoints):
+            raise PageError("The checkpoints of this run are elsewhere.")
+        child = PageChild(Call("dashboard.replay_map", "send_map", (self._checkpoints,)), "replay map")
+        try:
+            found = child.ask(MAP_SECONDS)
+            assert isinstance(found, ReplayMap)
+            return found
+        finally:
+            child.close()
+
+    def _draw(self) -> None:
+        if self._map is None:
+            return
+        label = str(self._colouring.value)
+        groups = {
+            replay: [(unroll["x"], unroll["y"], unroll[label]) for unroll in unrolls if unroll[label] is not None]
+            for replay, unrolls in self._map.replays.items()
+        }
+        if not any(groups.values()):
+            ui.notify("None of these unrolls has been ranked, so no distance is known.")
+        self._place.clear()
+        with self._place:
+            ChartCard(MAP_TITLE, scatter_chart(groups, label), large=True)
+
+
+def panel_chart(panel: Panel, history: History, frame: Frame) -> ChartOptions:
+    lines = [
+        Line(label, curve.x / frame.axis.unit, curve.y, colour)
+        for label, curve, colour in panel.curves(history, frame.axis.figure)
+    ]
+    return line_chart(lines, frame, panel)
+
+
+def return_chart(history: History, frame: Frame) -> ChartOptions:
+    """Every game as a dot, the moving mean as a line, and the evaluations."""
+    figure, unit = frame.axis.figure, frame.axis.unit
+    games = _games_over(history, figure)
+    means, tested = history.curve("return_mean", figure), history.curve("eval_return_mean", figure)
+    lines = [
+        Line("each game", games.x / unit, games.y, GAMES, dots=True),
+        Line(f"mean of the last {history.return_window} games", means.x / unit, means.y, MEAN),
+        Line("test games, mean", tested.x / unit, tested.y, TESTED),
+    ]
+    return line_chart([line for line in lines if len(line.x)], frame)
+
+
+def _games_over(history: History, figure: str) -> Curve:
+    """Games have only agent steps; other units are interpolated between the reports."""
+    steps = history.curve(figure, "agent_steps")
+    if figure == "agent_steps" or not len(steps.x):
+        return history.games
+    order = np.argsort(steps.x, kind="stable")
+    # Both are 0 at the start of a run.
+    xs = np.interp(history.games.x, np.append(0.0, steps.x[order]), np.append(0.0, steps.y[order]), right=np.nan)
+    return Curve(xs[~np.isnan(xs)], history.games.y[~np.isnan(xs)])

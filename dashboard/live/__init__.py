@@ -1,1 +1,0 @@
-"""The agent plays live on the page."""

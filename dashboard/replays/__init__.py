@@ -1,1 +1,0 @@
-"""What the replays of a run chose, and what they hold."""

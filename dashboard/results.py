@@ -1,0 +1,271 @@
+"""The results folder: which runs and sweeps it holds, how far each is, and paths that cannot lead out of it."""
+
+import math
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote, unquote_to_bytes
+
+from reports.number_format import NOTHING_YET, duration
+from reports.published_scores import game_name
+from run_files.job_runs import SWEEP_FILE
+from run_files.metrics import EPISODES, METRICS, flat_numbers, last_report
+from run_files.run_folder import CONFIG, SUMMARY, read_config, read_json, read_summary
+from run_files.run_history import options_of, parent_of, weights_of
+from run_files.run_reader import ReadLimits, RunReader
+
+AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE = "at work", "finished", "stopped", "failed", "unreadable"
+STATES = (AT_WORK, FINISHED, STOPPED, FAILED, UNREADABLE)
+SILENT_SECONDS = 300.0  # a run that wrote nothing for so long, or for several reports, is not at work
+SILENT_REPORTS = 5
+SCAN_SECONDS = 2.0  # shortest time between two looks at the folder, whatever the number of open pages
+SCAN_SHARE = 0.005  # at most this share of a core is used for looking: thousands of runs are looked at less often
+MAX_DEPTH = 4  # folders between the results folder and a run; a sweep needs two
+A_RUN = ReadLimits(reports=2000, report_bytes=48 * 1024 * 1024, game_bytes=8 * 1024 * 1024)
+SPEED = "steps_per_second"
+RUN_FILES = (CONFIG, SUMMARY, METRICS, EPISODES)
+
+Stamp: TypeAlias = tuple[tuple[float, int] | None, ...]  # of some files
+
+
+class PageError(Exception):
+    """Something cannot be shown. The message is a sentence for the page."""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """What the list knows of one run."""
+
+    name: str
+    folder: Path
+    state: str
+    why: str = ""  # the reason of the state, as a sentence
+    sweep: str = ""  # the name of the sweep that it belongs to; "." if this is the results folder itself
+    options: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)  # of the newest report, and newer ones of the summary
+    written: float = 0.0  # unix time at which the run last wrote something
+    parent: Path | None = None  # the folder of the run that it was resumed from
+    ancestors: frozenset[Path] = frozenset()  # the parent and its ancestors
+    weights_from: str | None = None  # the checkpoint whose weights the first run of its lineage started from
+
+    @property
+    def env(self) -> str:
+        return str(self.options.get("env", ""))
+
+    @property
+    def game(self) -> str:
+        return game_name(self.env)
+
+    @property
+    def agent_steps(self) -> float | None:
+        return self.figures.get("agent_steps")
+
+    @property
+    def return_mean(self) -> float | None:
+        return self.figures.get("return_mean")
+
+    @property
+    def share_done(self) -> float | None:
+        """The share of its steps that the run has made."""
+        steps, most = self.agent_steps, self.options.get("environment_max_steps")
+        return min(1.0, steps / most) if steps is not None and most else None
+
+    @property
+    def time_left(self) -> str:
+        speed, steps = self.figures.get(SPEED), self.agent_steps
+        if not speed or steps is None or "environment_max_steps" not in self.options:
+            return NOTHING_YET
+        return duration(max(0.0, self.options["environment_max_steps"] - steps) / speed)
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    name: str
+    counts: str = ""  # how many of its runs have which status: `3 done, 1 running, 2 waiting`
+    problem: str = ""
+
+
+def printable(path: Path) -> str:
+    """The path as text that can be shown and read back: `%0A` in place of the end of a line."""
+    return "".join(
+        c if c.isprintable() and c != "%" else quote(c, safe="", errors="surrogateescape") for c in path.as_posix()
+    )
+
+
+def file_stamp(path: Path) -> tuple[float, int] | None:
+    """The time and the size of a file: while both stay the same, so does its content. None if it cannot be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime, status.st_size
+
+
+class Results:
+    """The results folder. Nothing is ever written to it. Safe to use in threads.
+
+    All names are relative to the folder, with slashes, such as `sweep/job/run`. What a page cannot show, such as the
+    end of a line or a byte that is not UTF-8, is written in a name as `%0A`, and `%` itself as `%25`.
+    """
+
+    def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:
+        self.root = root.resolve()
+        self._clock = clock
+        self._lock = threading.Lock()  # held by the thread that reads the files
+        self._runs: dict[Path, tuple[Stamp, RunRow]] = {}
+        self._listed: tuple[list[RunRow], list[SweepRow]] = [], []
+        self._next_scan = -math.inf
+
+    def name(self, path: Path) -> str:
+        return printable(path.relative_to(self.root))
+
+    def path(self, name: str) -> Path:
+        """The path that `name` has made the name of."""
+        return self.root / os.fsdecode(unquote_to_bytes(name))
+
+    def inside(self, path: Path) -> bool:
+        """Whether the path, with its symbolic links followed, lies in the results folder."""
+        try:
+            return path.resolve().is_relative_to(self.root)
+        except (OSError, RuntimeError, ValueError):  # a loop of links, or a name that the system refuses
+            return False
+
+    def place(self, name: str) -> Path:
+        """The existing path of this name. Raises PageError if it is missing or leads out of the folder."""
+        try:
+            path = self.path(name).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError):
+            raise PageError(
+                f"There is no {name or 'such file'} in {printable(self.root)}; it may have been deleted."
+            ) from None
+        if not path.is_relative_to(self.root):
+            raise PageError(f"{name} is not in {printable(self.root)}.")
+        return path
+
+    def run(self, name: str) -> Path:
+        """The folder of the run of this name."""
+        return self._folder_with(CONFIG, name, "run")
+
+    def sweep(self, name: str) -> Path:
+        return self._folder_with(SWEEP_FILE, name, "sweep")
+
+    def _folder_with(self, file: str, name: str, kind: str) -> Path:
+        path = self.place(name)
+        if not (path / file).is_file():
+            raise PageError(f"{name or printable(self.root)} is not the folder of a {kind}: it has no {file}.")
+        return path
+
+    def reader(self, folder: Path, names: Collection[str] | None = None, limits: ReadLimits = A_RUN) -> RunReader:
+        """What reads the curves of a run as they grow; parents elsewhere are not read."""
+        return RunReader(folder, names=names, within=self.inside, limits=limits)
+
+    def rows(self) -> tuple[list[RunRow], list[SweepRow]]:
+        """All runs and sweeps as they were some seconds ago. Call it in a thread: the disk may be slow."""
+        with self._lock:
+            if time.monotonic() >= self._next_scan:
+                before = time.thread_time()
+                self._listed = self._scan(self._clock())
+                took = time.thread_time() - before
+                self._next_scan = time.monotonic() + max(SCAN_SECONDS, took / SCAN_SHARE)
+            return self._listed
+
+    def row(self, name: str) -> RunRow | None:
+        return next((row for row in self.rows()[0] if row.name == name), None)
+
+    def find(self) -> tuple[list[Path], list[Path]]:
+        """The folders of all runs and of all sweeps. Symbolic links are not followed, and folders in a run are none."""
+        runs, sweeps = [], []
+        for place, folders, files in os.walk(self.root):
+            folder = Path(place)
+            if CONFIG in files:
+                runs.append(folder)
+            elif SWEEP_FILE in files:
+                sweeps.append(folder)
+            is_end = CONFIG in files or len(folder.relative_to(self.root).parts) >= MAX_DEPTH
+            folders[:] = [] if is_end else [name for name in folders if not name.startswith(".")]
+        return runs, sweeps
+
+    def _scan(self, now: float) -> tuple[list[RunRow], list[SweepRow]]:
+        runs, sweeps = self.find()
+        self._runs = {folder: self._up_to_date(folder) for folder in runs}
+        sweep_rows = {folder: _read_sweep(folder, self.name(folder)) for folder in sweeps}
+        rows = []
+        for folder, (_, row) in self._runs.items():
+            sweep = next((sweep_rows[place].name for place in folder.parents if place in sweep_rows), "")
+            rows.append(replace(self._with_lineage(_with_silence(row, now)), sweep=sweep))
+        return rows, list(sweep_rows.values())
+
+    def _up_to_date(self, folder: Path) -> tuple[Stamp, RunRow]:
+        """The row of a run. Its files are read again only when their time or size has changed."""
+        stamp = tuple(file_stamp(folder / name) for name in RUN_FILES)
+        known = self._runs.get(folder)
+        return known if known is not None and known[0] == stamp else (stamp, _read_row(folder, self.name(folder)))
+
+    def _with_lineage(self, row: RunRow) -> RunRow:
+        """The row with its ancestors and where their first weights came from, as far as the list has them."""
+        first, ancestors = row, set[Path]()
+        while first.parent in self._runs and first.parent not in {row.folder, *ancestors}:
+            parent = self._runs[first.parent][1]
+            if parent.state == UNREADABLE:
+                break
+            first = parent
+            ancestors.add(parent.folder)
+        return replace(row, ancestors=frozenset(ancestors), weights_from=first.weights_from)
+
+
+def _read_sweep(folder: Path, name: str) -> SweepRow:
+    try:
+        runs = (read_json(folder / SWEEP_FILE) or {})["runs"]
+        counts = Counter(str(run["status"]) for run in runs.values())
+    except (LookupError, TypeError, AttributeError):
+        return SweepRow(name, problem=f"The {SWEEP_FILE} of {name} is damaged or not of a sweep.")
+    return SweepRow(name, ", ".join(f"{many} {status}" for status, many in counts.items()))
+
+
+def _read_row(folder: Path, name: str) -> RunRow:
+    config, changed = read_config(folder), [file_stamp(folder / file) for file in RUN_FILES]
+    latest = max((stamp[0] for stamp in changed if stamp), default=0.0)
+    if config is None:
+        return RunRow(name, folder, UNREADABLE, f"Its {CONFIG} is damaged, or no run wrote it.", written=latest)
+    report: Mapping[str, Any] = {}
+    with suppress(OSError, ValueError):
+        report = last_report(folder / METRICS) or {}
+    summary = read_summary(folder)
+    status, why = summary.get("status"), summary.get("why")
+    reported, summed = flat_numbers(report), flat_numbers(summary)
+    parent = None
+    with suppress(KeyError, TypeError, ValueError, OSError, RuntimeError):  # no run wrote it; or a loop of links
+        place, _ = parent_of(folder, config, math.inf)
+        parent = None if place is None else place.resolve()
+    # The time in the files is right in a copy, too; before the first report there is none.
+    written = max(figures.get("time", 0.0) for figures in (reported, summed)) or latest
+    return RunRow(
+        name,
+        folder,
+        status if status in (FINISHED, STOPPED, FAILED) else AT_WORK,
+        why if isinstance(why, str) else "",
+        options=options_of(config),
+        figures={**reported, **summed, SPEED: reported.get(SPEED, 0.0)},  # a summary has the mean speed
+        written=written,
+        parent=parent,
+        weights_from=weights_of(config),
+    )
+
+
+def _with_silence(row: RunRow, now: float) -> RunRow:
+    """A run that says that it is at work, but has not written anything for long, was killed."""
+    if row.state != AT_WORK:
+        return row
+    speed, period = row.figures.get(SPEED), row.options.get("report_period", 0)
+    report_seconds = period / speed if speed else 0.0
+    checkpoint_seconds = 60 * (row.options.get("save_model_minutes") or 0)
+    if now - row.written <= max(SILENT_REPORTS * report_seconds, checkpoint_seconds + SILENT_SECONDS):
+        return row
+    why = "It has not written anything for a while: it was killed, or its machine stopped."
+    return replace(row, state=STOPPED, why=why)

@@ -1,0 +1,273 @@
+"""The results folder: what is found and read again, the rows of the list, and that no name leads out of it."""
+
+import ast
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboard.comparison import group_rows, search_chart
+from dashboard.results import AT_WORK, FAILED, FINISHED, STOPPED, UNREADABLE, PageError, Results, RunRow
+from option_flags import OPTIONS
+from reports.compare_runs import group_runs
+from run_files.growing_file import last_lines
+from tests.dashboard.some_runs import NOW, append_report, write_run, write_sweep
+
+pytestmark = pytest.mark.timeout(120)  # a pipe would be waited for without end
+
+# The files of a run that a page reads.
+FILES = ("config.json", "summary.json", "metrics.jsonl", "episodes.csv", "evaluations.jsonl", "messages.txt")
+HUGE_LINE = 10**11  # bytes
+
+
+def rows_of(root: Path) -> dict[str, RunRow]:
+    return {row.name: row for row in Results(root, lambda: NOW).rows()[0]}
+
+
+def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let so much time pass that the folder is looked at again."""
+    later = time.monotonic() + 100
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+
+
+# --- What is found ---
+
+
+def test_runs_and_sweeps_are_found_at_any_place_but_not_in_runs(tmp_path: Path) -> None:
+    single = write_run(tmp_path / "real" / "Pong_1")
+    write_run(single / "export" / "Inner_1")
+    write_sweep(tmp_path / "real" / "more" / "sweep", {"a": {}, "b": {}})
+    (tmp_path / "real" / "notes.txt").write_text("nothing")
+    write_run(tmp_path / "real" / ".trash" / "Pong_0")
+    (tmp_path / "results").symlink_to(tmp_path / "real")
+    results = Results(tmp_path / "results")
+    runs, sweeps = results.find()
+    assert {results.name(run) for run in runs} == {"Pong_1", "more/sweep/a/Run_0", "more/sweep/b/Run_1"}
+    assert [results.name(sweep) for sweep in sweeps] == ["more/sweep"]
+    assert results.run("Pong_1") == single
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside", "..", "/etc", "link", "run/../../outside", "missing", "\0", "a" * 5000, "loop"]
+)
+def test_names_that_lead_out_of_the_folder_or_nowhere_are_refused(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "results"
+    write_run(tmp_path / "outside")
+    write_run(root / "run")
+    (root / "link").symlink_to(tmp_path / "outside")
+    (root / "loop").symlink_to(root / "loop")
+    results = Results(root)
+    with pytest.raises(PageError) as refused:
+        results.run(name)
+    assert "config.json" not in str(refused.value)
+    assert [results.name(run) for run in results.find()[0]] == ["run"]
+
+
+def test_folders_of_something_else_are_named_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    results = Results(tmp_path)
+    with pytest.raises(PageError, match=r"folder is not the folder of a run: it has no config\.json\."):
+        results.run("folder")
+    with pytest.raises(PageError, match=r"folder is not the folder of a sweep: it has no sweep\.json\."):
+        results.sweep("folder")
+
+
+def test_a_parent_outside_of_the_results_folder_is_not_read(tmp_path: Path) -> None:
+    parent = write_run(tmp_path / "outside" / "parent", reports=5)
+    child = write_run(tmp_path / "results" / "child", reports=3, parent={"run": str(parent), "agent_steps": 5000})
+    for root, reports in ((tmp_path / "results", 3), (tmp_path, 8)):
+        data = Results(root).reader(child)
+        data.refresh()
+        assert len(data.history.reports) == reports
+
+
+@pytest.mark.parametrize("name", [b"Pong_\xff", b"Pong\n1", b'100% "x" <i>', "Püng_1".encode()])
+def test_every_name_can_be_shown_and_leads_back_to_its_folder(tmp_path: Path, name: bytes) -> None:
+    root = tmp_path / os.fsdecode(b"results\xfe")
+    folder = write_run(root / os.fsdecode(name), why="in results/\udcff", results_dir="results/\udcff")
+    (row,) = rows_of(root).values()
+    assert row.name.encode() and row.name.isprintable()
+    assert json.dumps([row.why, dict(row.options)], ensure_ascii=False).encode()
+    results = Results(root)
+    assert results.run(row.name) == folder
+    (folder / "config.json").unlink()
+    with pytest.raises(PageError) as refused:
+        results.run(row.name)
+    assert str(refused.value).encode()
+
+
+# --- Rows ---
+
+
+@pytest.mark.parametrize(
+    ("written", "state", "why"),
+    [
+        ({"status": "running"}, AT_WORK, ""),
+        ({"status": "running", "age": 7200}, STOPPED, "It has not written anything for a while"),
+        ({"status": "finished"}, FINISHED, ""),
+        ({"status": "stopped", "why": "by CTRL+C", "age": 7200}, STOPPED, "by CTRL+C"),
+        ({"status": "failed", "why": "the disk is full"}, FAILED, "the disk is full"),
+        ({"status": "nonsense", "age": 7200}, STOPPED, "It has not written"),
+        # A slow run is at work between two reports: a million steps at 1,000 per second take 17 minutes.
+        ({"status": "running", "age": 900, "report_period": 10**6}, AT_WORK, ""),
+        # And before its first checkpoint: without a report, there is no speed.
+        ({"status": "running", "age": 900, "reports": 0, "save_model_minutes": 5}, STOPPED, "It has not written"),
+        ({"status": "running", "age": 900, "reports": 0, "save_model_minutes": 20}, AT_WORK, ""),
+    ],
+)
+def test_the_state_of_a_run(tmp_path: Path, written: dict[str, Any], state: str, why: str) -> None:
+    write_run(tmp_path / "run", environment_max_steps=10**6, **written)
+    row = rows_of(tmp_path)["run"]
+    assert (row.state, row.why[: len(why)]) == (state, why)
+    assert bool(why) == bool(row.why)
+
+
+def test_the_numbers_of_a_run(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", env="BreakoutNoFrameskip-v4", final_return=42.0, age=60, environment_max_steps=80_000)
+    row = rows_of(tmp_path)["run"]
+    assert (row.game, row.agent_steps, row.share_done, row.time_left) == ("Breakout", 20_000, 0.25, "1m00s")
+    assert (row.return_mean, row.figures["return_max"], row.figures["steps_per_second"]) == (42.0, 44.0, 1000.0)
+    assert row.written == NOW - 60
+
+
+def test_a_run_without_reports_has_the_age_of_its_files(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", reports=0, status=None, environment_max_steps=10)
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "config.json").write_text("{")
+    rows = rows_of(tmp_path)
+    assert rows["run"].state == AT_WORK and rows["foreign"].state == UNREADABLE
+    assert all(abs(row.written - NOW) < 1000 for row in rows.values())
+
+
+def test_files_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "gone"):
+        write_run(tmp_path / name, status=None)
+    results = Results(tmp_path, lambda: NOW)
+    before = {row.name: row.figures for row in results.rows()[0]}
+    append_report(tmp_path / "b", 21)
+    for path in [*(tmp_path / "gone").iterdir(), tmp_path / "gone"]:
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert results.row("gone") is not None, "too soon"
+    look_again(monkeypatch)
+    after = {row.name: row.figures for row in results.rows()[0]}
+    assert after.keys() == {"a", "b"} and after["a"] is before["a"]
+    assert after["b"]["time"] > before["b"]["time"]
+
+
+def test_runs_know_their_ancestors(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", weights_from={"checkpoint": "pong/1.pt"})
+    write_run(tmp_path / "b", parent={"run": str(tmp_path / "a"), "agent_steps": 5})
+    write_run(tmp_path / "c", parent={"run": "/moved/since/b", "agent_steps": 6})
+    rows = rows_of(tmp_path)
+    ancestors = {name: {folder.name for folder in row.ancestors} for name, row in rows.items()}
+    assert ancestors == {"a": set(), "b": {"a"}, "c": {"a", "b"}}
+    assert {row.weights_from for row in rows.values()} == {"pong/1.pt"}
+
+
+def test_runs_know_their_sweep_which_may_be_the_results_folder_itself(tmp_path: Path) -> None:
+    write_sweep(tmp_path / "lr", {"slow": {"lr": 1e-4}, "fast": {"lr": 1e-3}})
+    write_sweep(tmp_path / "lr" / "a", {"inner": {"seed": 2}})
+    write_run(tmp_path / "alone")
+    names = {name: row.sweep for name, row in rows_of(tmp_path).items()}
+    assert names == {"alone": "", "lr/slow/Run_0": "lr", "lr/fast/Run_1": "lr", "lr/a/inner/Run_0": "lr/a"}
+    rows, sweeps = Results(tmp_path / "lr").rows()
+    assert {row.name: row.sweep for row in rows} == {"slow/Run_0": ".", "fast/Run_1": ".", "a/inner/Run_0": "a"}
+    assert {sweep.name: sweep.counts for sweep in sweeps} == {".": "2 done", "a": "1 done"}
+
+
+# --- What no run writes. The other runs stay shown ---
+
+
+@pytest.mark.parametrize("config", ["", "{", "[1]", '{"options": 3}', '{"options": {}, "machine": 4}', "[" * 100_000])
+def test_a_foreign_config_is_said(tmp_path: Path, config: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(config)
+    row = rows_of(tmp_path)["run"]
+    assert row.state == UNREADABLE and row.why.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "summary.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]\n", b"\xff\xfe\n", b'{"agent_steps": "x", "time": 1e999}\n'])
+def test_damaged_files_of_a_run_leave_the_others(tmp_path: Path, name: str, content: bytes) -> None:
+    write_run(tmp_path / "run")
+    (tmp_path / "run" / name).write_bytes(content)
+    row = rows_of(tmp_path)["run"]
+    assert row.agent_steps == 20_000
+    assert row.state in (FINISHED, AT_WORK)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"runs": 3}', '{"runs": {"a": 3}}', json.dumps({"runs": {"a": {}}})])
+def test_a_damaged_sweep_is_said(tmp_path: Path, content: str) -> None:
+    (tmp_path / "lr").mkdir()
+    (tmp_path / "lr" / "sweep.json").write_text(content)
+    _, (sweep,) = Results(tmp_path).rows()
+    assert sweep.problem == "The sweep.json of lr is damaged or not of a sweep."
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [3, {}, {"run": 3, "agent_steps": 5}, {"run": "/etc", "agent_steps": 5}, {"run": "run", "agent_steps": 5},
+     {"run": "loop", "agent_steps": 5}, {"run": "other", "agent_steps": "x"}, {"run": "a\0b", "agent_steps": 5}],
+)  # fmt: skip
+def test_a_parent_that_is_nonsense_is_none(tmp_path: Path, parent: Any) -> None:
+    write_run(tmp_path / "other")
+    write_run(tmp_path / "run", parent=parent)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    row = rows_of(tmp_path)["run"]
+    assert row.state == FINISHED and not row.ancestors
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("make", ["pipe", "device", "huge line"])
+def test_a_file_that_cannot_be_read_stops_nobody(tmp_path: Path, name: str, make: str) -> None:
+    write_run(tmp_path / "good")
+    path = write_run(tmp_path / "odd") / name
+    path.unlink(missing_ok=True)
+    if make == "pipe":
+        os.mkfifo(path)
+    elif make == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, HUGE_LINE)  # takes no place on the disk
+    states = {name: row.state for name, row in rows_of(tmp_path).items()}
+    assert states.pop("good") == FINISHED
+    assert states["odd"] in ((UNREADABLE,) if name == "config.json" else (FINISHED, AT_WORK))
+    Results(tmp_path).reader(tmp_path / "odd").refresh()
+    if make == "huge line":
+        assert len("".join(last_lines(path, 400))) < 10**6
+    else:
+        with pytest.raises(OSError, match="not a regular file"):
+            last_lines(path, 400)
+
+
+@pytest.mark.parametrize("value", [[1], "x", True, None, 10**400], ids=lambda value: str(value)[:9])
+def test_a_foreign_configuration_leaves_the_comparison_of_the_others(tmp_path: Path, value: Any) -> None:
+    """Each option in turn has this value."""
+    for place in range(3):
+        write_run(tmp_path / f"good{place}", lr=10.0**-place)
+    folder = write_run(tmp_path / "odd")
+    config = json.loads((folder / "config.json").read_text())
+    for name in OPTIONS:
+        (folder / "config.json").write_text(json.dumps({**config, "options": {**config["options"], name: value}}))
+        results = Results(tmp_path)
+        rows = [row for row in results.rows()[0] if row.state == FINISHED]
+        data = [results.reader(row.folder) for row in rows]
+        for each in data:
+            each.refresh()
+        groups = group_runs([each.history for each in data])
+        assert sum(len(group.runs) for group in groups) == len(rows) >= 3, name
+        assert [each.history.return_window for each in data]
+        assert [row.time_left and row.share_done for row in rows]
+        assert group_rows(rows) and search_chart(rows) is not None
+
+
+def test_no_text_of_others_becomes_an_attribute_of_the_page() -> None:
+    """What `props` takes is read as attributes, and a quote in it begins the next one: it takes only constants."""
+    for path in (Path(__file__).resolve().parents[2] / "dashboard").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "props":
+                assert all(isinstance(argument, ast.Constant) for argument in node.args), f"{path}:{node.lineno}"
