@@ -106,12 +106,20 @@ def given_flags(words: Sequence[str], options: Mapping[str, Field[Any]]) -> dict
 
     Values on the command line take precedence over those in the flag file.
     """
-    given = _without_stray_words(words, {**options, **declared(FlagFile)})
-    path = given.pop("flagfile", None)
-    if path is None:
-        return given
+    in_file, on_line = flags_by_place(words, options)
+    return {**in_file, **on_line}
+
+
+def flags_by_place(words: Sequence[str], options: Mapping[str, Field[Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options given in the flag file of a command line, and those on the command line itself."""
+    on_line = _without_stray_words(words, {**options, **declared(FlagFile)})
+    path = on_line.pop("flagfile", None)
+    return {} if path is None else flags_of_file(path, options), on_line
+
+
+def flags_of_file(path: str, options: Mapping[str, Field[Any]]) -> dict[str, Any]:
     try:
-        return {**_without_stray_words(_words_of_file(path), options), **given}
+        return _without_stray_words(_words_of_file(path), options)
     except UsageError as error:
         raise UsageError(f"--flagfile={path}: {error}") from None
 

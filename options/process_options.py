@@ -121,7 +121,11 @@ class SweepOptions(Options):
 
     topic = "Sweep"
 
-    sweep: str | None = option(None, PATH, "JSON file with the sweep, instead of the one in multi_train.py.")
+    sweep: str | None = option(
+        None,
+        PATH,
+        "JSON file with the sweep. Unset: docs/sweeps/replays.json, which compares the four replays on Pong.",
+    )
     sweep_dir: str | None = option(None, PATH, "Folder of the sweep and its runs. Unset: results/sweep_<name>.")
     jobs: int | None = option(
         None,

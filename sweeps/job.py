@@ -1,112 +1,135 @@
-"""One run of a sweep: the process of main.py, its log and its lock."""
+"""One run of a sweep: a process of main.py, and its folder.
 
+The folder holds a log, and a run folder of main.py for each time that it was started.
+"""
+
+import fcntl
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import psutil
-
+from option_flags import Config
 from options.command_line import flag_words
-from run_files.growing_file import NewLines
-from run_files.job_runs import JOB_LOG
-from sweeps.files import LOCK, is_locked, resumable, try_lock
+from options.rules import UsageError
+from run_files.job_runs import JOB_LOG, run_folders
+from run_files.metrics import METRICS
+from run_files.run_folder import CHECKPOINTS, newest_first
 
-RESULTS_DIR = "--results_dir="
+# A run saves and ends when its sweep is killed: Linux then sends it SIGTERM (prctl's PR_SET_PDEATHSIG is 1).
+FIRST_WORDS = """\
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
 
 
 class Job:
-    """One run of a sweep, in its folder. `start` begins or continues it.
+    """A run that has been started on this machine."""
 
-    The process of main.py holds the lock of the folder. If a sweep is killed, its jobs go on and keep their locks, so
-    the next multi_train.py watches them and does not start them a second time.
-    """
+    where = ""  # words for the console, such as " on node a"
+    why_lost = ""  # what happened to a run that has ended without an exit code, for the console
 
-    def __init__(self, folder: Path, program: Path) -> None:
-        self.folder = folder
-        self.log = folder / JOB_LOG
-        self._program = program
-        self._process: subprocess.Popen[bytes] | None = None  # None if it was not started here
-        self._new_lines = NewLines(self.log)
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def start(self, flags: Mapping[str, Any]) -> bool:
-        """Begin the run, or continue it. False if it is running already; it is then only watched."""
-        self._new_lines.skip()
-        lock = try_lock(self._lock_path)
-        if lock is None:
-            return False
-        parent = resumable(self.folder)
-        mode = ["--op_mode=train"] if parent is None else ["--op_mode=train_w_load", f"--load_model_url={parent}"]
-        words = [*mode, f"{RESULTS_DIR}{self.folder}", *flag_words(flags)]
-        with lock, self.log.open("ab") as log:
-            self._process = self._popen([sys.executable, str(self._program), *words], lock, log)
-        return True
-
-    @staticmethod
-    def _popen(command: Sequence[str], lock: BinaryIO, log: BinaryIO) -> subprocess.Popen[bytes]:
-        """Start the process in its own session: CTRL+C and a closed terminal reach the sweep, which forwards them.
-
-        It inherits that SIGUSR1 is ignored, which would kill it until main.py handles it.
-        """
-        before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        try:
-            return subprocess.Popen(
-                command,
+    def __init__(self, folder: Path, words: list[str], lock: BinaryIO) -> None:
+        with (folder / JOB_LOG).open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", FIRST_WORDS, str(os.getpid()), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 pass_fds=(lock.fileno(),),
-                start_new_session=True,
+                start_new_session=True,  # CTRL+C and a closed terminal reach the sweep, which forwards them
             )
-        finally:
-            signal.signal(signal.SIGUSR1, before)
 
     @property
     def is_running(self) -> bool:
-        """Whether its process runs, whoever started it."""
-        return is_locked(self._lock_path) if self._process is None else self._process.poll() is None
+        return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """None for a process that still runs or was not started here."""
-        return None if self._process is None else self._process.poll()
+        """None while it runs, or if it was lost with its node."""
+        return self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the learner process, which ends its workers itself."""
-        if self._process is not None:
-            self._process.send_signal(number)
-            return
-        for process in self._find_learners():
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
+        self._process.send_signal(number)
 
-    def new_log_lines(self) -> list[str]:
-        """Complete lines that were added to the log since the last call."""
-        return self._new_lines.read_text()
+
+class Places:
+    """Room for a number of runs at once, here on this machine."""
+
+    def __init__(self, jobs: int, program: Path, lock: BinaryIO) -> None:
+        """The runs share the `lock`: it is free when the last of them has ended."""
+        self._jobs, self._program, self._lock = jobs, program, lock
+
+    def has_room(self, running: int) -> bool:
+        """Whether another run can start while so many are running."""
+        return running < self._jobs
+
+    def start(self, folder: Path, flags: Mapping[str, Any]) -> Job:
+        """Begin the run of this folder, or continue it, in the room that `has_room` has found."""
+        parent = resumable(folder)
+        words = [*start_words(parent), f"--results_dir={folder}", *flag_words(flags)]
+        return Job(folder, [str(self._program), *words], self._lock)
 
     @property
-    def why_lost(self) -> str:
-        return "it has stopped"  # its process was not started here, so the reason is not known
+    def words(self) -> str:
+        """How many runs there are at once, for the console."""
+        return str(self._jobs)
 
-    @property
-    def where(self) -> str:
-        return ""
+    def close(self) -> None:
+        """Nothing is held here."""
 
-    @property
-    def _lock_path(self) -> Path:
-        return self.folder / LOCK
 
-    def _find_learners(self) -> list[psutil.Process]:
-        """Processes of main.py for this folder that were not started here, found by their command lines."""
-        processes = psutil.process_iter(["cmdline"])
-        return [process for process in processes if self._is_learner(process.info["cmdline"] or ())]
+def start_words(parent: Path | str | None) -> list[str]:
+    """The words of main.py that begin a run or, with a parent, continue it."""
+    return ["--op_mode=train"] if parent is None else ["--op_mode=train_w_load", f"--load_model_url={parent}"]
 
-    def _is_learner(self, words: Sequence[str]) -> bool:
-        if str(self._program) not in words:
-            return False
-        folders = [Path(word.removeprefix(RESULTS_DIR)) for word in words if word.startswith(RESULTS_DIR)]
-        return self.folder.resolve() in [folder.resolve() for folder in folders]  # it may be spelled differently
+
+def resumable(job_folder: Path) -> Path | None:
+    """The run folder to continue from. A run that continues another one begins with its parent's checkpoint."""
+    return next((folder for folder in run_folders(job_folder) if newest_first(folder / CHECKPOINTS)), None)
+
+
+def has_reports(job_folder: Path) -> bool:
+    return any(path.stat().st_size for path in job_folder.glob(f"*/{METRICS}"))
+
+
+def progress(job_folder: Path, config: Config) -> tuple[int, bool]:
+    """The agent steps in the newest checkpoint, and whether it has reached the end of the run.
+
+    A report may be older than it, or count steps that were lost in a kill.
+    """
+    # Only now: torch takes seconds to load.
+    from run_files.checkpoint import find_checkpoint  # noqa: PLC0415
+    from run_files.inherited_options import why_complete  # noqa: PLC0415
+
+    folder = resumable(job_folder)
+    if folder is None:
+        return 0, False
+    try:
+        checkpoint = find_checkpoint(str(folder))
+    except UsageError:  # main.py would refuse it
+        return 0, False
+    return checkpoint.agent_steps, why_complete(config, checkpoint) is not None
+
+
+def lock_file(path: Path) -> BinaryIO | None:
+    """The open file, locked for this process and for each child that inherits it. None if another process holds it.
+
+    The system releases the lock when the last process that has the file open ends, however it ends.
+    """
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    except OSError:  # some network file systems have no locks
+        pass
+    return file

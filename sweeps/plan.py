@@ -3,34 +3,57 @@
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from option_flags import Config
+from option_flags import OPTIONS, Config
+from options.command_line import FlagFile, flags_of_file
 from options.replay_options import refuse_duplicate_keys
-from options.rules import UsageError
+from options.rules import Rule, UsageError, declared, matching, shown
 from reports.configurations import describe_replays, differing_keys
 from wrappers.make_environment import check_environment
 
+if TYPE_CHECKING:
+    from sweeps.state import SweepState
+
+LONGEST_NAME = 80
+
+
+def _are_runs(runs: object) -> bool:
+    groups = list(runs.values()) if isinstance(runs, dict) else runs
+    return isinstance(groups, list) and bool(groups) and all(isinstance(group, dict) for group in groups)
+
+
+NAME = matching(r"\w[\w.-]*", 'be a word for the folder, such as "lr"')
+FLAGS = Rule(dict, 'be an object of flags that all runs share, such as {"env": "PongNoFrameskip-v4"}')
 KEYS = {
-    "name": 'a word for the folder, such as "lr"',
-    "flags": 'an object of flags that all runs share, such as {"env": "PongNoFrameskip-v4"}',
-    "runs": 'a list of objects of flags, or an object of such objects by name, such as {"slow": {"lr": 1e-4}}',
-    "grid": 'an object of lists, such as {"lr": [1e-4, 1e-3], "gamma": [0.99, 0.995]}',
-    "seeds": "a list of whole numbers, such as [1, 2]",
+    "name": NAME,
+    "flags": FLAGS,
+    "runs": Rule(
+        object,
+        'be a list of objects of flags, or an object of such objects by name, such as {"slow": {"lr": 1e-4}}',
+        _are_runs,
+    ),
+    "grid": Rule(
+        dict,
+        'be an object of lists, such as {"lr": [1e-4, 1e-3], "gamma": [0.99, 0.995]}',
+        lambda grid: all(isinstance(values, list) and values for values in grid.values()),
+    ),
+    "seeds": Rule(
+        list,
+        "be a list of whole numbers, such as [1, 2]",
+        lambda seeds: bool(seeds) and all(type(seed) is int for seed in seeds),
+    ),
 }
-RESERVED_FLAGS = {  # flags that a sweep sets itself
-    "op_mode": "a sweep starts and continues its runs by itself",
-    "load_model_url": "a sweep starts and continues its runs by itself",
-    "load_weights_only": "a sweep starts and continues its runs by itself",
+OF_THE_SWEEP = "a sweep starts and continues its runs by itself"
+RESERVED = {  # flags that a sweep sets itself
+    **dict.fromkeys(("op_mode", "load_model_url", "load_weights_only"), OF_THE_SWEEP),
     "cluster": "--cluster of multi_train.py is for the whole sweep",
     "results_dir": "--sweep_dir sets the folder of a sweep and all its runs",
 }
-NAME = r"\w[\w.-]*"
-MAX_NAME_LENGTH = 80
 
 
 @dataclass(frozen=True)
@@ -42,86 +65,168 @@ class SweepRun:
     config: Config
 
 
-@dataclass(frozen=True)
 class Sweep:
-    name: str
-    runs: Sequence[SweepRun]
+    """Runs that are known from the start. In a `Search`, they are chosen one by one."""
+
+    def __init__(self, name: str, runs: Sequence[SweepRun], configs: Sequence[Config] = ()) -> None:
+        """`configs`: those of its runs, or some of those that they may have."""
+        self.name = name
+        self.runs = list(runs)
+        self.configs = configs or [run.config for run in runs]
+        self.earlier: list[
+            SweepRun
+        ] = []  # that only the folder holds, from an earlier command, such as one with other seeds
+
+    def open(self, state: "SweepState") -> None:
+        """Add the runs to the state, or check that those in it are the same."""
+        state.add_all(self)
+
+    @property
+    def total(self) -> int:
+        """How many runs there will be."""
+        return len(self.runs)
+
+    def next_run(self) -> SweepRun | None:
+        """A new run. None if there is no further one."""
+        return None
+
+    def is_hopeless(self, run: SweepRun) -> bool:
+        """Whether a running run should be stopped, because others were better at the same number of steps."""
+        return False
+
+    def ended(self, run: SweepRun, status: str) -> None:
+        """Learn that a run is `done`, `pruned` or `failed`. Called once or more for each such run."""
+
+    def result_lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Lines about the rows of the table, at the end."""
+        return []
+
+    def in_order(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        """The rows of the table in the order in which they are shown."""
+        return rows
 
     def differing_flags(self, run: SweepRun) -> str:
-        """The flags of the run that are not the same in all runs, without the seed."""
+        """The flags of the run that are not the same in all runs, without the seed, for the table."""
         own = run.config.flags()
         words = {name: f"{name}={own[name]}" for name in self._differing_names}
         if "replay_parameters" in words:
-            words["replay_parameters"] = describe_replays(run.config.replay.replays, self._differing_keys)
+            all_runs = [*self.earlier, *self.runs]
+            keys = differing_keys([one.config.replay.replays for one in all_runs])
+            words["replay_parameters"] = describe_replays(run.config.replay.replays, keys)
         return ", ".join(words.values())
 
     @cached_property
     def _differing_names(self) -> list[str]:
-        values = [one.config.flags() for one in self.runs]
-        set_somewhere = dict.fromkeys(name for one in self.runs for name in one.flags if name != "seed")
+        all_runs = [*self.earlier, *self.runs]
+        values = [one.config.flags() for one in all_runs]
+        set_somewhere = dict.fromkeys(name for one in all_runs for name in one.flags if name != "seed")
         return [name for name in set_somewhere if any(flags[name] != values[0][name] for flags in values)]
 
-    @cached_property
-    def _differing_keys(self) -> set[str]:
-        return differing_keys([one.config.replay.replays for one in self.runs])
+    def cpus_of_a_run(self) -> int:
+        """The CPUs of the run that uses the most: one for each worker, and for each thread of each of its learners.
+
+        Without these numbers, a run would take all cores of its node, whatever was reserved for it.
+        """
+        runs = [(one.workers.worker_count, one.run.learner_threads, one.learners.learners) for one in self.configs]
+        if not all(workers and threads and learners for workers, threads, learners in runs):
+            raise UsageError(
+                "--cluster must know the CPUs that each run uses; --worker_count=4 --learner_threads=1 (or others), "
+                "and not --learners=0, would be right."
+            )
+        return max(workers + threads * learners for workers, threads, learners in runs)
 
 
-def read_sweep(path: str) -> object:
+def read_sweep(path: Path) -> object:
     """The content of a JSON file; `plan_sweep` checks it."""
     try:
-        return json.loads(
-            Path(path).read_text(encoding="utf-8-sig"), object_pairs_hook=refuse_duplicate_keys(f"--sweep={path}")
-        )
+        text = path.read_text(encoding="utf-8-sig")
+        return json.loads(text, object_pairs_hook=refuse_duplicate_keys(f"--sweep={path}"))
     except OSError as error:
         raise UsageError(f"--sweep={path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--sweep={path} must be a JSON file: {error}.") from None
 
 
-def plan_sweep(definition: object, given: Mapping[str, Any]) -> Sweep:
+def plan_sweep(definition: object, given: Mapping[str, Any], in_file: Mapping[str, Any] | None = None) -> Sweep:
     """All runs: each of `runs`, with each point of `grid`, with each of `seeds`.
 
-    The flags `given` on the command line take precedence. Raises a UsageError if anything is wrong.
+    The flags `given` on the command line beat those of the definition. Those of the flag file on the command line,
+    `in_file`, beat only the `flags` of the definition. A UsageError says what is wrong.
     """
-    described = _checked(definition)
-    check_given(given)
-    seeds = [given["seed"]] if "seed" in given else described["seeds"]
+    in_file = in_file or {}
+    defaults: dict[str, Any] = {"name": "sweep", "flags": {}, "runs": [{}], "grid": {}, "seeds": [1]}
+    described = defaults | checked_keys("the sweep", definition, KEYS)
+    check_given({**in_file, **given})
     runs: list[SweepRun] = []
-    for name, overrides in _variants(described["runs"], described["grid"]).items():
-        for seed in seeds:
-            flags = as_flags({**described["flags"], **overrides, **given, "seed": seed})
-            runs.append(checked_run(f"{name}_seed{seed}", flags))
+    variants = _variants(described["runs"], described["grid"])
+    own = {*described["flags"], *(name for _, overrides in variants for layer in overrides for name in layer)}
+    refuse_flags(own)
+    seed_given = {**in_file, **given}.get("seed")
+    seeds = described["seeds"] if seed_given is None else [seed_given]
+    for (name, overrides), seed in itertools.product(variants, seeds):
+        flags = merged_flags(described["flags"], in_file, *overrides, given, {"seed": seed})
+        runs.append(checked_run(f"{name}_seed{seed}", flags))
     for first, second in itertools.combinations(runs, 2):
-        if first.name == second.name or first.config == second.config:
+        if first.name == second.name:
             raise UsageError(
-                f"the sweep's runs {first.name} and {second.name} are the same; runs must differ in a flag, "
-                "and the command line sets its flags for all of them."
+                f"two of the sweep's runs would have the name {first.name}; each value only once in its list, or an "
+                'object of "runs" by name, would be right.'
+            )
+        if first.config == second.config:
+            both = ", ".join(f"--{name}" for name in given if name in own) or "a flag file"
+            raise UsageError(
+                f"the sweep's runs {first.name} and {second.name} are the same; runs that differ in a flag would be "
+                "right" + (f", without {both} on the command line, which is for all of them." if given else ".")
             )
     return Sweep(described["name"], runs)
 
 
+def checked_keys(subject: str, entry: object, rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """The values of an object of the definition, each checked by its rule."""
+    if not isinstance(entry, dict):
+        raise UsageError(f"{subject} must be an object of {', '.join(rules)}, not {shown(entry)}.")
+    for key in entry:
+        if key not in rules:
+            raise UsageError(f"{subject} has the unknown key {shown(key)}; it takes {', '.join(rules)}.")
+    return {key: rules[key].checked(f'the "{key}" of {subject}', value) for key, value in entry.items()}
+
+
 def check_given(given: Mapping[str, Any]) -> None:
     """Raise a UsageError if the command line sets a flag that the sweep sets itself, or sets no seed."""
-    for name, reason in RESERVED_FLAGS.items():
+    for name, reason in RESERVED.items():
         if name in given:
-            raise UsageError(f"--{name} has no meaning here: {reason}.")
+            raise UsageError(f"--{name} has no meaning here: {reason}; leave it out.")
     if "seed" in given and given["seed"] is None:
         raise UsageError("--seed=unset has no meaning here: runs are named by their seeds; --seed=1 would be right.")
 
 
-def refuse_invalid(keys: Mapping[str, str], valid: Mapping[str, object]) -> None:
-    """Raise a UsageError for the first of the `keys` whose value is not valid; it says what would be right."""
-    for key, wanted in keys.items():
-        if not valid[key]:
-            raise UsageError(f'the sweep\'s "{key}" must be {wanted}.')
-
-
-def refuse_flags(names: Iterable[str], searched: Collection[str] = ()) -> None:
+def refuse_flags(names: Iterable[str], where: str = "the sweep's flags") -> None:
     """Raise a UsageError if one of these flags of a definition is set in another way."""
-    reasons = {**dict.fromkeys(searched, "it is searched"), **RESERVED_FLAGS, "seed": 'the sweep\'s "seeds" lists them'}
+    reasons = {**RESERVED, "seed": 'the sweep\'s "seeds" lists them'}
     for name in names:
         if name in reasons:
-            raise UsageError(f"{name} must not be among the sweep's flags: {reasons[name]}.")
+            raise UsageError(f"{name} must not be among {where}: {reasons[name]}; leave it out.")
+
+
+def merged_flags(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Later layers beat earlier ones, and the flags of a layer its flag file.
+
+    Lists and objects become the JSON text of a command line.
+    """
+    flags: dict[str, Any] = {}
+    for layer in layers:
+        if "flagfile" in layer:
+            rule = declared(FlagFile)["flagfile"].metadata["rule"]
+            path = rule.checked("the sweep's flagfile", layer["flagfile"])
+            in_file = flags_of_file(path, OPTIONS)
+            refuse_flags(in_file, f"the flags of the sweep's flagfile {path}")
+            flags |= in_file
+        flags |= {name: as_text(value) for name, value in layer.items() if name != "flagfile"}
+    return flags
+
+
+def as_text(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
@@ -136,75 +241,32 @@ def checked_run(name: str, flags: dict[str, Any]) -> SweepRun:
     return SweepRun(name, flags, config)
 
 
-def _checked(definition: object) -> dict[str, Any]:
-    """The definition with all of its keys and checked types; missing keys get their defaults."""
-    if not isinstance(definition, dict):
-        raise UsageError(f"a sweep must be an object of {', '.join(KEYS)}.")
-    for key in definition:
-        if key not in KEYS:
-            raise UsageError(f'the sweep has the unknown key "{key}"; it takes {", ".join(KEYS)}.')
-    described = {"name": "sweep", "flags": {}, "runs": [{}], "grid": {}, "seeds": [1], **definition}
-    runs, grid, seeds = described["runs"], described["grid"], described["seeds"]
-    groups = list(runs.values()) if isinstance(runs, dict) else runs
-    valid = {
-        "name": isinstance(described["name"], str) and re.fullmatch(NAME, described["name"]),
-        "flags": isinstance(described["flags"], dict),
-        "runs": isinstance(groups, list | tuple) and groups and all(isinstance(group, dict) for group in groups),
-        "grid": isinstance(grid, dict) and all(isinstance(values, list | tuple) and values for values in grid.values()),
-        "seeds": isinstance(seeds, list | tuple) and seeds and all(type(seed) is int for seed in seeds),
-    }
-    refuse_invalid(KEYS, valid)
-    for name, values in grid.items():
-        for value, other in itertools.combinations(values, 2):
-            if value == other:
-                raise UsageError(f'the sweep\'s "grid" has {json.dumps(value)} twice for {name}; give it once.')
-    refuse_flags([*described["flags"], *(name for group in groups for name in group), *grid])
-    return described
-
-
-def _variants(runs: Any, grid: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """The flags of every run by its name, without the seed."""
-    named = runs if isinstance(runs, dict) else {_label(overrides): overrides for overrides in runs}
-    if len(named) < len(runs):
-        raise UsageError('two of the sweep\'s "runs" have the same name; write them as an object, each under a name.')
-    variants: dict[str, dict[str, Any]] = {}
+def _variants(runs: Any, grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[dict[str, Any], dict[str, Any]]]]:
+    """The name of every run without its seed; its own flags, and its point of the grid."""
+    named = [*runs.items()] if isinstance(runs, dict) else [(_label(overrides), overrides) for overrides in runs]
     for name in runs if isinstance(runs, dict) else ():
         if _as_folder(name) != name:
             raise UsageError(
                 f'the sweep\'s "runs" has the name {json.dumps(name)}, which is no name of a folder; at most '
-                f"{MAX_NAME_LENGTH} letters, digits and . _ = + - would be right."
+                f"{LONGEST_NAME} letters, digits and . _ = + - would be right."
             )
-    for name, overrides in named.items():
-        for values in itertools.product(*grid.values()):
-            point = dict(zip(grid, values, strict=True))
-            label = "_".join(part for part in (name, _label(point)) if part) or "run"
-            label = _as_folder(label)
-            if label in variants:
-                raise UsageError(f'two of the sweep\'s runs would have the name {label}; give them names in "runs".')
-            variants[label] = {**overrides, **point}
+    variants = []
+    for (name, overrides), values in itertools.product(named, itertools.product(*grid.values())):
+        point = dict(zip(grid, values, strict=True))
+        label = "_".join(part for part in (name, _label(point)) if part) or "run"
+        variants.append((_as_folder(label), (overrides, point)))
     return variants
 
 
 def _label(overrides: Mapping[str, Any]) -> str:
     parts = []
     for name, value in overrides.items():
-        types = [str(entry.get("type")) for entry in value if isinstance(entry, dict)] if _is_list(value) else []
+        entries = value if isinstance(value, list) else []
+        types = [str(entry.get("type")) for entry in entries if isinstance(entry, dict)]
         parts.append("+".join(types) if types else f"{name}={value}")
     return "_".join(parts)
 
 
-def as_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with lists and objects as the JSON text of a command line."""
-    return {
-        name: json.dumps(value) if _is_list(value) or isinstance(value, dict) else value
-        for name, value in flags.items()
-    }
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple)
-
-
 def _as_folder(label: str) -> str:
     """The label as the name of a folder."""
-    return re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:MAX_NAME_LENGTH]
+    return re.sub(r"[^\w.=+-]+", "-", label).strip("-.")[:LONGEST_NAME]

@@ -1,203 +1,186 @@
-"""Searches flags with Optuna. Imported only for a sweep with "search": the package is optional."""
+"""A search: Optuna chooses the flags of each run. Imported only for a sweep with "search": the package is optional."""
 
-import json
+import math
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from optuna.distributions import BaseDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState
 
+from machine.program import command_of
+from option_flags import Config
+from options.command_line import flag_words
 from options.rules import UsageError
+from reports.number_format import score
 from run_files.job_runs import report_of_job
-from sweeps.files import DamagedFiles, has_reports, resumable
-from sweeps.plan import SweepRun, checked_run
-from sweeps.search_plan import Range, SearchPlan
-from sweeps.state import DONE, FAILED, PRUNED, REFUSED, SweepState
-from sweeps.step_values import StepValues
+from sweeps.plan import Sweep, SweepRun, checked_run, merged_flags
+from sweeps.state import DONE, PRUNED, SweepState
 
 OBJECTIVE = "return_mean"  # of the last report
+STUDY, STUDY_FILE = "search", "optuna.log"  # in the folder of the sweep
+ERROR = "error"  # attribute of a trial whose values main.py refuses together
 
 
-class Search:
-    """The trials of a search: restored from the sweep's state, then chosen one by one by Optuna's sampler.
+class Search(Sweep):
+    """The trials of a search, chosen one by one by Optuna's sampler.
 
-    The objective is the mean return of a run's last report. Nothing but `sweep.json` is kept: Optuna's study is made
-    again from it. The sampler of each trial has a seed of its own, made from the search's seed and the trial's number,
-    so a search that goes on draws the same values as one that was never interrupted.
+    The objective is the mean return of a run's last report. Optuna keeps its study in the folder of the sweep. The
+    sampler of each trial has a seed of its own, made from the search's seed and the trial's number, so a search that
+    goes on draws the same values as one that was never interrupted.
     """
 
-    def __init__(self, plan: SearchPlan, folder: Path, state: SweepState, damaged: DamagedFiles) -> None:
+    def __init__(
+        self,
+        definition: Mapping[str, Any],  # checked and complete
+        flags: Mapping[str, Any],  # of all trials
+        space: Mapping[str, BaseDistribution],
+        configs: Sequence[Config],
+    ) -> None:
+        super().__init__(definition["name"], [], configs)
+        self.definition, self.flags, self.space = definition, flags, dict(space)
+        self.trials = int(definition["trials"])
+        self._refused: dict[str, str] = {}  # the errors of trials that were not started, by name
+        self._reached: dict[str, int] = {}  # agent steps of the last value that Optuna has, by the name of the run
+
+    def open(self, state: SweepState) -> None:
+        """Continue the study of the folder, or begin one."""
+        state.set_search({key: self.definition[key] for key in ("search", "sampler", "pruner", "ends")})
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._plan = plan
-        self._folder = folder
+        self._folder = state.folder
+        path = state.folder / STUDY_FILE
+        _cut_incomplete_line(path)
+        try:
+            self._storage = JournalStorage(JournalFileBackend(str(path)))
+            self._study = optuna.create_study(
+                storage=self._storage,
+                study_name=STUDY,
+                load_if_exists=True,
+                direction="maximize",
+                pruner=_pruner(self.definition["pruner"]),
+            )
+        except ValueError:
+            raise UsageError(f"{path} is damaged; another --sweep_dir would be right.") from None
+        for trial in self._study.trials:
+            run = self._run_of(trial)
+            if run is not None:
+                state.add(run)
+                ended = {TrialState.COMPLETE: DONE, TrialState.PRUNED: PRUNED}.get(trial.state)
+                if ended is not None:
+                    state.runs[run.name]["status"] = ended
         self._state = state
-        self._damaged = damaged
-        self._space = {name: _distribution(one) for name, one in plan.ranges.items()}
-        self._study = optuna.create_study(direction="maximize", pruner=_pruner(plan.pruner))
-        self._runs: list[SweepRun] = []
-        self._open: dict[str, tuple[Trial, StepValues]] = {}  # trials of which Optuna does not know the end
-        self._check_same_search()
-        self._forget_failed_starts()
-        for name, entry in state.runs.items():
-            self._restore(name, entry)
-
-    @property
-    def runs(self) -> Sequence[SweepRun]:
-        return self._runs
-
-    @property
-    def runs_of_table(self) -> Sequence[SweepRun]:
-        return self._runs
 
     @property
     def total(self) -> int:
-        return max(self._plan.trials - self._refused, len(self._runs))
-
-    @property
-    def _refused(self) -> int:
-        return len(self._study.trials) - len(self._runs)
-
-    @property
-    def has_more(self) -> bool:
-        return len(self._study.trials) < self._plan.trials
+        return max(self.trials - len(self._refused), len(self.runs))
 
     def next_run(self) -> SweepRun | None:
         """A new trial. Values that main.py refuses together count as failed trials, and others are drawn."""
-        while self.has_more:
-            number = len(self._study.trials)
-            name = f"trial_{number:03d}"
-            self._study.sampler = _sampler(self._plan.sampler, number)
-            trial = self._study.ask(self._space)
-            flags = {**self._plan.flags, **trial.params}
-            try:
-                run = checked_run(name, flags)
-            except UsageError as error:
-                self._study.tell(trial, state=TrialState.FAIL)
-                self._state.runs[name] = {"flags": flags, "status": REFUSED, "last_lines": [str(error)]}
-                continue
-            self._state.add(run)
-            self._state.runs[name]["values"] = {}
-            self._add(run, trial)
-            return run
+        while (number := len(self._study.trials)) < self.trials:
+            self._study.sampler = _sampler(self.definition["sampler"], number)
+            self._study.ask(self.space)
+            run = self._run_of(self._study.trials[number])
+            if run is not None:
+                self._state.add(run)
+                return run
         return None
 
+    def _run_of(self, trial: FrozenTrial) -> SweepRun | None:
+        """The run of a trial, which is remembered. None if its values are refused, or were not all drawn in a kill."""
+        name, error = f"trial_{trial.number:03d}", trial.user_attrs.get(ERROR)
+        if error is None:
+            try:
+                run = checked_run(name, merged_flags(self.flags, {key: trial.params[key] for key in self.space}))
+                self.runs.append(run)
+                return run
+            except (UsageError, LookupError) as why:
+                error = str(why)
+                self._trial(trial.number).set_user_attr(ERROR, error)
+                self._study.tell(trial.number, state=TrialState.FAIL)
+        self._refused[name] = error
+        return None
+
+    def _trial(self, number: int) -> Trial:
+        study_id = self._storage.get_study_id_from_name(STUDY)
+        return Trial(self._study, self._storage.get_trial_id_from_study_id_trial_number(study_id, number))
+
     def is_hopeless(self, run: SweepRun) -> bool:
-        if run.name not in self._open:
-            return False
-        trial, _ = self._open[run.name]
-        return self._report_new_values(run) and trial.should_prune()
+        trial = self._report_newest_value(run)
+        return trial is not None and trial.should_prune()
 
     def ended(self, run: SweepRun, status: str) -> None:
-        if run.name not in self._open:
+        """A trial that failed stays open: the next command starts it again."""
+        if status not in (DONE, PRUNED) or self._study.trials[_number(run)].state.is_finished():
             return
-        self._report_new_values(run)
-        trial, _ = self._open.pop(run.name)
-        entry = self._state.runs[run.name]
-        entry["objective"] = objective = self._last_return(run)
+        self._report_newest_value(run)
+        _, objective = self._newest_return(run)
         if status == DONE and objective is not None:
-            self._study.tell(trial, objective)
+            self._study.tell(_number(run), objective)
         else:
-            self._study.tell(trial, state=TrialState.PRUNED if status == PRUNED else TrialState.FAIL)
+            self._study.tell(_number(run), state=TrialState.PRUNED if status == PRUNED else TrialState.FAIL)
+
+    def _report_newest_value(self, run: SweepRun) -> Trial | None:
+        """Tell Optuna the mean return at the multiples of `interval_steps` that the run has reached; None without any.
+
+        Trials are compared there.
+        """
+        interval = self.definition["pruner"]["interval_steps"]
+        reached = self._reached.get(run.name)
+        if reached is None:
+            reached = max(self._study.trials[_number(run)].intermediate_values, default=0)
+        steps, value = self._newest_return(run)
+        self._reached[run.name] = max(reached, steps // interval * interval)
+        if value is None or steps < reached + interval:
+            return None
+        trial = self._trial(_number(run))
+        for step in range(reached + interval, steps + 1, interval):
+            trial.report(value, step)
+        return trial
+
+    def _newest_return(self, run: SweepRun) -> tuple[int, float | None]:
+        """The agent steps and the mean return of the newest report."""
+        newest = report_of_job(self._folder / run.name)
+        steps, value = (0, None) if newest is None else (newest[1].get("agent_steps"), newest[1].get(OBJECTIVE))
+        return (steps, float(value)) if isinstance(value, int | float) and isinstance(steps, int) else (0, None)
+
+    def in_order(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        """The best first; those without a mean return come last."""
+        return sorted(rows, key=lambda row: -math.inf if row[OBJECTIVE] is None else row[OBJECTIVE], reverse=True)
 
     def differing_flags(self, run: SweepRun) -> str:
-        return ", ".join(f"{name}={run.flags[name]}" for name in self._space)
+        return ", ".join(f"{name}={run.flags[name]}" for name in self.space)
 
-    def _last_return(self, run: SweepRun) -> float | None:
-        newest = report_of_job(self._folder / run.name, self._damaged.add)
-        value = None if newest is None else newest[1].get(OBJECTIVE)
-        return float(value) if isinstance(value, int | float) else None
-
-    def _report_new_values(self, run: SweepRun) -> bool:
-        """Pass what the run has written since the last call to Optuna; whether there was anything."""
-        trial, values = self._open[run.name]
-        new = values.read_new(self._folder / run.name)
-        for step, value in new.items():
-            trial.report(value, step)
-            self._state.runs[run.name]["values"][str(step)] = value
-        return bool(new)
-
-    def _add(self, run: SweepRun, trial: Trial) -> None:
-        self._runs.append(run)
-        reached = max(map(int, self._state.runs[run.name]["values"]), default=0)
-        self._open[run.name] = trial, StepValues(self._plan.pruner["interval_steps"], reached, self._damaged)
-
-    def _check_same_search(self) -> None:
-        """Raise a UsageError if the folder holds another search, or no search."""
-        if self._state.runs and self._state.search is None:
-            self._state.refuse_others([])
-        definition = json.loads(json.dumps(self._plan.definition))
-        before = self._state.search if self._state.search is not None else definition
-        before = {"stop_at_return": definition["stop_at_return"], **before}  # older versions did not write it
-        for key in definition:
-            if definition[key] != before.get(key):
-                raise UsageError(
-                    f"--sweep_dir={self._folder} holds a search with another {key}; another --sweep_dir, or the same "
-                    f"{key} as before, would be right."
-                )
-        self._state.search = definition
-
-    def _forget_failed_starts(self) -> None:
-        """Forget the last trials if they failed before their first report: whatever stopped them, they chose nothing.
-
-        They are drawn again, by all that is known then. Earlier ones stay, because others were drawn after them.
-        """
-        for name, entry in reversed(list(self._state.runs.items())):
-            job_folder = self._folder / name
-            if entry["status"] != FAILED or has_reports(job_folder) or resumable(job_folder) is not None:
-                return
-            del self._state.runs[name]
-
-    def _restore(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Add a trial of an earlier start to the study, in the order of their numbers."""
-        try:
-            params = {flag: entry["flags"][flag] for flag in self._space}
-            values = {int(step): float(value) for step, value in entry.get("values", {}).items()}
-            ended = self._ended_trial(params, values, entry)
-        except (LookupError, TypeError, ValueError, AttributeError):
-            raise self._state.damaged() from None
-        if entry["status"] == REFUSED:
-            self._study.add_trial(create_trial(params=params, distributions=self._space, state=TrialState.FAIL))
-            return
-        run = checked_run(name, {**self._plan.flags, **params})
-        self._state.add(run)
-        if ended is not None:
-            self._study.add_trial(ended)
-            self._runs.append(run)
-            return
-        self._study.enqueue_trial(params)
-        trial = self._study.ask(self._space)
-        for step, value in values.items():
-            trial.report(value, step)
-        self._add(run, trial)
-
-    def _ended_trial(
-        self, params: Mapping[str, Any], values: Mapping[int, float], entry: Mapping[str, Any]
-    ) -> FrozenTrial | None:
-        """The trial as Optuna was told of its end; None if it goes on."""
-        states = {DONE: TrialState.COMPLETE, PRUNED: TrialState.PRUNED}
-        if entry["status"] not in states or "objective" not in entry:
-            return None
-        objective = entry["objective"]
-        is_complete = entry["status"] == DONE and objective is not None
-        state = TrialState.FAIL if entry["status"] == DONE and not is_complete else states[entry["status"]]
-        return create_trial(
-            params=dict(params),
-            distributions=self._space,
-            value=float(objective) if is_complete else None,
-            state=state,
-            intermediate_values=dict(values),
-        )
+    def result_lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """About the best trial that reached its end, and about trials that were refused. `rows`: the best first."""
+        lines = [f"{name} was not started: {error}" for name, error in self._refused.items()]
+        best = next((row for row in rows if row["status"] == DONE and row[OBJECTIVE] is not None), None)
+        if best is None:
+            return [*lines, "no trial has reached its end with a mean return yet"]
+        run = next(run for run in self.runs if run.name == best["name"])
+        words = [*command_of("main.py"), "--op_mode=train", *flag_words(run.flags)]
+        return [
+            *lines,
+            f"best of the trials that reached their end: {run.name} with a mean return of {score(best[OBJECTIVE])}: "
+            f"{self.differing_flags(run)}",
+            f"train with its flags: {shlex.join(words)}",
+        ]
 
 
-def _distribution(one: Range) -> BaseDistribution:
-    if one.choices:
-        return CategoricalDistribution(one.choices)
-    if one.kind is int:
-        return IntDistribution(int(one.low), int(one.high), log=one.log, step=int(one.step or 1))
-    return FloatDistribution(one.low, one.high, log=one.log, step=one.step)
+def _number(run: SweepRun) -> int:
+    return int(run.name.removeprefix("trial_"))
+
+
+def _cut_incomplete_line(path: Path) -> None:
+    """A kill or a full disk may leave a part of a line, to which Optuna would add the next one."""
+    content = path.read_bytes() if path.exists() else b""
+    if content and not content.endswith(b"\n"):
+        os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def _sampler(options: Mapping[str, Any], number: int) -> optuna.samplers.BaseSampler:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.sweeps.on_cluster.some_nodes import NodesWithFolders
+from tests.sweeps.some_nodes import NodesWithFolders
 
 settings.register_profile("no timed assertions", deadline=None)
 settings.load_profile("no timed assertions")

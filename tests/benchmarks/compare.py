@@ -26,7 +26,7 @@ from run_files.job_runs import run_folders
 from run_files.metrics import METRICS, last_report
 from run_files.run_folder import write_json
 from run_files.run_reader import read_history
-from sweeps.files import resumable
+from sweeps.job import resumable
 from tests.benchmarks.comparison_tables import Finished, comparison_lines
 
 ROOT = Path(__file__).resolve().parents[2]

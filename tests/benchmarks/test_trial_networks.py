@@ -49,6 +49,6 @@ def test_normalised_features_do_not_depend_on_the_scale_of_a_sample() -> None:
 
 
 def test_the_sweep_tries_each_network_in_each_game() -> None:
-    runs = plan_sweep(read_sweep(str(SWEEP)), {}).runs
+    runs = plan_sweep(read_sweep(SWEEP), {}).runs
     tried = {(run.config.environment.env, run.config.network.network.rpartition(":")[2]) for run in runs}
     assert tried == {(f"{game}NoFrameskip-v4", name) for game in ("Pong", "Breakout") for name in NAMES}

@@ -1,7 +1,9 @@
 """Replaces main.py in tests of sweeps: it makes the files of a run quickly, without a game.
 
---gamma chooses what it does: 0.5 fails, 0.6 waits for a file "go" in its results folder, other values finish.
-With --stop_at_return it finishes after half of its steps, at that mean return.
+It reports ten times. The mean return is 1000 × --lr × the fraction of the steps, less the seed. It saves at half of its
+steps and at the end, with --save_replay also a file of nine megabytes, which it then needs to continue. --gamma chooses
+what else it does: 0.5 fails at once; 0.6 waits at half of its steps for a file "go" in its folder, or to be stopped, as
+an --lr below 0.002 does. With --stop_at_return it finishes after half of its steps, at that mean return.
 """
 
 import json
@@ -19,37 +21,70 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # it is run as a s
 from options.command_line import UNSET
 from tests.run_files.some_checkpoint import some_content, some_progress
 
+HOPELESS = 0.002
+REPLAYS = bytes(range(256)) * 36_000
 
-def main(flags: Mapping[str, str]) -> None:
-    place, steps = Path(flags["results_dir"]), int(flags["environment_max_steps"])
-    with (place / "starts.txt").open("a") as starts:
-        starts.write(f"{flags['op_mode']} {flags.get('load_model_url', '')}\n")
 
-    folder = place / f"Game_{len(list(place.glob('Game_*'))) + 1}"
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
+class FakeRun:
+    def __init__(self, flags: Mapping[str, str]) -> None:
+        self.flags = flags
+        self.place = Path(flags["results_dir"])
+        self.end = int(flags["environment_max_steps"])
+        with (self.place / "starts.txt").open("a") as starts:
+            starts.write(f"{flags['op_mode']} {flags.get('load_model_url', '')}\n")
+        self.folder = self.place / f"Game_{len(list(self.place.glob('Game_*'))) + 1}"
+        (self.folder / "checkpoints").mkdir(parents=True)
+        (self.folder / "config.json").write_text("{}")
+        parent = flags.get("load_model_url")
+        self.steps = self.load(Path(parent)) if parent else 0
 
-    def end_at(agent_steps: int, word: str, mean: float = 0.0) -> None:
-        report = {"agent_steps": agent_steps, "seconds": 2.0, "return_mean": -float(flags["seed"]), "return_max": 7.0}
-        (folder / "metrics.jsonl").write_text(json.dumps(report) + "\n")
-        write_checkpoint(folder / "checkpoints" / "checkpoint_0000000001.pt", agent_steps, [mean] * 100)
-        print(f"{word} at {agent_steps} agent steps", flush=True)
+    def load(self, parent: Path) -> int:
+        newest = max((parent / "checkpoints").glob("checkpoint_*.pt"))
+        if "save_replay" in self.flags:
+            replays = (newest.parent / newest.name.replace("checkpoint", "replays")).with_suffix(".bin")
+            assert replays.read_bytes() == REPLAYS
+        return int(newest.stem.partition("_")[2])
+
+    def play(self) -> None:
+        signal.signal(signal.SIGTERM, self.stop)
+        signal.signal(signal.SIGINT, self.stop)
+        print("done 0.0%  steps 0", flush=True)
+        if self.flags.get("gamma") == "0.5":
+            print("the last words", flush=True)
+            raise SystemExit(3)
+        goal = self.flags["stop_at_return"]
+        while self.steps < self.end:
+            self.steps = min(self.end, self.steps + self.end // 10)
+            report = {"agent_steps": self.steps, "seconds": 2.0, "return_max": 7.0, "return_mean": self.mean_return}
+            with (self.folder / "metrics.jsonl").open("a") as metrics:
+                metrics.write(json.dumps(report) + "\n")
+            if self.steps == self.end // 2:
+                self.save([] if goal == UNSET else [float(goal)] * 100)
+                if goal != UNSET:
+                    return
+                self.wait()
+        self.save()
+
+    @property
+    def mean_return(self) -> float:
+        return 1000 * float(self.flags.get("lr", 0.01)) * self.steps / self.end - float(self.flags["seed"])
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + 200
+        waits = self.flags.get("gamma") == "0.6" or float(self.flags.get("lr", 1)) < HOPELESS
+        while waits and time.monotonic() < deadline and not (self.place / "go").exists():
+            time.sleep(0.01)
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        (self.place / "signals.txt").write_text(signal.Signals(number).name)
+        self.save()
         raise SystemExit(0)
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        end_at(steps // 2, "stopped")
-
-    signal.signal(signal.SIGTERM, stop)
-    print("done 0.0%  steps 0", flush=True)
-    if flags["gamma"] == "0.5":
-        print("the last words", flush=True)
-        raise SystemExit(3)
-    deadline = time.monotonic() + 200
-    while flags["gamma"] == "0.6" and not (place / "go").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    if flags["stop_at_return"] != UNSET:
-        end_at(steps // 2, "finished", float(flags["stop_at_return"]))
-    end_at(steps, "finished")
+    def save(self, returns: Sequence[float] = ()) -> None:
+        checkpoints = self.folder / "checkpoints"
+        if "save_replay" in self.flags:
+            (checkpoints / f"replays_{self.steps:010}.bin").write_bytes(REPLAYS)
+        write_checkpoint(checkpoints / f"checkpoint_{self.steps:010}.pt", self.steps, returns)
 
 
 def write_checkpoint(path: Path, agent_steps: int, returns: Sequence[float] = ()) -> None:
@@ -63,4 +98,4 @@ def write_checkpoint(path: Path, agent_steps: int, returns: Sequence[float] = ()
 
 if __name__ == "__main__":
     given = [word.partition("=") for word in sys.argv[1:]]
-    main({name.lstrip("-"): value for name, _, value in given})
+    FakeRun({name.lstrip("-"): value for name, _, value in given}).play()

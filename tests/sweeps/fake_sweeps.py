@@ -16,12 +16,11 @@ import multi_train
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_main.py")
-LEARNER = Path(__file__).with_name("fake_learner.py")
 QUEUE = [{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]
 
 
 def run_sweep(words: Sequence[str], program: Path = FAKE) -> int:
-    return multi_train.main(words, program, poll_seconds=0.01)
+    return multi_train.main(words, program)
 
 
 def command(folder: Path, definition: dict[str, Any], *words: str) -> list[str]:
@@ -36,14 +35,17 @@ def rows(folder: Path) -> dict[str, dict[str, str]]:
         return {row["name"]: row for row in csv.DictReader(file)}
 
 
+def statuses(folder: Path) -> list[str]:
+    return [row["status"] for row in rows(folder).values()]
+
+
 def starts(place: Path) -> list[list[str]]:
     return [line.split() for line in (place / "starts.txt").read_text().splitlines()]
 
 
-def is_running(place: Path) -> bool:
-    """Whether the run has started and handles signals."""
-    log = place / "log.txt"
-    return log.exists() and log.read_text().startswith("done ")
+def waits(place: Path) -> bool:
+    """Whether the run has come to half of its steps."""
+    return bool(list(place.glob("Game_*/checkpoints/*.pt")))
 
 
 def interrupt() -> None:
@@ -54,11 +56,16 @@ def when(condition: Callable[[], bool], act: Callable[[], None]) -> None:
     """Act in another thread as soon as the condition is true."""
 
     def wait() -> None:
-        while not condition():
-            time.sleep(0.01)
+        wait_until(condition)
         act()
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 100
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def start_sweep(words: Sequence[str], program: Path = FAKE) -> subprocess.Popen[bytes]:

@@ -6,26 +6,32 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from machine.stop_signals import SAME_SIGNAL_SECONDS
 from option_flags import OPTIONS
-from sweeps.job import Job
-from sweeps.runner import StopPacing
 from tests.sweeps.fake_sweeps import (
     FAKE,
     ROOT,
     command,
     interrupt,
-    is_running,
     rows,
     run_sweep,
     start_sweep,
     starts,
+    statuses,
+    wait_until,
+    waits,
     when,
 )
 
 pytestmark = pytest.mark.slow
+
+
+def process_of(job_folder: Path) -> psutil.Process:
+    """The process of main.py for this folder."""
+    word = f"--results_dir={job_folder}"
+    return next(one for one in psutil.process_iter(["cmdline"]) if word in (one.info["cmdline"] or ()))
 
 
 def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,22 +41,21 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys:
     meanwhile: list[str] = []
 
     def look_and_interrupt() -> None:
-        meanwhile.extend(row["status"] for row in rows(folder).values())
+        meanwhile.extend(statuses(folder))
         interrupt()
 
-    when(lambda: is_running(b), look_and_interrupt)
+    when(lambda: waits(b), look_and_interrupt)
     assert run_sweep(words) == 0
     assert meanwhile == ["done", "running", "waiting"], "the table is written while the sweep runs"
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("resume with: python multi_train.py --sweep=")
-    assert [row["status"] for row in rows(folder).values()] == ["done", "stopped", "waiting"]
-    assert not c.exists()
+    assert statuses(folder) == ["done", "stopped", "waiting"]
+    assert (b / "signals.txt").read_text() == "SIGTERM" and not c.exists()
 
-    (b / "go").touch()
     assert run_sweep(words) == 0
     assert "1 of 3 runs are done already" in capsys.readouterr().out
     assert starts(b) == [["train"], ["train_w_load", str(b / "Game_1")]]
-    assert [row["status"] for row in rows(folder).values()] == ["done"] * 3
+    assert statuses(folder) == ["done"] * 3
     assert rows(folder)["b_seed1"]["folder"] == str(b / "Game_2")
 
     assert run_sweep([*words[:-1], "--environment_max_steps=3000"]) == 0
@@ -58,24 +63,17 @@ def test_an_interrupted_sweep_continues_where_it_stopped(tmp_path: Path, capsys:
 
 
 def test_a_run_is_done_at_its_mean_return(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Later commands that do not set it do not inherit it."""
     folder = tmp_path / "sweep"
-    words = command(folder, {"flags": {"stop_at_return": 5, "gamma": 0.7}})
+    words = command(folder, {"flags": {"gamma": 0.7}})
     run = folder / "run_seed1"
     for _ in range(2):
-        assert run_sweep(words) == 0
+        assert run_sweep([*words, "--stop_at_return=5"]) == 0
         assert [(row["status"], row["agent_steps"]) for row in rows(folder).values()] == [("done", "500")]
     assert starts(run) == [["train"]]
     assert "1 of 1 runs are done already" in capsys.readouterr().out
-    assert run_sweep([*words, "--stop_at_return=6"]) == 0
-    assert starts(run)[1:] == [["train_w_load", str(run / "Game_1")]], "with a higher mean, it continues"
-
-
-def test_ends_that_the_sweep_no_longer_sets_are_not_inherited(tmp_path: Path) -> None:
-    folder = tmp_path / "sweep"
-    words = command(folder, {"flags": {"gamma": 0.7}})
-    assert run_sweep([*words, "--stop_at_return=5"]) == 0
-    assert [row["agent_steps"] for row in rows(folder).values()] == ["500"]
     assert run_sweep(words) == 0
+    assert starts(run)[1:] == [["train_w_load", str(run / "Game_1")]]
     assert [row["agent_steps"] for row in rows(folder).values()] == ["1000"]
     assert run_sweep(words[:-1]) == 0
     steps = str(OPTIONS["environment_max_steps"].default)
@@ -86,94 +84,75 @@ def test_a_killed_run_is_reported_and_started_again(tmp_path: Path, capsys: pyte
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}}})
     a = folder / "a_seed1"
-    when(lambda: is_running(a), lambda: Job(a, FAKE).signal(signal.SIGKILL))
+    when(lambda: waits(a), lambda: process_of(a).kill())
     assert run_sweep(words) == 1
     assert "failed with exit code -9" in capsys.readouterr().out
-    (a / "go").touch()
     assert run_sweep(words) == 0
-    assert starts(a) == [["train"], ["train"]], "it had no checkpoint to continue from"
+    assert starts(a) == [["train"], ["train_w_load", str(a / "Game_1")]]
 
 
-def test_a_run_whose_sweep_was_killed_is_not_started_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_runs_of_a_killed_sweep_save_and_the_next_command_continues_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "sweep"
     words = command(folder, {"runs": {"a": {"gamma": 0.6}, "b": {"gamma": 0.7}}})
     a = folder / "a_seed1"
     sweep = start_sweep(words)
-    while not is_running(a):
-        time.sleep(0.01)
+    wait_until(lambda: waits(a))
+    run = process_of(a)
     assert run_sweep(words) == 2, "two sweeps must not share a folder"
     assert "is in use by another multi_train.py" in capsys.readouterr().err
     sweep.kill()
     sweep.wait()
-    state = folder / "sweep.json"
-    state.write_text(state.read_text().replace("running", "waiting"))
-    when(lambda: "running" in state.read_text(), (a / "go").touch)
+    psutil.wait_procs([run], timeout=60)
+    assert (a / "signals.txt").read_text() == "SIGTERM"
+    assert '"status": "running"' in (folder / "sweep.json").read_text()
     assert run_sweep(words) == 0
-    assert "a_seed1  is running already; waiting for it" in capsys.readouterr().out
-    assert starts(a) == [["train"]]
-    assert [row["status"] for row in rows(folder).values()] == ["done", "done"]
+    assert "a_seed1  continues at 500 agent steps" in capsys.readouterr().out
+    assert starts(a) == [["train"], ["train_w_load", str(a / "Game_1")]]
+    assert statuses(folder) == ["done", "done"]
 
 
-def test_a_run_whose_sweep_was_killed_can_be_stopped(tmp_path: Path) -> None:
-    folder = tmp_path / "sweep"
-    words = command(folder, {"runs": {"a": {"gamma": 0.6}}})
-    a = folder / "a_seed1"
-    sweep = start_sweep(words)
-    while not is_running(a):
-        time.sleep(0.01)
+def test_a_folder_is_in_use_as_long_as_a_run_of_a_killed_sweep_lives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('ready', flush=True)\ntime.sleep(200)\n"
+    )
+    words = command(tmp_path / "sweep", {"runs": {"a": {}}})
+    a = tmp_path / "sweep" / "a_seed1"
+    sweep = start_sweep(words, program)
+    wait_until(lambda: (a / "log.txt").exists() and (a / "log.txt").read_text() == "ready\n")
+    run = process_of(a)
     sweep.kill()
     sweep.wait()
-    state = folder / "sweep.json"
-    state.write_text(state.read_text().replace("running", "waiting"))
-    when(lambda: "running" in state.read_text(), interrupt)
+    assert run_sweep(words) == 2
+    assert "or by runs of one that was killed" in capsys.readouterr().err
+    run.kill()
+    psutil.wait_procs([run], timeout=60)
     assert run_sweep(words) == 0
-    assert rows(folder)["a_seed1"]["status"] == "stopped"
-    assert (a / "Game_1" / "metrics.jsonl").exists()
 
 
-def test_a_run_that_is_not_a_child_is_found_however_its_folder_is_spelled(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "link").symlink_to("there")
+def test_two_stop_requests_reach_a_run_as_two_signals(tmp_path: Path) -> None:
+    """main.py counts two signals within half a second as one."""
     program = tmp_path / "program.py"
-    program.write_text("import time\nprint('done 0', flush=True)\ntime.sleep(200)\n")
-    started = Job(tmp_path / "link" / ".." / "link" / "a", program)
-    assert started.start({})
-    while not is_running(started.folder):
-        time.sleep(0.01)
-    Job(tmp_path / "there" / "a", program).signal(signal.SIGKILL)
-    while started.is_running:
-        time.sleep(0.01)
-    assert started.exit_code == -signal.SIGKILL
+    program.write_text(
+        "import signal, time\ntimes = []\nsignal.signal(signal.SIGTERM, lambda *_: times.append(time.monotonic()))\n"
+        "print('ready', flush=True)\nwhile len(times) < 2:\n    time.sleep(0.01)\nprint(times[1] - times[0])\n"
+    )
+    words = command(tmp_path / "sweep", {"runs": {"a": {}}})
+    log = tmp_path / "sweep" / "a_seed1" / "log.txt"
 
+    def interrupt_twice() -> None:
+        interrupt()
+        time.sleep(0.55)  # nearer to each other, the sweep too counts them as one
+        interrupt()
 
-def test_the_folder_of_a_sweep_has_one_spelling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "link").symlink_to("there")
-    own, *_ = command(tmp_path / "sweep", {})
-    assert run_sweep([own, f"--sweep_dir={tmp_path}/link/../link/sweep"], tmp_path / "nothing.py") == 1
-    assert capsys.readouterr().out.startswith(f"1 runs, 1 at once, in {tmp_path}/there/sweep\n")
-
-
-def test_a_request_to_save_does_not_kill_a_run_that_is_starting(tmp_path: Path) -> None:
-    """Until main.py handles SIGUSR1."""
-    program = tmp_path / "program.py"
-    program.write_text("import signal\nprint(signal.getsignal(signal.SIGUSR1).name)\n")
-    before = signal.getsignal(signal.SIGUSR1)
-    job = Job(tmp_path / "run", program)
-    assert job.start({})
-    while job.is_running:
-        time.sleep(0.01)
-    assert job.new_log_lines() == ["SIG_IGN"]
-    assert signal.getsignal(signal.SIGUSR1) == before
-
-
-def test_two_stop_requests_at_once_are_forwarded_as_two_signals() -> None:
-    """main.py counts signals within SAME_SIGNAL_SECONDS as one."""
-    pacing = StopPacing()
-    assert not pacing.is_due(0, 99.0)
-    sent = [now for now in (100.0, 100.2, 100.4, 101.2, 101.4, 110.0) if pacing.is_due(2, now)]
-    assert sent == [100.0, 101.2]
-    assert sent[1] - sent[0] > SAME_SIGNAL_SECONDS
+    when(lambda: log.exists() and "ready" in log.read_text(), interrupt_twice)
+    assert run_sweep(words, program) == 0
+    assert float(log.read_text().split()[-1]) > 0.5
 
 
 def test_a_real_run_is_interrupted_and_continues(tmp_path: Path) -> None:
@@ -200,12 +179,11 @@ def test_a_real_run_is_interrupted_and_continues(tmp_path: Path) -> None:
     assert (row["status"], row["agent_steps"]) == ("done", str(enough))
 
 
-def test_a_run_that_continues_tells_no_old_lines_of_its_log(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text("print('new')\n")
-    job = Job(tmp_path / "run", program)
-    job.log.write_text("old\n")
-    assert job.start({})
-    while job.is_running:
-        time.sleep(0.01)
-    assert (job.new_log_lines(), job.new_log_lines()) == (["new"], [])
+def test_a_run_that_continues_tells_no_old_lines_of_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "sweep"
+    words = command(folder, {"runs": {"a": {"gamma": 0.7}}})
+    (folder / "a_seed1").mkdir()
+    (folder / "a_seed1" / "log.txt").write_text("done of an earlier start\n")
+    assert run_sweep(words, FAKE) == 0
+    out = capsys.readouterr().out
+    assert "done 0.0%" in out and "earlier start" not in out

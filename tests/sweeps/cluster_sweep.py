@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.sweeps.fake_sweeps import LEARNER, ROOT, command
-from tests.sweeps.on_cluster.some_nodes import NodesWithFolders
+from tests.sweeps.fake_sweeps import FAKE, ROOT, command
+from tests.sweeps.some_nodes import NodesWithFolders
 
 CPUS = ["--worker_count=1", "--learner_threads=1"]
 
@@ -20,7 +20,7 @@ class ClusterSweep:
     """Starts the sweep, and follows what it prints."""
 
     def __init__(
-        self, nodes: NodesWithFolders, folder: Path, definition: dict[str, Any], *words: str, program: Path = LEARNER
+        self, nodes: NodesWithFolders, folder: Path, definition: dict[str, Any], *words: str, program: Path = FAKE
     ) -> None:
         self.folder = folder
         *own, steps = command(folder, definition)

@@ -8,11 +8,17 @@ import pytest
 pytest.importorskip("ray")
 
 import ray
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from cluster.node_code import ROOT
-from cluster.nodes import Node
-from sweeps.on_cluster import cluster_places
-from sweeps.on_cluster.cluster_places import ClusterPlaces
+from cluster.nodes import ANSWER_SECONDS, Node
+from sweeps import cluster_places
+from sweeps.cluster_places import ClusterJob, ClusterPlaces
+from tests.ports import free_ports
+from tests.sweeps.cluster_sweep import CPUS
+from tests.sweeps.fake_sweeps import command, run_sweep, wait_until
+
+FULL_DISK = OSError(28, "No space left on device")
 
 
 class FakeCluster:
@@ -57,43 +63,70 @@ class Group:
 
 
 class FakeActor:
-    """Takes the place of Ray's class of actors."""
+    """Takes the place of Ray's class of actors, and of an actor. Each call of it raises `error`."""
+
+    error: Exception = RayError()
 
     def options(self, **_: Any) -> "FakeActor":
         return self
 
-    def remote(self, *_: Any) -> None:
-        pass
+    def remote(self, *_: Any) -> "FakeActor":
+        return self
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    def call(actor: FakeActor, *_: Any) -> None:
+        raise actor.error
+
     monkeypatch.setattr(ray, "remote", lambda _: FakeActor())
+    monkeypatch.setattr(ray, "kill", lambda actor: None)
+    monkeypatch.setattr(cluster_places, "call_actor", call)
     return FakeCluster(monkeypatch)
 
 
-def make_places(cluster: FakeCluster, most: int | None = None, gpus: float = 0.0) -> ClusterPlaces:
-    return ClusterPlaces("auto", ROOT / "main.py", 1, gpus, most, print)
-
-
-def started(places: ClusterPlaces, folder: Path) -> Any:
-    job: Any = places.make_job(folder)
-    job._make_actor()
-    return job
+def make_places(most: int | None = None, **needs: float) -> ClusterPlaces:
+    return ClusterPlaces("auto", ROOT / "main.py", {"CPU": 1, **needs}, most, print)
 
 
 @pytest.mark.parametrize(("most", "runs"), [(None, 2), (1, 1)])
-def test_runs_start_while_ray_has_room(cluster: FakeCluster, tmp_path: Path, most: int | None, runs: int) -> None:
-    places, jobs = make_places(cluster, most), list[Any]()
+def test_runs_start_while_ray_has_room(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None, runs: int
+) -> None:
+    monkeypatch.setattr(ClusterJob, "start", lambda *_: None)  # it would end at once
+    places, jobs = make_places(most), list[Any]()
     while places.has_room(len(jobs)):
-        jobs.append(started(places, tmp_path / "job"))
+        jobs.append(places.start(tmp_path, {}))
     assert len(jobs) == runs
-    jobs.pop()._on_end()
-    assert places.has_room(len(jobs))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            RayTaskError("state", "a traceback", FULL_DISK),  # type: ignore[no-untyped-call]
+            "its node a could not go on with it ([Errno 28] No space left on device)",
+        ),
+        (GetTimeoutError(), f"its node a did not answer for {ANSWER_SECONDS:g} seconds"),
+        (RayError(), "its node a has lost it (RayError)"),
+        (FULL_DISK, "its files could not be written (No space left on device)"),
+    ],
+)
+def test_a_lost_run_says_why_and_frees_its_room(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    monkeypatch.setattr(FakeActor, "error", error)
+    cluster.free = 1
+    places = make_places()
+    assert places.has_room(0)
+    job = places.start(tmp_path, {})
+    wait_until(lambda: not job.is_running)
+    assert (job.why_lost, job.exit_code) == (words, None)
+    assert places.has_room(0)
 
 
 def test_what_a_run_needs_is_asked_of_the_nodes_with_the_same_code(cluster: FakeCluster) -> None:
-    places = make_places(cluster, gpus=0.5)
+    places = make_places(GPU=0.5)
     assert places.has_room(0)
     cluster.nodes["cd"] = Node("c", None, "/checkout", 2.0)
     assert places.has_room(0)
@@ -102,14 +135,8 @@ def test_what_a_run_needs_is_asked_of_the_nodes_with_the_same_code(cluster: Fake
     assert len(cluster.reserved) == 1, "only for the next run"
 
 
-def test_a_job_that_cannot_be_made_or_started_takes_no_room(cluster: FakeCluster, tmp_path: Path) -> None:
-    places = make_places(cluster)
-    cluster.free = 1
-    (tmp_path / "file").touch()
-    assert places.has_room(0)
-    with pytest.raises(OSError):
-        places.make_job(tmp_path / "file" / "job")
-    places.make_job(tmp_path / "never started")
-    assert places.has_room(0)
-    started(places, tmp_path / "job")
-    assert not places.has_room(1)
+def test_without_an_answer_of_the_head_one_sentence_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = free_ports(1)
+    words = command(tmp_path / "sweep", {}, f"--cluster=127.0.0.1:{port}", *CPUS)
+    assert run_sweep(words) == 2
+    assert f"--cluster=127.0.0.1:{port} does not answer (Connection refused)" in capsys.readouterr().err

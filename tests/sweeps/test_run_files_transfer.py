@@ -1,7 +1,6 @@
 """The files of a run between its node and the sweep's folder, without Ray: the node's job is called directly."""
 
 import os
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from sweeps.on_cluster.node_job import NodeJob, Stamp
-from sweeps.on_cluster.run_files_transfer import CHUNK, RunFilesTransfer
+from sweeps.node_job import NodeJob
+from sweeps.run_files_transfer import CHUNK, RunFilesTransfer
 from tests.sweeps.fake_sweeps import ROOT
 
 pytestmark = pytest.mark.slow
@@ -40,8 +39,8 @@ class Ends:
         temporary.write_bytes(content)
         temporary.replace(path)
 
-    def fetch(self, ended: bool = False) -> None:
-        self.transfer.fetch(self.node.state()[1], ended)
+    def fetch(self) -> None:
+        self.transfer.fetch(self.node.state()[1])
 
     def close(self) -> None:
         """As if the actor had ended: the guard removes the folder."""
@@ -65,16 +64,12 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
     both.close()
 
 
-def test_growing_files_are_continued_by_complete_lines(ends: Ends) -> None:
+def test_growing_files_are_continued(ends: Ends) -> None:
     path = ends.here / "Game_1" / "metrics.jsonl"
-    ends.write("Game_1/metrics.jsonl", b"one\ntw")
-    ends.fetch()
-    assert path.read_bytes() == b"one\n"
-    ends.write("Game_1/metrics.jsonl", b"one\ntwo\nthree")
-    ends.fetch()
-    assert path.read_bytes() == b"one\ntwo\n"
-    ends.fetch(ended=True)
-    assert path.read_bytes() == b"one\ntwo\nthree"
+    for content in (b"one\ntw", b"one\ntwo\nthree", b"one\ntwo\nthree\n"):
+        ends.write("Game_1/metrics.jsonl", content)
+        ends.fetch()
+        assert path.read_bytes() == content
 
 
 def test_a_file_that_changes_while_it_is_copied_is_complete_in_the_next_round(ends: Ends) -> None:
@@ -180,25 +175,3 @@ def test_a_run_gets_what_it_continues_from_and_sends_none_of_it_back(
     ends.fetch()
     assert (parent / "config.json").stat() == before and (here / "Game_2" / "config.json").read_text() == "{}"
     ends.close()
-
-
-def test_what_a_full_disk_refuses_is_brought_later_and_once(tmp_path: Path) -> None:
-    """The disk is full after 10,000 bytes."""
-    there = {"Game_1/metrics.jsonl": b"a line of a file\n" * 1000}
-
-    def call(method: str, name: str, stamp: None, offset: int, count: int) -> bytes:
-        return there[name][offset : offset + count]
-
-    transfer = RunFilesTransfer(tmp_path, "/there", call)
-    (name, content), *_ = there.items()
-    stamps = {name: Stamp(len(content), 0, 0)}
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limit[1]))
-    try:
-        with pytest.raises(OSError):
-            transfer.fetch(stamps, ended=False)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert (tmp_path / name).read_bytes() == b""
-    transfer.fetch(stamps, ended=False)
-    assert (tmp_path / name).read_bytes() == content

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from run_files.checkpoint import find_checkpoint
-from tests.sweeps.fake_learner import REPLAYS
+from tests.sweeps.cluster_sweep import checkpoints, metrics_lines
+from tests.sweeps.conftest import StartSweep
+from tests.sweeps.fake_main import REPLAYS
 from tests.sweeps.fake_sweeps import ROOT, rows, starts
-from tests.sweeps.on_cluster.cluster_sweep import checkpoints, metrics_lines
-from tests.sweeps.on_cluster.conftest import StartSweep
-from tests.sweeps.on_cluster.some_nodes import NodesWithFolders, processes_of, wait_until_gone
+from tests.sweeps.some_nodes import NodesWithFolders, processes_of, wait_until_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 RUNS = {"runs": {"a": {"lr": 0.01}, "b": {"lr": 0.02}, "c": {"lr": 0.03}}}
