@@ -4,20 +4,17 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from option_flags import OPTIONS, Config
 from options.command_line import FlagFile, flags_of_file
 from options.replay_options import refuse_duplicate_keys
 from options.rules import Rule, UsageError, declared, matching, shown
 from reports.configurations import describe_replays, differing_keys
+from sweeps.state import SweepRun, SweepState
 from wrappers.make_environment import check_environment
-
-if TYPE_CHECKING:
-    from sweeps.state import SweepState
 
 LONGEST_NAME = 80
 
@@ -56,15 +53,6 @@ RESERVED = {  # flags that a sweep sets itself
 }
 
 
-@dataclass(frozen=True)
-class SweepRun:
-    """One run: its name, the flags that it is started with, and their configuration."""
-
-    name: str
-    flags: Mapping[str, Any]
-    config: Config
-
-
 class Sweep:
     """Runs that are known from the start. In a `Search`, they are chosen one by one."""
 
@@ -77,9 +65,9 @@ class Sweep:
             SweepRun
         ] = []  # that only the folder holds, from an earlier command, such as one with other seeds
 
-    def open(self, state: "SweepState") -> None:
+    def open(self, state: SweepState) -> None:
         """Add the runs to the state, or check that those in it are the same."""
-        state.add_all(self)
+        self.earlier = state.add_all(self.runs)
 
     @property
     def total(self) -> int:

@@ -10,8 +10,8 @@ from machine.stop_signals import SAME_SIGNAL_SECONDS, StopSignals
 from run_files.growing_file import NewLines, last_lines
 from run_files.job_runs import JOB_LOG
 from sweeps.job import Job, Places, has_reports, progress, resumable
-from sweeps.plan import Sweep, SweepRun
-from sweeps.state import DONE, ENDED, FAILED, PRUNED, RUNNING, STOPPED, SweepState
+from sweeps.plan import Sweep
+from sweeps.state import DONE, ENDED, FAILED, PRUNED, RUNNING, STOPPED, SweepRun, SweepState
 from sweeps.table import write_table
 
 POLL_SECONDS = 0.1

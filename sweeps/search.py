@@ -20,8 +20,8 @@ from options.command_line import flag_words
 from options.rules import UsageError
 from reports.number_format import score
 from run_files.job_runs import report_of_job
-from sweeps.plan import Sweep, SweepRun, checked_run, merged_flags
-from sweeps.state import DONE, PRUNED, SweepState
+from sweeps.plan import Sweep, checked_run, merged_flags
+from sweeps.state import DONE, PRUNED, SweepRun, SweepState
 
 OBJECTIVE = "return_mean"  # of the last report
 STUDY, STUDY_FILE = "search", "optuna.log"  # in the folder of the sweep

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from option_flags import Config
 from options.rules import UsageError
 from run_files.job_runs import SWEEP_FILE
 from run_files.run_folder import write_json
-from sweeps.plan import Sweep, SweepRun
 
 # The statuses of a run.
 WAITING, RUNNING, DONE, STOPPED, FAILED = "waiting", "running", "done", "stopped", "failed"
@@ -19,6 +19,15 @@ ENDED = {DONE, PRUNED}
 
 # Flags that may change when a sweep is continued: they do not change what was learned so far.
 CHANGEABLE = {"environment_max_steps", "stop_at_return", "console", "console_period"}
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """One run: its name, the flags that it is started with, and their configuration."""
+
+    name: str
+    flags: Mapping[str, Any]
+    config: Config
 
 
 class SweepState:
@@ -47,17 +56,18 @@ class SweepState:
                 "would be right."
             ) from None
 
-    def add_all(self, sweep: Sweep) -> None:
-        """Add the runs of a sweep, or check that known ones have the same flags as before."""
+    def add_all(self, runs: Sequence[SweepRun]) -> list[SweepRun]:
+        """Add the runs of a sweep, or check that known ones have the same flags. Returns the others of the folder."""
         if self.search is not None:
             raise UsageError(f"--sweep_dir={self.folder} holds a search; another --sweep_dir would be right.")
-        for run in sweep.runs:
+        for run in runs:
             self.add(run)
-        names = {run.name for run in sweep.runs}
+        names, others = {run.name for run in runs}, []
         for name, entry in self.runs.items():
             if name not in names:
                 with suppress(UsageError):  # of flags that this version does not know
-                    sweep.earlier.append(SweepRun(name, entry["flags"], Config.from_flags(entry["flags"])))
+                    others.append(SweepRun(name, entry["flags"], Config.from_flags(entry["flags"])))
+        return others
 
     def set_search(self, search: Mapping[str, Any]) -> None:
         """Raise a UsageError if the folder holds another search, or no search."""

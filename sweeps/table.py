@@ -13,8 +13,8 @@ from reports.number_format import NOTHING_YET, count, score
 from reports.tables import table_lines
 from run_files.job_runs import report_of_job
 from run_files.run_folder import write_atomically
-from sweeps.plan import Sweep, SweepRun
-from sweeps.state import SweepState
+from sweeps.plan import Sweep
+from sweeps.state import SweepRun, SweepState
 
 HEADINGS = {  # by the columns of summary.csv
     "name": "run",

@@ -10,9 +10,9 @@ import pytest
 
 from machine.stop_signals import StopSignals
 from sweeps.job import Job, Places
-from sweeps.plan import Sweep, SweepRun, plan_sweep
+from sweeps.plan import Sweep, plan_sweep
 from sweeps.runner import SweepRunner
-from sweeps.state import SweepState
+from sweeps.state import SweepRun, SweepState
 from tests.sweeps.fake_main import write_checkpoint
 
 Write = Callable[[Path], None]
