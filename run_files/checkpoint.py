@@ -30,7 +30,7 @@ from run_files.run_folder import (
     write_atomically,
 )
 
-FORMAT_VERSION = 4  # a new one for each change of what is saved, or of what it means
+FORMAT_VERSION = 5  # a new one for each change of what is saved, or of what it means
 PARTS = {
     *("options", "action_count", "spaces", "network_source", "unroll", "resumes", "planned_updates"),
     *("learner", "progress", "in_flight"),

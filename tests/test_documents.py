@@ -32,8 +32,7 @@ from sweeps.search_plan import SEARCH_KEYS, plan_search
 from tests.catch import make_catch
 from tests.options.other_values import OTHER_VALUES
 from tests.options.words import parse
-from training.counters.action_timing import ActionTiming
-from training.counters.clock_timing import ClockTiming
+from training.action_timing import ActionTiming
 from training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -201,7 +200,8 @@ def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     written = set(read_metrics(folder / "metrics.jsonl")[-1])
     timing, clock = fields_of("| field of the timing | meaning |"), fields_of("| field of the clock | meaning |")
     assert timing == set(ActionTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4).figures())
-    assert timing | clock == set(ClockTiming(UnrollLayout(1, 1, (1, 1, 1), 1), 4, 60.0).figures())
+    in_real_time = UnrollLayout(1, 1, (1, 1, 1), 1, delayed_actions=True, real_time=True)
+    assert timing | clock == set(ActionTiming(in_real_time, 4, 60.0).figures())
     nothing, logits, all_states = torch.zeros(1, 1), torch.zeros(1, 1, 2), torch.ones(1, 1, dtype=torch.bool)
     policies = Categorical(2), logits, logits, logits
     _, figures = clipped_policy_loss(*policies, nothing.long(), nothing, all_states, rho=2.0, epsilon=0.3)

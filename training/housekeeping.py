@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from learners.agreement import GroupAgreement
 from learners.messages import LearnerMessage
 from learners.shares import equal_shares
-from reports.sinks import Sink, SinkList
+from reports.sinks import Sink
 from run_files.metrics import Episode
-from training.checkpoint_saver import CheckpointSaver
+from training.checkpoint_saver import NOTHING, WITH_REPLAYS, CheckpointSaver
 from training.periodic_evaluation import PeriodicEvaluation
 from training.reporter import Reporter
 from training.run import Run
@@ -20,7 +20,7 @@ class Housekeeping:
     def __init__(self, run: Run, sinks: Sink, summary: SummaryFile) -> None:
         self._run = run
         self._summary = summary
-        self._reporter = Reporter(run, SinkList(sinks, summary))
+        self._reporter = Reporter(run, sinks)
         self._saver = CheckpointSaver(run)
         self._evaluation = PeriodicEvaluation(run, self._saver, summary) if run.part.test.eval_period else None
         self._has_updated = False  # since the latest tick
@@ -31,20 +31,29 @@ class Housekeeping:
             )
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
-        self._reporter.after_unroll(episodes)
+        """Send the games that ended in an unroll to the sinks. During warm-up, reports are written after unrolls.
+
+        Otherwise they are written after updates, so that their steps do not depend on how many unrolls arrive at once.
+        With several learners, only updates are made together, so there are no reports during warm-up.
+        """
+        self._reporter.games_ended(episodes)
+        if self._run.mix.is_warming_up and self._run.agreement.alone and self._reporter.is_due:
+            self._report()
 
     def after_update(self) -> None:
         self._has_updated = True
         with self._run.progress.stage("report"):
             if self._run.agreement.report_due(self._reporter.is_due):
                 self._saver.end_if_diverged()
-                self._reporter.report()
+                self._report()
 
     def tick(self) -> None:
         """Called in every iteration of the training loop."""
         with self._run.progress.stage("save"):
-            if self._saver.save_if(self._run.agreement.save_due(self._saver.due)):
-                self._summary.update()
+            due = self._run.agreement.save_due(self._saver.due)
+            if due != NOTHING:
+                self._saver.save(with_replays=due == WITH_REPLAYS)
+                self._summary.write()
             if self._evaluation is not None:
                 self._evaluation.tick()
                 # After updates only: the agent steps between two of them depend on when unrolls arrive.
@@ -53,6 +62,10 @@ class Housekeeping:
             self._has_updated = False
         with self._run.progress.stage("report"):
             self._reporter.tick()
+
+    def _report(self) -> None:
+        self._reporter.report()
+        self._summary.write_if_due()
 
     def end_training(self) -> None:
         """Save, report, and prepare the last lines of the run; also after an error in the training loop."""
@@ -80,7 +93,7 @@ class Housekeeping:
             self._saver.save(with_replays=run.config.saves_replays and (run.rank.is_first or not learners.lost))
         finally:
             if reports:
-                self._reporter.report()
+                self._report()
             self._reporter.show()
 
     def end_evaluation(self) -> None:
@@ -109,7 +122,13 @@ class Housekeeping:
         progress.goal_reached = progress.goal_reached or any(each.goal_reached for each in news)
 
     def _wants_last_report(self, finished: bool) -> bool:
-        return self._run.progress.reports_at_end(finished, self._run.config.run.reproducible)
+        """Whether there is something for a last report.
+
+        A reproducible run that is interrupted saves its unfinished interval instead: the resumed run reports it as a
+        whole.
+        """
+        progress = self._run.progress
+        return progress.anything_new and (finished or progress.is_complete or not self._run.config.run.reproducible)
 
 
 def share_unrolls(run: Run) -> None:

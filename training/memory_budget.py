@@ -1,7 +1,6 @@
 """The memory that a run will need, computed before it starts."""
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 
@@ -50,17 +49,14 @@ class ReplayMemory:
         size = f"about {format_bytes(self.in_replays)} compressed" if self.compressed else format_bytes(self.in_replays)
         return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
 
-    def check(self, workers: int, games_each: int, learners: int = 1) -> Self:
+    def check(self, workers: int, games_each: int, learners: int = 1) -> None:
         """Refuse replays that do not fit into the memory beside the workers: an equal part of it for each learner."""
         memory = usable_memory() // learners
         free = memory - check_processes(workers, games_each, memory)
         room = PART_OF_FREE * free
         if self.needed <= room:
-            return self
+            return
         unrolls = self.in_queues + self.in_others + self.in_transit
-        each = f"of {self.nbytes / 1024:,.0f} KiB"
-        if self.compressed:
-            each += f" ({self.in_others:,} of them compressed to about {self.kept_nbytes / 1024:,.0f} KiB)"
         fitting = int((room - self.in_transit * self.nbytes) / (self.kept_nbytes if self.in_others else self.nbytes))
         if fitting > 0:
             remedy = f"capacities that add up to less than {fitting:,}"
@@ -69,9 +65,9 @@ class ReplayMemory:
         else:
             remedy = "a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker"
         raise UsageError(
-            f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls {each}, "
-            f"{format_bytes(self.needed)} in all, but {format_bytes(free)} of memory are free beside the workers; "
-            f"{remedy} would be right."
+            f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls, which need "
+            f"{format_bytes(self.needed)}, but {format_bytes(free)} of memory are free beside the workers; {remedy} "
+            "would be right."
         )
 
 

@@ -1,48 +1,62 @@
-"""Resuming a run from a checkpoint: exactly, if everything was saved; otherwise with new games."""
+"""What a run begins with: everything of the run that it resumes, the weights of another one, or nothing."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agents.learner import Learner
+from agents.network import ActorCritic
+from agents.spaces import check_observations, check_spaces
 from agents.torsos.own_torso import note_on_source
 from option_flags import Config
+from options.rules import UsageError
 from replay.batch_mix import Mix
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import (
     BEST_EVAL,
+    CONTENT_ERRORS,
+    FOREIGN,
     Checkpoint,
     checkpoint_name,
+    in_one_line,
     link,
     refusing_foreign_content,
     write_checkpoint,
 )
-from run_files.metrics import METRICS, last_report
-from run_files.run_folder import BEST, CHECKPOINTS, remove_abandoned
+from run_files.replay_file import DamagedFileError, read_tensor_file
+from run_files.run_folder import BEST, CHECKPOINTS, NUMBERED_REPLAYS, remove_abandoned
 from training.best_so_far import BestSoFar
-from training.counters.interval import without_draws, without_interval
-from training.counters.progress import Progress
-from training.saved_state import SavedReplays, note_on_games, read_saved_replays, saved_games
+
+REPLAYS_DEPEND_ON = ("replay_parameters", "use_replay_compression")  # what fits them besides the unrolls' layout
 
 
-class PlannedUpdates(NamedTuple):
-    """The updates that λ of the replays depends on, and those of the learning-rate schedule."""
+@dataclass
+class SavedReplays:
+    """The replays that a run begins with; they are empty where `mix` is None."""
 
-    of_run: int
-    of_schedule: int
+    mix: dict[str, Any] | None = None  # the state of the mix; it maps the file
+    with_queues: bool = False  # whether its queues and prepared batches are those of this run at this checkpoint
+    path: Path | None = None
+    is_needed: bool = False  # whether a resume of this run may need the file until this run has saved its own
 
 
 @dataclass
 class Resume:
-    """What a run takes over from its parent, the run that it resumes; nothing without a parent."""
+    """What a run takes over from its `parent`, the run that it resumes. Of `weights_from`, it takes the weights only.
 
-    parent: Checkpoint | None
-    plan: PlannedUpdates
-    best: BestSoFar
-    replays: SavedReplays
-    in_flight: dict[str, Any] | None  # the workers' games and untaken unrolls; None: new games begin
-    lines: list[str]  # for the user: what is resumed, and what is not
+    Without either, everything begins anew.
+    """
+
+    planned_updates: int  # λ of the replays depends on them
+    schedule_updates: int  # the length of the learning-rate schedule
+    notes: list[str] = field(default_factory=list)  # for the user: what is taken over, and what is not
+    parent: Checkpoint | None = None
+    weights_from: Checkpoint | None = None
+    keeps_background: bool = False  # of those weights; in another game it is measured anew
+    best: BestSoFar = field(default_factory=BestSoFar)
+    progress: dict[str, Any] | None = None  # the parent's counters, as far as they go on
+    replays: SavedReplays = field(default_factory=SavedReplays)
+    in_flight: dict[str, Any] | None = None  # the workers' games and untaken unrolls; None: new games begin
 
     @property
     def count(self) -> int:
@@ -50,32 +64,18 @@ class Resume:
         return 0 if self.parent is None else int(self.parent.content["resumes"]) + 1
 
     @property
-    def planned_updates(self) -> int:
-        return self.plan.of_run
-
-    @property
-    def schedule_updates(self) -> int:
-        return self.plan.of_schedule
-
-    @property
     def updates(self) -> int:
         """Those that the parent has made."""
         return 0 if self.parent is None else self.parent.updates
 
-    def notes(self) -> list[str]:
-        return self.lines
-
-    def share_plan(self, from_first: Callable[[PlannedUpdates], PlannedUpdates]) -> None:
-        """Take over the plan of the first learner. The others may have counted some steps more or fewer."""
-        self.plan = from_first(self.plan)
-
-    def described(self) -> dict[str, Any] | None:
-        """The parent's entry in config.json. Up to its `agent_steps`, the curves of this run are the parent's."""
-        if self.parent is None:
-            return None
-        path, run = self.parent.path.absolute(), self.parent.run_folder.absolute()
-        steps, updates = self.parent.agent_steps, self.parent.updates
-        return {"run": str(run), "checkpoint": str(path), "agent_steps": steps, "updates": updates}
+    def described(self) -> dict[str, Any]:
+        """The entries in config.json. Up to the parent's `agent_steps`, the curves of this run are the parent's."""
+        origin = self.weights_from and {**_origin(self.weights_from), "env": self.weights_from.options["env"]}
+        return {
+            "planned_updates": self.planned_updates,
+            "parent": self.parent and _origin(self.parent),
+            "weights_from": origin,
+        }
 
     def copy_checkpoints(self, checkpoints: Path, config: Config) -> None:
         """Copy the parent's checkpoint into the new run, so that this run can be resumed before it has saved.
@@ -86,77 +86,108 @@ class Resume:
             return
         path = self.parent.path
         remove_abandoned(path.parent)
-        if self.replays.kept is not None and config.saves_replays:
-            link(self.replays.kept, checkpoints / self.replays.kept.name)
+        if self.replays.is_needed and self.replays.path is not None and config.saves_replays:
+            link(self.replays.path, checkpoints / self.replays.path.name)
         own = {
             "options": config.flags(),
             "planned_updates": self.planned_updates,
-            "progress": inherited_progress(self.parent, config) | self.best.state_dict(),
+            "progress": {**(self.progress or {}), **self.best.state_dict()},
             "in_flight": self.in_flight,
         }
         write_checkpoint(checkpoints / checkpoint_name(self.parent.updates), {**self.parent.content, **own})
         # Beside a checkpoint elsewhere, such files may be of another run.
         is_in_run = path.parent.name == CHECKPOINTS and self.parent.config.environment == config.environment
-        for best in (
-            (BEST, BEST_EVAL) if is_in_run else ()
-        ):  # last: a folder with these alone would be resumed from them
-            if (path.parent / best).exists():
+        for best in (BEST, BEST_EVAL):  # last: a folder with these alone would be resumed from them
+            if is_in_run and (path.parent / best).exists():
                 link(path.parent / best, checkpoints / best)
 
-    def restore_progress(self, progress: Progress, config: Config) -> None:
+    def restore_learner(self, learner: Learner) -> None:
+        """Load what the parent has learned. `load_weights` has loaded the weights of another run."""
         if self.parent is not None:
             with refusing_foreign_content(self.parent):
-                progress.load_state_dict(inherited_progress(self.parent, config))
+                learner.load_state_dict(self.parent.content["learner"])
+        elif self.weights_from is not None and self.keeps_background:
+            learner.keep_background(self.weights_from.updates)
 
-    def restore(self, learner: Learner, mix: Mix) -> None:
-        """Load the learner's state, and the replays if they were saved."""
-        if self.parent is None:
-            return
-        with refusing_foreign_content(self.parent):
-            learner.load_state_dict(self.parent.content["learner"])
-            if self.replays.mix is not None:
-                mix.load_state_dict(self.replays.mix, with_queues=self.replays.with_queues)
-                self.replays.mix = None  # ends the mapping of the file
+    def restore_replays(self, mix: Mix) -> None:
+        """Load the replays if they were saved. Of a file that was edited, raises a UsageError that names it."""
+        replays, self.replays.mix = self.replays.mix, None  # ends the mapping of the file
+        if replays is not None:
+            try:
+                mix.load_state_dict(replays, with_queues=self.replays.with_queues)
+            except CONTENT_ERRORS as error:
+                raise UsageError(
+                    f"--load_model_url: {self.replays.path} {FOREIGN} ({in_one_line(error)}); the run can be resumed "
+                    "without this file."
+                ) from None
 
 
-def plan_resume(parent: Checkpoint | None, config: Config, layout: UnrollLayout, worker_count: int) -> Resume:
-    """Decide what a run takes over from its parent. Reads the saved replays, and changes nothing."""
-    plan = plan_updates(parent, config)
-    if parent is None:
-        return Resume(None, plan, BestSoFar(), SavedReplays(), None, [])
+def load_weights(source: Checkpoint, network: ActorCritic, config: Config, layout: UnrollLayout) -> Resume:
+    """Begin a new run with the weights of `source`, which are loaded into the network (--load_weights_only).
+
+    If the games differ in their number of actions, the policy head keeps its fresh weights.
+    """
+    check_observations(source.content, layout)
+    state, env = source.content["learner"]["network"], source.options["env"]
+    adapted = network.adapted(state)
+    network.load_saved(adapted)
+    steps = f"{source.agent_steps:,} agent steps of {env}"
+    notes = [f"weights from {source.path}, after {steps}; everything else begins anew", *note_on_source(source.content)]
+    if adapted is not state:
+        actions = f"{network.policy_head.out_features} actions instead of {len(state['policy_head.bias'])}"
+        notes.append(f"the policy head is new: {actions}")
+    keeps_background = env == config.environment.env
+    return Resume(*plan_updates(None, config), notes, weights_from=source, keeps_background=keeps_background)
+
+
+def plan_resume(parent: Checkpoint, network: ActorCritic, config: Config, layout: UnrollLayout, workers: int) -> Resume:
+    """Decide what a run with so many workers takes over from its parent. Reads the saved replays, and changes nothing
+    but the weights of the network.
+    """
+    check_spaces(parent.content, layout)
+    network.load_saved(parent.content["learner"]["network"])
+    planned, schedule = plan_updates(parent, config)
     same_environment = parent.config.environment == config.environment
-    replays = read_saved_replays(parent, config, layout)
-    in_flight = saved_games(parent, config, worker_count) if replays.with_queues else None
-    best = BestSoFar(evaluated_steps=parent.agent_steps)
-    if same_environment:
-        best = BestSoFar.of_parent(parent, config.test.eval_period)
-    lines = [
+    replays, notes_on_replays = read_saved_replays(parent, config, layout)
+    in_flight = saved_games(parent, config, workers) if replays.with_queues else None
+    restored = in_flight is not None and all(
+        seat["game"] is not None for snapshot in in_flight["snapshots"] for seat in snapshot["seats"]
+    )
+    notes = [
         f"resuming from {parent.path} at {parent.agent_steps:,} agent steps",
-        *notes_on_options(parent, config, plan),
+        *notes_on_options(parent, config, schedule),
         *note_on_source(parent.content),
-        *replays.notes,
-        note_on_games(in_flight),
+        *notes_on_replays,
+        "the games continue exactly where they stopped" if restored else "new games begin",
     ]
-    return Resume(parent, plan, best, replays, in_flight, lines)
+    best = BestSoFar.of_parent(parent, config.test.eval_period)
+    if not same_environment:
+        best = BestSoFar(evaluated_steps=parent.agent_steps)
+    progress = inherited_progress(parent, config)
+    return Resume(planned, schedule, notes, parent, best=best, progress=progress, replays=replays, in_flight=in_flight)
 
 
-def plan_updates(parent: Checkpoint | None, config: Config) -> PlannedUpdates:
-    """The first run plans for the runs that resume from it. A run with another --environment_max_steps than its
-    parent, or with more or fewer steps for an update, plans again; otherwise its learning rate would reach its end
-    too early or not at all.
+def plan_updates(parent: Checkpoint | None, config: Config) -> tuple[int, int]:
+    """The planned updates of a run, and those of its learning-rate schedule.
+
+    The first run plans for the runs that resume from it. A run with another --environment_max_steps than its parent,
+    or with more or fewer steps for an update, plans again; otherwise its learning rate would reach its end too early
+    or not at all.
     """
     chosen = config.optimizer.lr_scheduler_steps
     if parent is None:
-        return PlannedUpdates(config.planned_updates, chosen or config.planned_updates)
+        return config.planned_updates, chosen or config.planned_updates
     planned, before = int(parent.content["planned_updates"]), parent.config
+    if planned < 1:
+        raise ValueError(f"planned_updates is {planned}")
     same_updates = config.agent_steps_per_update == before.agent_steps_per_update
     if not same_updates or config.run.environment_max_steps != before.run.environment_max_steps:
         steps_left = config.run.environment_max_steps - parent.agent_steps
         planned = parent.updates + max(1, int(steps_left / config.agent_steps_per_update))
-    return PlannedUpdates(planned, chosen or planned)
+    return planned, chosen or planned
 
 
-def notes_on_options(parent: Checkpoint, config: Config, plan: PlannedUpdates) -> list[str]:
+def notes_on_options(parent: Checkpoint, config: Config, schedule_updates: int) -> list[str]:
     """What the options of the run change, compared with the parent's."""
     notes = []
     if parent.config.environment != config.environment:
@@ -166,30 +197,79 @@ def notes_on_options(parent: Checkpoint, config: Config, plan: PlannedUpdates) -
     schedule = config.optimizer
     if parent.config.optimizer.optimizer != schedule.optimizer:
         notes.append("the optimizer's moving averages begin anew: it is another one than the parent's")
-    if schedule.lr_scheduler_steps and schedule.lr_end_value == 0 and parent.updates >= plan.of_schedule:
+    if schedule.lr_scheduler_steps and schedule.lr_end_value == 0 and parent.updates >= schedule_updates:
         notes.append(
-            f"nothing more will be learned: the learning rate is 0 after {plan.of_schedule:,} updates; a "
+            f"nothing more will be learned: the learning rate is 0 after {schedule_updates:,} updates; a "
             "larger --lr_scheduler_steps, or 0 for all planned updates, would be right"
         )
     return notes
 
 
 def inherited_progress(parent: Checkpoint, config: Config) -> dict[str, Any]:
-    """The parent's counters. Left out are an interval that it has reported, draws from other replays, and the returns
-    of another environment."""
+    """The parent's counters, without the returns of another environment. A new interval between reports begins, unless
+    the run is to equal one without a break.
+    """
     progress: dict[str, Any] = parent.content["progress"]
     if parent.config.environment != config.environment:
         progress = {**progress, "recent_returns": [], "return_max": None, "return_min": None, "reached_goal": None}
-    if not config.run.reproducible and _is_reported(parent):
-        return without_interval(progress)
     same_replays = parent.config.replay.replay_parameters == config.replay.replay_parameters
-    return progress if same_replays else without_draws(progress)
+    return progress if config.run.reproducible and same_replays else {**progress, "interval": None}
 
 
-def _is_reported(parent: Checkpoint) -> bool:
-    """Whether the parent has reported the steps up to its checkpoint. It has, unless it was killed."""
+def read_saved_replays(parent: Checkpoint, config: Config, layout: UnrollLayout) -> tuple[SavedReplays, list[str]]:
+    """The newest replays that are not newer than the checkpoint, if they fit the run; and lines for the user."""
+    files = sorted(parent.path.parent.glob(NUMBERED_REPLAYS))
+    path = next((path for path in reversed(files) if path.name <= parent.replay_path.name), None)
+    if path is None:
+        return _empty("none were saved") if config.replay.longest_warmup else (SavedReplays(), [])
+    before, options = parent.config, config.replay
     try:
-        report = last_report(parent.run_folder / METRICS)
-    except (OSError, ValueError):  # missing or damaged: no reason to refuse the resume
-        return False
-    return report is not None and report.get("agent_steps") == parent.agent_steps
+        saved = read_tensor_file(path)
+        unroll, agent_steps, mix = saved["unroll"], saved["agent_steps"], saved["mix"]
+        prepared = len(mix["prepared"])
+    except (DamagedFileError, OSError) as error:
+        return _empty(str(error))
+    except CONTENT_ERRORS as error:
+        return _empty(f"{path} {FOREIGN} ({in_one_line(error)})")
+    same = all(getattr(before.replay, name) == getattr(options, name) for name in REPLAYS_DEPEND_ON)
+    same &= before.environment == config.environment and before.learners.learners == config.learners.learners
+    if not same or unroll != layout.fingerprint:
+        return _empty(
+            "the saved ones are of another layout or environment, of other --replay_parameters or other --learners"
+        )
+    is_newest = path == parent.replay_path and agent_steps == parent.agent_steps
+    # What a queue holds follows from the batch size and its uses; that of the other replays does not.
+    with_queues = (
+        is_newest and before.replay.batch_size == options.batch_size and before.batch_uses == config.batch_uses
+    )
+    notes = []
+    if prepared and with_queues and not options.caching:
+        notes.append(f"batches that were mixed ahead are dropped ({prepared}), because this run has no --caching")
+    if not is_newest:
+        notes.append(f"the replays are those of {path.name}, which is older than the checkpoint")
+    # With another batch size, the next resume would load its queues, which fit the old batch size.
+    return SavedReplays(mix, with_queues, path, is_needed=with_queues or not is_newest), notes
+
+
+def _empty(why: str) -> tuple[SavedReplays, list[str]]:
+    return SavedReplays(), [f"the replays start empty: {why}"]
+
+
+def saved_games(parent: Checkpoint, config: Config, worker_count: int) -> dict[str, Any] | None:
+    """The workers' games, and the unrolls that the learner had not taken; None if new games begin."""
+    in_flight: dict[str, Any] | None = parent.content["in_flight"]
+    if in_flight is None or not config.run.reproducible or parent.config.environment != config.environment:
+        return None
+    snapshots = in_flight["snapshots"]
+    same_workers = len(snapshots) == worker_count and len(snapshots[0]["seats"]) == config.workers.envs_per_worker
+    return in_flight if same_workers else None
+
+
+def _origin(checkpoint: Checkpoint) -> dict[str, Any]:
+    path, run = checkpoint.path.absolute(), checkpoint.run_folder.absolute()
+    return {
+        "run": str(run),
+        "checkpoint": str(path),
+        "agent_steps": checkpoint.agent_steps,
+        "updates": checkpoint.updates,
+    }

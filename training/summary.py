@@ -1,6 +1,5 @@
 """How far a run is, how it ended, and how it goes on: `summary.json`, and the last lines of the run."""
 
-import math
 import shlex
 import time
 from contextlib import suppress
@@ -12,22 +11,17 @@ from machine.program import command_of
 from reports.bottleneck import name_bottleneck
 from reports.run_header import last_games
 from run_files.checkpoint import checkpoint_to_use
-from run_files.metrics import Episode, Report, json_safe
+from run_files.metrics import json_safe
 from run_files.run_folder import CHECKPOINTS, SUMMARY, write_json
 from training.checkpoint_saver import CheckpointSaver
-from training.counters.machine_load import MachineLoad
+from training.machine_load import MachineLoad
 from training.run import Run
 
-LEAST_SECONDS = 1.0  # between two reports that rewrite the file
-MOST_SHARE = 0.005  # of the learner's time for writing it, on a slow disk
-ALIVE_SECONDS = 60.0  # between two times that a run without reports rewrites it: who is silent for long counts as lost
+LEAST_SECONDS = 5.0  # between two reports that rewrite the file: it is synced to the disk while the learner waits
 
 
 class SummaryFile:
-    """Writes `summary.json` atomically: on entering and leaving its `with` block, and after reports, as a sink.
-
-    Each time, the file is synced to the disk while the learner waits. So reports that come soon after it was written
-    leave it as it is; on a slow disk, this is longer.
+    """Writes `summary.json` atomically: on entering and leaving its `with` block, and while the run goes on.
 
     An error that leaves the block is recorded as the reason why the run failed. A file that cannot be written is tried
     again at the next report. Of several learners, the first one writes it.
@@ -36,50 +30,35 @@ class SummaryFile:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._seconds: float | None = None  # of training, once it has ended
-        self._written_at = self._next_at = -math.inf
+        self._written_at = 0.0
 
     def __enter__(self) -> Self:
-        self.update()
+        self.write()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            self._write("failed", str(error) or type(error).__name__)
+            self.write("failed", str(error) or type(error).__name__)
         else:
-            self._write(self._run.status, why_ended(self._run))
+            self.write(self._run.status, why_ended(self._run))
 
     def training_ended(self) -> None:
         """Later evaluations of the policy do not count as training time."""
         self._seconds = self._run.progress.seconds
 
-    def write(self, report: Report) -> None:
-        if time.monotonic() >= self._next_at:
-            self.update()
+    def write_if_due(self) -> None:
+        """Called after reports, and again and again while the run waits: who is silent for long counts as lost."""
+        if time.monotonic() - self._written_at >= LEAST_SECONDS:
+            self.write()
 
-    def update(self) -> None:
-        """Write the file of a run that goes on; also when a checkpoint was written, which it names."""
-        begun = time.monotonic()
-        self._write("running", None)
-        self._written_at = time.monotonic()
-        self._next_at = self._written_at + max(LEAST_SECONDS, (self._written_at - begun) / MOST_SHARE)
-
-    def show_alive(self) -> None:
-        """Called again and again while the run waits for an evaluation, and makes no reports."""
-        if time.monotonic() - self._written_at >= ALIVE_SECONDS:
-            self.update()
-
-    def episode(self, row: Episode) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def _write(self, status: str, why: str | None) -> None:
+    def write(self, status: str = "running", why: str | None = None) -> None:
+        """Write the file now, as when a checkpoint was written, which it names."""
         run, progress, best = self._run, self._run.progress, self._run.resume.best
         if not run.rank.is_first:
             return
+        self._written_at = time.monotonic()
         checkpoint = checkpoint_to_use(run.folder / CHECKPOINTS)
         seconds = progress.seconds if self._seconds is None else self._seconds
         summary: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """Training, from the configuration to the trained weights: makes the parts of a run and connects them."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import torch
@@ -16,17 +16,17 @@ from learners.shares import learners_in_words
 from machine.device import is_nvidia
 from machine.stop_signals import StopSignals
 from option_flags import Config
+from processes.failures import RunFailedError
 from reports.console import make_console
 from reports.run_header import NetworkInUse, run_header
 from reports.sinks import make_sinks
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.run_folder import LOGS, MESSAGES
-from training.gpu_memory import explained
 from training.housekeeping import Housekeeping, share_unrolls
 from training.loop import training_loop
 from training.make_replays import make_mix
 from training.run import Run
-from training.run_setup import make_folder_of_learner, set_up_run
+from training.run_setup import folder_of_run, set_up_run
 from training.summary import SummaryFile
 from workers.actors import Actors
 from workers.worker import PlaySetup
@@ -45,59 +45,51 @@ def train(
     All checks of the options come before a folder is made or a process is started. `environment_notes` are further
     lines for the head of the run. With several learners, each of them calls this function with its own connection.
     """
-    setup = set_up_run(config, make_environment, parent, learners)
+    run = set_up_run(config, make_environment, parent, learners)
     with ExitStack() as parts:  # closed in reverse order
-        stop = parts.enter_context(StopSignals())
-        folder, shown = make_folder_of_learner(setup), setup.part.report
-        console = make_console(shown.console, shown.console_period, sys.stdout, folder / MESSAGES)
-        run = Run(setup, folder, stop, console)
-        sinks = parts.enter_context(closing(make_sinks(run.part, folder, run.announce)))
-        parts.callback(console.close, run.last_lines)
-        console.start(first_lines(run, environment_notes))
+        run.stop = parts.enter_context(StopSignals())
+        run.folder = parts.enter_context(folder_of_run(run))
+        shown = run.part.report
+        run.console = make_console(shown.console, shown.console_period, sys.stdout, run.folder / MESSAGES)
+        sinks = parts.enter_context(closing(make_sinks(run.part, run.folder, run.announce)))
+        parts.callback(run.console.close, run.last_lines)
+        run.console.start(first_lines(run, environment_notes))
         summary = parts.enter_context(SummaryFile(run))
-        parts.enter_context(explained())  # the GPU may be full already
+        parts.enter_context(explaining_a_full_gpu())  # it may be full already
 
         run.learner = parts.enter_context(closing(make_learner(run)))
         run.mix = parts.enter_context(closing(make_mix(run)))
-        run.resume.restore(run.learner, run.mix)
+        run.resume.restore_replays(run.mix)
         share_unrolls(run)
         run.progress.begin()
         with closing(start_actors(run)) as run.actors:
-            housekeeping = Housekeeping(run, sinks, summary)
-            parts.callback(housekeeping.close)
+            housekeeping = parts.enter_context(closing(Housekeeping(run, sinks, summary)))
             try:
-                with run.learners.guarded(), explained():
+                with run.learners.guarded(), explaining_a_full_gpu():
                     finished = training_loop(run, housekeeping)
                 run.status = "finished" if finished else "stopped"
             finally:
                 housekeeping.end_training()
         housekeeping.end_evaluation()
-    return folder
+    return run.folder
 
 
 def first_lines(run: Run, environment_notes: Sequence[str]) -> list[str]:
     """What is said before a run starts: its settings, and what is unusual about it."""
-    setup = run.setup
-    network = NetworkInUse(setup.network.torso_name, setup.network.compute_dtype)
+    network = NetworkInUse(run.network.torso_name, run.network.compute_dtype)
     header = run_header(run.config, run.folder, run.machine, run.layout, network, run.resume.planned_updates)
-    header += learners_in_words(run.part, run.rank)
-    return [*header, *environment_notes, *setup.notes, *setup.weights.notes(), *run.resume.notes()]
+    return [*header, *learners_in_words(run.part, run.rank), *environment_notes, *run.notes, *run.resume.notes]
 
 
 def make_learner(run: Run) -> Learner:
-    network, device = run.setup.network, run.machine.device
-    learner = Learner(
-        network,
-        run.layout,
-        run.config.loss,
-        run.config.optimizer,
-        run.resume.schedule_updates,
-        device,
-    )
+    """The learner, with what its parent has learned."""
+    device, options = run.machine.device, run.config
+    updates = run.resume.schedule_updates
+    learner = Learner(run.network, run.layout, options.loss, options.optimizer, updates, device)
     learner.join(run.learners)
-    if records_updates(run.config, device, network):
+    if records_updates(options, device, run.network):
         learner.record(record_on_gpu, run.announce)
-    run.setup.weights.restore_background(learner)
+    run.resume.restore_learner(learner)
     return learner
 
 
@@ -119,8 +111,19 @@ def start_actors(run: Run) -> Actors:
 
     They continue the games, and the unrolls that the learner had not received, if these were saved.
     """
-    setup = PlaySetup(
-        run.part, run.setup.make_environment, run.layout, run.machine, run.resume.count, run.folder / LOGS
-    )
+    logs = run.folder / LOGS
+    setup = PlaySetup(run.part, run.make_environment, run.layout, run.machine, run.resume.count, logs)
     with refusing_foreign_content(run.resume.parent):
         return make_actors(setup, run.learner.network, run.learner.updates, run.announce, run.resume.in_flight)
+
+
+@contextmanager
+def explaining_a_full_gpu() -> Iterator[None]:
+    """End a run whose GPU has no memory left with a sentence."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise RunFailedError(
+            "the GPU's memory is used up; a smaller --batch_size, --r_f_steps or --network would be right, or fewer "
+            "other programs on the GPU."
+        ) from error

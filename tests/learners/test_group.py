@@ -26,10 +26,10 @@ from run_files.metrics import Report
 from tests.learners.groups import run_group
 from tests.learners.threads import run_threads
 from tests.training.catch_runs import MIXED
-from tests.training.counters.test_progress import play_games
 from tests.training.some_run import some_progress, some_run
-from training.counters.progress import Progress
+from tests.training.test_progress import play_games
 from training.housekeeping import Housekeeping
+from training.progress import Progress
 from training.summary import SummaryFile
 
 SILENCE = 0.5  # seconds after which a silent learner is lost

@@ -99,8 +99,7 @@ def test_a_run_goes_on_with_another_number_of_learners(tmp_path: Path, after: in
     saved = find_checkpoint(str(second))
     assert saved.agent_steps == 4000
     assert saved.updates > find_checkpoint(str(first)).updates
-    whose = "2 learners" if after == 1 else "1 learner"
-    assert f"the replays start empty: the saved ones are those of {whose}" in (second / "messages.txt").read_text()
+    assert "the replays start empty: the saved ones are of another" in (second / "messages.txt").read_text()
 
 
 def test_all_learners_resume_with_the_weights_of_the_runs_checkpoint(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import torch
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.replay_file import read_tensor_file
 from tests.training.catch_runs import MIXED, reports
-from training.counters.draw_statistics import SECONDS
-from training.counters.progress import Progress
+from training.interval import SECONDS
+from training.progress import Progress
 
 SMALL: dict[str, Any] = {
     "seed": 4,
@@ -69,10 +69,12 @@ def assert_same_state(first: Checkpoint, second: Checkpoint) -> None:
         assert_equal(first.content[name], second.content[name], name)
     progress, replays = [], []
     for saved in (first, second):
-        progress.append({name: v for name, v in saved.content["progress"].items() if "seconds" not in name})
-        progress[-1].pop("best_return_mean")  # updated at each save, and each interruption adds a save
-        for row in progress[-1]["draw_sums"]:
+        interval = {name: v for name, v in saved.content["progress"]["interval"].items() if "seconds" not in name}
+        for row in interval["draw_sums"]:
             row[SECONDS] = 0.0
+        progress.append({**saved.content["progress"], "seconds": 0.0, "interval": interval})
+        for name in ("best_return_mean", "best_return_steps"):  # updated at each save; each interruption adds a save
+            progress[-1].pop(name)
         replays.append(read_tensor_file(saved.replay_path))
         for batch in replays[-1]["mix"]["prepared"]:
             batch["draws"] = [(drawn, age) for drawn, age, _ in batch["draws"]]

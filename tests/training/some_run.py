@@ -15,9 +15,9 @@ from option_flags import Config
 from replay.unroll_layout import UnrollLayout
 from reports.console import Console
 from tests.catch import make_catch
+from training.action_timing import ActionTiming
 from training.best_so_far import BestSoFar
-from training.counters.action_timing import ActionTiming
-from training.counters.progress import Progress
+from training.progress import Progress
 
 LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 
@@ -36,14 +36,19 @@ def some_run(folder: Path, **parts: Any) -> Any:
     pool = SimpleNamespace(alive=1, size=1, restarts=0, failed_resets=0, rounds_under_way=0, process_ids=list)
     times = SimpleNamespace(totals=lambda: np.zeros(6))
     config = parts.pop("config", Config())
-    progress = {"agent_steps": 0, "updates": 0, "interval": SimpleNamespace(first_diverged_update=lambda: None)}
+    progress = {
+        "agent_steps": 0,
+        "parent_steps": 0,
+        "updates": 0,
+        "interval": SimpleNamespace(first_diverged_update=lambda: None),
+    }
     run = {
         "config": config,
         "part": config,
         "folder": folder,
         "layout": SimpleNamespace(action_count=2, fingerprint=""),
         "machine": SimpleNamespace(device=torch.device("cpu"), worker_precision=torch.float32, inference_processes=0),
-        "setup": SimpleNamespace(make_environment=make_catch),
+        "make_environment": make_catch,
         "resume": SimpleNamespace(best=BestSoFar(), count=0, planned_updates=10, updates=0),
         "stop": StopSignals(),
         "console": Console(),

@@ -99,7 +99,7 @@ def test_a_run_of_a_version_that_stored_float32_alone_is_resumed(
     capsys.readouterr()
     second = resume_run(first, MakeScripted(False, True, "discrete"), environment_max_steps=3_200, console="plain")
     out = capsys.readouterr().out
-    assert "the replays start empty: the saved ones have another layout" in out and "new games begin" in out
+    assert "the replays start empty: the saved ones are of another layout" in out and "new games begin" in out
     last, saved = reports(second)[-1], find_checkpoint(str(second))
     assert last["agent_steps"] == 3_200 and last["updates"] > older.updates
     assert saved.content["spaces"]["vector_parts"] == [list(part) for part in PARTS]

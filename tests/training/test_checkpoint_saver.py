@@ -19,12 +19,19 @@ from run_files.run_folder import BEST
 from tests.training.catch_runs import catch_run
 from tests.training.some_run import some_run
 from training import checkpoint_saver as saver
-from training.checkpoint_saver import CheckpointSaver
-from training.counters.progress import Progress
+from training.checkpoint_saver import WITH_REPLAYS, CheckpointSaver
+from training.progress import Progress
 
 pytestmark = pytest.mark.slow
 
 FINITE = SimpleNamespace(first_diverged_update=lambda: None)  # an interval whose losses are finite
+
+
+def save_if_due(saver: CheckpointSaver) -> bool:
+    due = saver.due()
+    if due:
+        saver.save(with_replays=due == WITH_REPLAYS)
+    return bool(due)
 
 
 def test_a_policy_that_could_not_be_saved_does_not_count_as_the_best(
@@ -110,12 +117,12 @@ def test_a_failed_save_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pyte
     config = Config.from_flags({"save_replay": True, "save_replay_minutes": 1.0, "save_model_minutes": 10.0})
     learner, progress = (
         SimpleNamespace(updates=5, is_finite=lambda: True),
-        SimpleNamespace(agent_steps=100, interval=FINITE),
+        SimpleNamespace(agent_steps=100, parent_steps=100, interval=FINITE),
     )
     run = some_run(tmp_path, config=config, learner=learner, progress=progress)
     failing = CheckpointSaver(run)
     for now in np.arange(0.0, 200.0, 0.5):  # noqa: B007
-        failing.save_if(failing.due())
+        save_if_due(failing)
     assert tries == [60.5, 121.0, 181.5]
     failing.saved_updates = 1
     failing.save(with_replays=False)
@@ -134,7 +141,7 @@ def test_a_checkpoint_is_due_after_so_many_updates(tmp_path: Path, monkeypatch: 
     saver_of_a_run = CheckpointSaver(some_run(tmp_path, config=config, learner=learner))
     for updates in (1, 4, 5, 6, 9, 10, 11, 17, 21, 22):
         learner.updates = updates
-        saver_of_a_run.save_if(saver_of_a_run.due())
+        save_if_due(saver_of_a_run)
     assert saves == [5, 10, 17, 22]
 
 
@@ -150,7 +157,7 @@ def test_a_signal_during_a_save_causes_another_save(tmp_path: Path, monkeypatch:
     asked = CheckpointSaver(some_run(tmp_path, learner=learner, stop=stop))
     stop.save_now = True
     for _ in range(3):
-        asked.save_if(asked.due())
+        save_if_due(asked)
     assert saves == [False, False]
 
 
@@ -159,7 +166,7 @@ def test_a_resumed_run_saves_once_it_has_done_something(tmp_path: Path, monkeypa
     now, saves = 0.0, []
     monkeypatch.setattr(time, "monotonic", lambda: now)
     learner = SimpleNamespace(updates=5, is_finite=lambda: True)
-    progress = SimpleNamespace(agent_steps=100, interval=FINITE)
+    progress = SimpleNamespace(agent_steps=100, parent_steps=100, interval=FINITE)
     run = some_run(tmp_path, config=Config().replace_flags(save_model_minutes=5.0), learner=learner, progress=progress)
     run.resume.count = 1
     resumed = CheckpointSaver(run)
@@ -171,7 +178,7 @@ def test_a_resumed_run_saves_once_it_has_done_something(tmp_path: Path, monkeypa
     monkeypatch.setattr(CheckpointSaver, "_write", write)
     dues = 0
     for now in np.arange(0.0, 1000.0, 0.5):  # noqa: B007
-        dues += resumed.save_if(resumed.due())
+        dues += save_if_due(resumed)
     assert (dues, saves) == (3, []), "three times five minutes have passed without a step"
     learner.updates = 6
     resumed.save(with_replays=False)

@@ -3,30 +3,32 @@
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from agents.learner import Learner
 from option_flags import OPTIONS, Config
 from processes.failures import RunFailedError
 from replay.batch_mix import Batch
-from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from tests.catch import make_catch
 from tests.training.catch_runs import catch_run, reports, resume_run
-from training.counters.interval import Interval
-from training.divergence import RISKY_ABOVE, RISKY_BELOW, RISKY_VALUES, end_if_diverged
+from tests.training.some_run import LAYOUT, some_run
+from training.checkpoint_saver import RISKY_ABOVE, RISKY_BELOW, RISKY_VALUES, CheckpointSaver
+from training.interval import Interval
 
-LAYOUT = UnrollLayout(unroll_length=20, frame_shape=(1, 4, 4), frame_stack=1, action_count=2)
 BATCH = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
 DIVERGING: dict[str, Any] = {"lr": 100.0, "lr_warmup_updates": 0, "gradient_clip_by_norm_threshold": 0.0}
 
 
-def learner(updates: int, finite: bool = True) -> Learner:
-    return cast(Learner, SimpleNamespace(updates=updates, is_finite=lambda: finite))
+def end_if_diverged(interval: Interval, updates: int, *, finite: bool = True, saved: bool, **flags: Any) -> None:
+    learner = SimpleNamespace(updates=updates, is_finite=lambda: finite)
+    progress = SimpleNamespace(agent_steps=0, parent_steps=0, interval=interval)
+    saver = CheckpointSaver(some_run(Path(), config=Config.from_flags(flags), learner=learner, progress=progress))
+    saver.saved_updates = 1 if saved else -1
+    saver.end_if_diverged()
 
 
 def interval_of(*losses: float, first_update: int = 1) -> Interval:
@@ -53,18 +55,18 @@ def test_the_first_update_with_a_loss_that_is_not_finite(losses: tuple[float, ..
     assert interval.first_diverged_update() is None
     if first is not None:
         with pytest.raises(RunFailedError, match=rf"^the loss is not finite any more .* from update {first} on, and"):
-            end_if_diverged(Config(), learner(12), interval_of(*losses, first_update=7), has_checkpoint=True)
+            end_if_diverged(interval_of(*losses, first_update=7), 12, saved=True)
 
 
 def test_finite_losses_and_weights_do_not_end_a_run() -> None:
-    end_if_diverged(Config(), learner(3), interval_of(0.1, 0.2), has_checkpoint=False)
+    end_if_diverged(interval_of(0.1, 0.2), 3, saved=False)
 
 
 def test_weights_that_are_not_finite_end_a_run_whose_losses_were_finite() -> None:
     with pytest.raises(
         RunFailedError, match=r"^the network's weights are not finite .* at update 3, and .* nothing was"
     ):
-        end_if_diverged(Config(), learner(3, finite=False), interval_of(0.1), has_checkpoint=False)
+        end_if_diverged(interval_of(0.1), 3, finite=False, saved=False)
 
 
 def risky_value(name: str) -> Any:
@@ -79,13 +81,13 @@ def test_the_message_names_a_flag_only_if_it_was_set_in_the_risky_direction(name
     risky = risky_value(name)
     values = {"rho_const": 3.0, name: risky} if name == "c_const" else {name: risky}
 
-    def message(config: Config) -> str:
+    def message(**flags: Any) -> str:
         with pytest.raises(RunFailedError) as caught:
-            end_if_diverged(config, learner(1), interval_of(math.nan), has_checkpoint=True)
+            end_if_diverged(interval_of(math.nan), 1, saved=True, **flags)
         return str(caught.value)
 
-    assert f"--{name}={risky}" in message(Config.from_flags(values))
-    assert "; a smaller --lr would be right; the earlier checkpoints are complete." in message(Config())
+    assert f"--{name}={risky}" in message(**values)
+    assert "; a smaller --lr would be right; the earlier checkpoints are complete." in message()
 
 
 @pytest.mark.slow

@@ -62,9 +62,12 @@ def players_of_evaluations(
     monkeypatch.setattr(Players, "players", [])
     learner = SimpleNamespace(updates=0, network=torch.nn.Linear(2, 2))
     timing = SimpleNamespace(action_ms=0.0)
-    progress = SimpleNamespace(agent_steps=0, frames=0, action_timing=timing if flags else None)
+    progress = SimpleNamespace(agent_steps=0, parent_steps=0, frames=0, action_timing=timing if flags else None)
     saver: Any = SimpleNamespace(folder=folder, saved_updates=0)
-    config, summary = Config.from_flags({**SMALL, "eval_period": 100, **flags}), SimpleNamespace(show_alive=show_alive)
+    config, summary = (
+        Config.from_flags({**SMALL, "eval_period": 100, **flags}),
+        SimpleNamespace(write_if_due=show_alive),
+    )
     agreement = SimpleNamespace(keep_alive=keep_alive)
     run = some_run(folder, config=config, learner=learner, progress=progress, agreement=agreement)
     evaluation = PeriodicEvaluation(run, saver, cast(Any, summary))
@@ -106,8 +109,8 @@ def housekeeping_of(stage: Callable[[str], Any], *, reports: Callable[[], None] 
     """Of a run that saves nothing, and reports after each update or never."""
     run = some_run(Path())
     run.progress.stage = stage
-    housekeeping = Housekeeping(run, SinkList(), cast(Any, None))
-    housekeeping._saver = cast(Any, SimpleNamespace(due=int, save_if=bool, end_if_diverged=lambda: None))
+    housekeeping = Housekeeping(run, SinkList(), cast(Any, SimpleNamespace(write_if_due=lambda: None)))
+    housekeeping._saver = cast(Any, SimpleNamespace(due=int, end_if_diverged=lambda: None))
     housekeeping._reporter = cast(Any, SimpleNamespace(is_due=reports is not None, report=reports, tick=lambda: None))
     return housekeeping
 

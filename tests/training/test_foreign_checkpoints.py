@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-import main
+from evaluation.score_checkpoint import score_checkpoint
+from option_flags import Config
+from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint
 from run_files.replay_file import read_tensor_file, write_tensor_file
 from tests.catch import make_catch
@@ -57,8 +59,29 @@ def counters_that_are_words(content: Content) -> None:
     content["progress"]["recent_returns"] = ["many"]
 
 
+def words_and_a_goal(content: Content) -> None:
+    counters_that_are_words(content)
+    content["options"]["stop_at_return"] = 5.0
+
+
+def a_counter_below_0(content: Content) -> None:
+    content["progress"]["episodes"] = -1
+
+
+def a_maximum_that_is_a_list(content: Content) -> None:
+    content["progress"]["return_max"] = [1.0]
+
+
 def no_counters(content: Content) -> None:
     content["progress"] = {}
+
+
+def nothing_planned(content: Content) -> None:
+    content["planned_updates"] = 0
+
+
+def foreign_games(content: Content) -> None:
+    content["in_flight"] = {"snapshots": 3}
 
 
 CHANGES: list[tuple[Callable[[Content], None], str]] = [
@@ -67,54 +90,65 @@ CHANGES: list[tuple[Callable[[Content], None], str]] = [
     (weights_of_another_network, "'projection'"),
     (an_empty_learner, "'network'"),
     (averages_of_another_network, "square_avg of the optimizer has the shape [2, 2]"),
-    (other_observations, "vector_size is 4 instead of 9"),
+    (other_observations, "vector_size is 0 instead of 9"),
     (an_option_of_another_type, "--lr must be a number above 0"),
     (an_unknown_option, "--warp is not a known flag"),
     (counters_that_are_words, "many"),
+    (words_and_a_goal, "many"),
+    (a_counter_below_0, "a counter is below 0"),
+    (a_maximum_that_is_a_list, "TypeError"),
     (no_counters, "'agent_steps'"),
+    (nothing_planned, "planned_updates is 0"),
+    (foreign_games, "TypeError"),
 ]
 
 
-@pytest.fixture(scope="module")
-def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    results = tmp_path_factory.mktemp("cartpole")
-    flags = ["--env=CartPole-v1", "--environment_max_steps=400", "--worker_count=1", "--batch_size=2", "--r_f_steps=10"]
-    assert main.main([*flags, "--console=off", "--nocurves", "--seed=1", f"--results_dir={results}"]) == 0
-    (run,) = results.iterdir()
-    return run
+def edited(saved_run: Path, results: Path, change: Callable[[Content], None]) -> Path:
+    """The checkpoint of a copy of the run, with this change and right checksums."""
+    saved = find_checkpoint(str(copy_of(saved_run, results)))
+    change(saved.content)
+    torch.save(saved.content, saved.path)
+    return saved.path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("change", "why"), CHANGES, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_checkpoint_that_somebody_has_edited_is_one_sentence(
-    tmp_path: Path, cartpole: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Content], None], why: str
+def test_a_checkpoint_that_somebody_has_edited_is_one_sentence_and_no_run(
+    tmp_path: Path, saved_run: Path, change: Callable[[Content], None], why: str
 ) -> None:
-    changed = copy_of(cartpole, tmp_path)
-    saved = find_checkpoint(str(changed))
-    change(saved.content)
-    torch.save(saved.content, saved.path)
-    before = saved.path.read_bytes()
-    capsys.readouterr()
-    words = ["--op_mode=train_w_load", f"--load_model_url={saved.path}", "--environment_max_steps=800"]
-    assert main.main([*words, f"--results_dir={tmp_path}", "--console=off", "--nocurves"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and why in error and "--load_model_url: " in error
-    assert saved.path.read_bytes() == before
+    path = edited(saved_run, tmp_path, change)
+    before = path.read_bytes()
+    with pytest.raises(UsageError) as caught:
+        resume_run(path, make_catch, results_dir=str(tmp_path), environment_max_steps=2_000, reproducible=True)
+    error = str(caught.value)
+    assert why in error and "--load_model_url: " in error and "\n" not in error
+    assert path.read_bytes() == before
+    assert [folder.name for folder in tmp_path.iterdir()] == ["parent"], "no run has been started"
 
 
 @pytest.mark.slow
-def test_a_test_and_new_runs_refuse_weights_that_are_not_finite(
-    tmp_path: Path, cartpole: Path, capsys: pytest.CaptureFixture[str]
+def test_tests_and_new_runs_refuse_weights_that_are_not_finite(tmp_path: Path, saved_run: Path) -> None:
+    path = edited(saved_run, tmp_path, nan_weights)
+    with pytest.raises(UsageError, match="value_head.bias has numbers that are NaN"):
+        resume_run(path, make_catch, load_weights_only=True, results_dir=str(tmp_path))
+    parent = find_checkpoint(str(path))
+    config = Config.from_flags({**parent.played_options, "op_mode": "test", "load_model_url": str(path)})
+    with pytest.raises(UsageError, match="value_head.bias has numbers that are NaN"):
+        score_checkpoint(config, make_catch, parent)
+    assert [folder.name for folder in tmp_path.iterdir()] == ["parent"], "no run has been started"
+
+
+@pytest.mark.slow
+def test_a_replays_file_that_somebody_has_edited_is_not_the_fault_of_the_checkpoint(
+    tmp_path: Path, saved_run: Path
 ) -> None:
-    changed = copy_of(cartpole, tmp_path)
-    saved = find_checkpoint(str(changed))
-    nan_weights(saved.content)
-    torch.save(saved.content, saved.path)
-    for mode in (["--op_mode=test"], ["--op_mode=train_w_load", "--load_weights_only"]):
-        capsys.readouterr()
-        assert main.main([*mode, f"--load_model_url={saved.path}", f"--results_dir={tmp_path}"]) == 2
-        output = capsys.readouterr()
-        assert output.out == "" and output.err.count("\n") == 1 and "value_head.bias" in output.err
+    path = find_checkpoint(str(copy_of(saved_run, tmp_path))).replay_path
+    saved = read_tensor_file(path)
+    write_tensor_file(path, {**saved, "mix": {**saved["mix"], "replays": []}})
+    with pytest.raises(UsageError) as caught:
+        resume_run(tmp_path / "parent", make_catch, results_dir=str(tmp_path), environment_max_steps=1_100)
+    assert str(caught.value).startswith(f"--load_model_url: {path} has contents that no run writes")
+    assert str(caught.value).endswith("; the run can be resumed without this file.")
     assert [folder.name for folder in tmp_path.iterdir()] == ["parent"], "no run has been started"
 
 
@@ -132,5 +166,5 @@ def test_replays_that_cannot_be_used_are_left_out(
     else:
         write_tensor_file(path, {**read_tensor_file(path), "unroll": "of another layout"})
     resume_run(changed, make_catch, environment_max_steps=1_100, console="plain")
-    said = {"flipped": f"{path} is cut off, damaged", "foreign": "the saved ones have another layout"}
+    said = {"flipped": f"{path} is cut off, damaged", "foreign": "the saved ones are of another layout"}
     assert f"the replays start empty: {said[damage]}" in capsys.readouterr().out

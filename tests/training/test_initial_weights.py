@@ -109,6 +109,7 @@ def test_what_cannot_be_loaded_is_refused_in_one_sentence(
 ) -> None:
     mode = [] if "--op_mode=test" in words else ["--op_mode=train_w_load"]
     flags = [f"--load_model_url={saved_run}", "--load_weights_only", f"--results_dir={tmp_path / 'results'}"]
+    flags.append("--console=off")
     assert main([*mode, *flags, *words]) == 2
     out, errors = capfd.readouterr()
     assert out == "" and errors.count("\n") == 1 and errors.startswith(f"main.py: {sentence}")

@@ -13,7 +13,7 @@ from option_flags import Config
 from replay.batch_mix import Batch
 from reports.run_display import Status
 from tests.training.some_run import LAYOUT, some_progress, some_run
-from training.counters.machine_load import Load
+from training.machine_load import Load
 from training.reporter import Reporter
 
 LOAD = Load(0.0, 0.0, {"environment": 0.0}, 0.0, 0.0, None, None)
@@ -38,7 +38,7 @@ class Run:
         self.reporter.load = cast(Any, SimpleNamespace(load=lambda: self.load, begin_interval=lambda: None))
 
     def unroll(self) -> None:
-        self.reporter.after_unroll(self.progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8)))
+        self.reporter.games_ended(self.progress.count_unroll(np.zeros(LAYOUT.nbytes, np.uint8)))
 
     def update(self, loss: float) -> None:
         batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))

@@ -14,7 +14,7 @@ from run_files.replay_file import read_tensor_file
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import SMALL, assert_same_run, copy_of, ending_at, stop_at_once
-from training import run as run_module
+from training import run_setup as run_module
 from training import train as training
 from training.train import train
 from wrappers.atari import make_atari

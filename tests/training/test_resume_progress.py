@@ -13,7 +13,7 @@ from run_files.run_folder import BEST
 from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import copy_of, ending_at, games, stop_at_once
-from training import run as run_module
+from training import run_setup as run_module
 from training import train as training
 from training.resume import plan_updates
 

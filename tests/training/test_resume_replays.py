@@ -11,7 +11,7 @@ from tests.catch import make_catch
 from tests.training.catch_runs import QUEUE, catch_run, reports, resume_run
 from tests.training.resumed_runs import copy_of, stop_at_once
 from training import train as training
-from training.resume import plan_resume
+from training.resume import read_saved_replays
 
 pytestmark = pytest.mark.slow
 
@@ -81,14 +81,14 @@ def test_raw_replays_are_not_loaded_into_compressed_ones(saved_run: Path, capsys
     flags = {"use_replay_compression": True, "lz4_compression_level": 3}
     second = resume_run(saved_run, make_catch, environment_max_steps=1_200, console="plain", **flags)
     out = capsys.readouterr().out
-    assert "the replays start empty: the saved ones have another layout or other" in out
+    assert "the replays start empty: the saved ones are of another layout or environment" in out
     assert "compressed\n" in out
     assert reports(second)[-1]["replays"]["1_standard"]["size"] == 20
 
 
 def test_replays_with_other_reward_clipping_are_not_loaded(saved_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     resume_run(saved_run, make_catch, environment_max_steps=1_200, console="plain", reward_clipping_method="none")
-    assert "the replays start empty: the saved ones were made with other options" in capsys.readouterr().out
+    assert "the replays start empty: the saved ones are of another layout or environment" in capsys.readouterr().out
 
 
 def test_saved_replays_are_loaded_with_another_batch_size(saved_run: Path) -> None:
@@ -120,5 +120,5 @@ def test_replays_that_are_newer_than_the_checkpoint_are_not_loaded(tmp_path: Pat
     parent = find_checkpoint(str(copy_of(saved_run, tmp_path)))
     parent.replay_path.rename(parent.replay_path.with_name("replays_9999999999.bin"))
     config = Config.from_flags(parent.options)
-    notes = plan_resume(parent, config, make_unroll_layout(config, make_catch), 1).notes()
-    assert "the replays start empty: none were saved" in notes
+    _, notes = read_saved_replays(parent, config, make_unroll_layout(config, make_catch))
+    assert notes == ["the replays start empty: none were saved"]

@@ -1,7 +1,6 @@
 """`summary.json` of runs that finish, are stopped, fail or are killed."""
 
 import json
-import math
 import re
 import shlex
 import time
@@ -97,7 +96,6 @@ def test_a_run_says_running_at_its_start_and_at_each_report_and_checkpoint(
     written: list[dict[str, Any]] = []
     monkeypatch.setattr(summary_module, "write_json", lambda path, value: written.append(value))
     monkeypatch.setattr(summary_module, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(summary_module, "MOST_SHARE", math.inf)
     folder = catch_run(tmp_path, environment_max_steps=2_000)
     seen = [(summary["status"], summary["agent_steps"]) for summary in written]
     steps = [0, *(report["agent_steps"] for report in reports(folder))]
@@ -118,30 +116,15 @@ def test_reports_that_come_soon_after_another_leave_the_summary(
     assert len(reports(folder)) > 1 and written == [("running", 0), ("finished", 2_000)]
 
 
-def test_on_a_slow_disk_reports_rewrite_the_file_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The learner waits for it."""
-    written: list[str] = []
-
-    def write_slowly(path: Path, value: Any) -> None:
-        written.append(value["status"])
-        time.sleep(0.05)
-
-    monkeypatch.setattr(summary_module, "write_json", write_slowly)
-    monkeypatch.setattr(summary_module, "LEAST_SECONDS", 0.0)
-    with SummaryFile(some_run(tmp_path, progress=some_progress())) as summary:
-        summary.write({})
-        assert written == ["running"]
-
-
 def test_a_run_that_waits_for_long_is_seen_to_be_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dashboard would say that it was killed."""
     written: list[str] = []
     monkeypatch.setattr(summary_module, "write_json", lambda path, value: written.append(value["status"]))
     with SummaryFile(some_run(tmp_path, progress=some_progress())) as summary:
-        summary.show_alive()
+        summary.write_if_due()
         assert written == ["running"]
-        monkeypatch.setattr(summary_module, "ALIVE_SECONDS", 0.0)
-        summary.show_alive()
+        monkeypatch.setattr(summary_module, "LEAST_SECONDS", 0.0)
+        summary.write_if_due()
         assert written == ["running"] * 2
 
 

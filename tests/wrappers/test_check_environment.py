@@ -74,7 +74,7 @@ def test_one_sentence_says_what_would_be_right(flags: dict[str, Any], sentence: 
 def test_an_exception_of_the_users_code_has_its_traceback_once(
     flags: dict[str, Any], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.main([f"--env={CATCH}", *(f"--{name}={value}" for name, value in flags.items())]) == 2
+    assert main.main([f"--env={CATCH}", "--console=off", *(f"--{name}={value}" for name, value in flags.items())]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("Traceback") == 1

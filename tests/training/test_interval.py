@@ -1,4 +1,4 @@
-import math
+"""What an interval sums up of the draws from replays."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ import torch
 
 from replay.batch_mix import Batch, ReplayDraw
 from replay.interface import Drawn
-from training.counters.draw_statistics import DrawStatistics
+from tests.training.some_run import LAYOUT
+from training.interval import Interval
 
 
 def batch(*draws: ReplayDraw) -> Batch:
@@ -20,11 +21,16 @@ BATCHES = [
 ]
 
 
+def interval_of(*batches: Batch) -> Interval:
+    interval = Interval(LAYOUT)
+    for one in batches:
+        interval.add_draws(one)
+    return interval
+
+
 def test_figures_are_means_over_draws_and_distances_over_those_that_ranked() -> None:
-    sums = DrawStatistics()
-    for one in BATCHES:
-        sums.add(one)
-    queue, elite = sums.figures()
+    interval = interval_of(*BATCHES)
+    queue, elite = interval.draw_figures()
     assert queue.pop("distance_drawn") != queue.pop("distance_candidates"), "nothing was ranked: NaN"
     assert queue == {"age_mean": 3.0, "times_drawn_mean": 1.0, "lambda": 1.0}
     assert elite == {
@@ -34,30 +40,18 @@ def test_figures_are_means_over_draws_and_distances_over_those_that_ranked() -> 
         "distance_drawn": 0.5,
         "distance_candidates": 1.5,
     }
-    assert sums.seconds() == [1.0, 4.5]
+    assert interval.draw_seconds() == [1.0, 4.5]
 
 
 def test_there_are_no_figures_before_the_first_draw() -> None:
-    assert (DrawStatistics().figures(), DrawStatistics().seconds()) == ([], [])
-
-
-def test_distances_are_nan_if_nothing_was_ranked() -> None:
-    sums = DrawStatistics()
-    sums.add(BATCHES[2])
-    for figures in sums.figures():
-        for name in ("distance_drawn", "distance_candidates"):
-            value = figures[name]
-            assert isinstance(value, float) and math.isnan(value)
+    assert (interval_of().draw_figures(), interval_of().draw_seconds()) == ([], [])
 
 
 def test_saved_sums_are_continued() -> None:
-    whole, first = DrawStatistics(), DrawStatistics()
-    for one in BATCHES:
-        whole.add(one)
-    first.add(BATCHES[0])
-    second = DrawStatistics(first.rows, first.draws)
+    whole, first, second = interval_of(*BATCHES), interval_of(BATCHES[0]), interval_of()
+    second.load_state_dict(first.state_dict(1.0), seconds=1.0)
     for one in BATCHES[1:]:
-        second.add(one)
-    assert (second.rows, second.draws) == (whole.rows, whole.draws)
-    assert (len(first.rows), first.draws) == (2, 1)
-    assert first.seconds() == [0.5, 2.0], "the saved sums are not changed"
+        second.add_draws(one)
+    assert second.draw_figures()[1] == whole.draw_figures()[1]
+    assert second.draw_seconds() == whole.draw_seconds()
+    assert first.draw_seconds() == [0.5, 2.0], "the saved sums are not changed"

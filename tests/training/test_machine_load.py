@@ -9,7 +9,7 @@ import psutil
 import pytest
 import torch
 
-from training.counters.machine_load import Load, MachineLoad, memory_in_use
+from training.machine_load import Load, MachineLoad, memory_in_use
 from workers.worker_clock import CPU, ENVIRONMENT, WAITING, WorkerTimes
 from workers.worker_pool import WorkerPool
 

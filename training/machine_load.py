@@ -58,18 +58,15 @@ class MachineLoad:
         if now - self._sampled_at > SAMPLE_SECONDS:
             self._sampled_at = now
             sample = gpu_utilization(self._device)
-            if sample is not None:
-                self._gpu_samples.append(sample)
+            self._gpu_samples += [] if sample is None else [sample]
 
     def load(self) -> Load:
         """Figures since the latest report; memory was measured a few seconds ago at most."""
-        if time.monotonic() - self._memory_at > MEMORY_SECONDS:
-            self._measure_memory()
-        cpu_learner, cpu_workers = self._cpu_since(self._last_report)
-        samples = self._gpu_samples
+        now, samples = time.monotonic(), self._gpu_samples
+        if now - self._memory_at > MEMORY_SECONDS:
+            self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), now
         return Load(
-            cpu_learner,
-            cpu_workers,
+            *self._cpu_since(self._last_report),
             self._shares_since(self._last_report),
             *self._memory,
             sum(samples) / len(samples) if samples else gpu_utilization(self._device),
@@ -93,9 +90,6 @@ class MachineLoad:
         ours = min(1.0, sum(self._cpu_since(self._start)) / 100 / cores)
         everyone = psutil.cpu_percent() / 100 if cores == psutil.cpu_count() else 0.0
         return ours, max(0.0, everyone - ours)
-
-    def _measure_memory(self) -> None:
-        self._memory, self._memory_at = memory_in_use(self._pool.process_ids()), time.monotonic()
 
     def _cpu_since(self, mark: _Mark) -> tuple[float, float]:
         """Percent of one core: of the learner, and of all workers together."""

@@ -2,8 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from run_files.checkpoint import reaches_return
 from run_files.metrics import Episode, JsonValue
-from training.counters.action_timing import ActionTiming
-from training.counters.interval import Interval, StageTimer
+from training.action_timing import ActionTiming
+from training.interval import STAGES, Interval
 
 ONLY_LEARNER = LearnerRank()
 MIN_SPEED_SPAN, SPEED_SPAN = 0.5, 20.0  # seconds for the mean of the displayed speed: smallest and usual
@@ -50,7 +50,7 @@ class Progress:
         self.agent_steps = 0  # of all learners, as far as this one knows
         self.episodes = 0
         self.updates = 0  # of the network, as the learner counts them
-        self._parent_steps = self._parent_frames = 0  # at the start of this run
+        self.parent_steps = self._parent_frames = 0  # at the start of this run
         self.return_window = config.report.avg_buff_size  # games that `return_mean` is averaged over
         self.recent_returns: deque[float] = deque(maxlen=self.return_window)
         self.return_max: float | None = None
@@ -61,13 +61,16 @@ class Progress:
         self.goal_reached = False  # whether `return_mean`, over a full window, was at least `stop_at_return`
         self._speed_marks: deque[tuple[float, int]] = deque()  # (seconds, agent steps)
         self.interval = Interval(layout)
-        self._timer = StageTimer(self.interval)
+        self._stage_seconds = dict.fromkeys(STAGES, 0.0)  # since the first unroll of this run
+        self._first_unroll_at = 0.0
 
     def state_dict(self, updates: int) -> dict[str, Any]:
-        """Includes the interval since the latest report, so that a resumed run reports it as a whole.
+        """Includes the interval since the latest report, so that a resumed run can report it as a whole.
 
         `updates` is the learner's count. It is stored here too, where it can be read without the weights.
         """
+        timing = self.action_timing
+        interval = self.interval.state_dict(self.seconds)
         return {
             "agent_steps": self.agent_steps,
             "frames": self.frames,
@@ -78,31 +81,33 @@ class Progress:
             "return_max": self.return_max,
             "return_min": self.return_min,
             "reached_goal": self._stop_at_return if self.goal_reached else None,
-            **self.interval.state_dict(self.seconds),
-            **self._timing_state(),
+            "action_ms": None if timing is None else timing.action_ms,
+            "inference_processes": 0 if timing is None else timing.processes,
+            "interval": interval if timing is None else {**interval, "action_timing": timing.state_dict()},
         }
 
-    def _timing_state(self) -> dict[str, Any]:
-        timing = self.action_timing
-        if timing is None:
-            return {}
-        ages = {"action_ms": timing.action_ms, "inference_processes": timing.processes}
-        return {"action_timing": timing.state_dict(), **ages}
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.agent_steps, self.episodes = int(state["agent_steps"]), int(state["episodes"])
-        self.updates = int(state["updates"])
-        self._parent_frames = int(state["frames"])
-        self._parent_steps = self.agent_steps
+        """Continue the counters of the parent. Where its interval is None, a new one begins."""
+        counts = [int(state[name]) for name in ("agent_steps", "episodes", "updates", "frames")]
         self._parent_seconds = float(state["seconds"])
+        if min(*counts, self._parent_seconds) < 0:
+            raise ValueError("a counter is below 0")
+        self.agent_steps, self.episodes, self.updates, self._parent_frames = counts
+        self.parent_steps = self.agent_steps
         self.begin()
         self.recent_returns.extend(map(float, state["recent_returns"]))
-        self.return_max, self.return_min = state["return_max"], state["return_min"]
-        self.interval.load_state_dict(state)
-        if self.action_timing is not None and "action_timing" in state:
-            self.action_timing.load_state_dict(state["action_timing"])
-        if self.action_timing is not None:
-            self.action_timing.action_ms_before = state.get("action_ms")  # missing if the parent waited for actions
+        self.return_max, self.return_min = (
+            None if state[name] is None else float(state[name]) for name in ("return_max", "return_min")
+        )
+        timing, interval = self.action_timing, state["interval"]
+        if timing is not None:
+            timing.action_ms_before = state["action_ms"]
+        if interval is None:
+            self.interval.begin(self._parent_seconds, self.agent_steps)
+            return
+        self.interval.load_state_dict(interval, self._parent_seconds)
+        if timing is not None and "action_timing" in interval:
+            timing.load_state_dict(interval["action_timing"])
 
     def begin(self) -> None:
         """Training time counts from here on, not the preparations before."""
@@ -122,7 +127,7 @@ class Progress:
     @property
     def unrolls_of_run(self) -> int:
         """How many unrolls all learners receive in this run."""
-        return max(0, -((self._parent_steps - self.max_steps) // self._layout.unroll_length))
+        return max(0, -((self.parent_steps - self.max_steps) // self._layout.unroll_length))
 
     @property
     def steps_left(self) -> bool:
@@ -134,29 +139,16 @@ class Progress:
         """Whether the run, of all learners, needs no more unrolls."""
         return self.goal_reached or not self.steps_left
 
-    def reports_at_end(self, finished: bool, reproducible: bool) -> bool:
-        """Whether there is something for a last report.
-
-        A reproducible run that is interrupted saves its unfinished interval instead: the resumed run reports it as a
-        whole.
-        """
-        return self.anything_new and (finished or self.is_complete or not reproducible)
-
-    @property
-    def anything_new(self) -> bool:
-        """Whether anything happened since the latest report."""
-        return bool(self.agent_steps > self.interval.begun_steps or self.interval.updates > 0)
-
     @property
     def frames_per_step(self) -> float:
         """Game frames from one decision to the next; in real time, the mean of this run."""
-        steps = self.agent_steps - self._parent_steps
+        steps = self.agent_steps - self.parent_steps
         return self._played_frames / steps if self._layout.real_time and steps else self._frames_per_step
 
     @property
     def frames(self) -> int:
         """Game frames; a resumed run may skip another number of frames than its parent."""
-        return round(self._parent_frames + (self.agent_steps - self._parent_steps) * self.frames_per_step)
+        return round(self._parent_frames + (self.agent_steps - self.parent_steps) * self.frames_per_step)
 
     @property
     def return_mean(self) -> float | None:
@@ -168,27 +160,21 @@ class Progress:
         """Whether games have ended, and all of them with a return of 0."""
         return self.return_max == self.return_min == 0
 
-    @property
-    def steps_since_report(self) -> int:
-        return self.agent_steps - self.interval.begun_steps
+    # --- Counting -----------------------------------------------------------------------------------------------------
 
-    @property
-    def interval_seconds(self) -> float:
-        return max(self.seconds - self.interval.begun_seconds, 1e-9)
-
-    @property
-    def interval_frames_per_second(self) -> float:
-        if self._layout.real_time and self.action_timing is not None:
-            return self.action_timing.frames * self._learners / self.interval_seconds  # all have about as many
-        return self.steps_since_report * self.frames_per_step / self.interval_seconds
-
-    def stage(self, name: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
         """Add the time of the block to a stage of the learner's time."""
-        return self._timer.stage(name)
+        begun = time.perf_counter()
+        yield
+        spent = time.perf_counter() - begun
+        self.interval.stage_seconds[name] += spent
+        self._stage_seconds[name] += spent
 
     def count_unroll(self, row: Rows) -> list[Episode]:
         """Count one unroll `[nbytes]`; return the games that ended in it."""
-        self._timer.after_unroll(self.seconds)
+        if not self._own_unrolls:  # the workers were starting
+            self._stage_seconds, self._first_unroll_at = dict.fromkeys(STAGES, 0.0), self.seconds
         lengths = self._layout.array(row, "game_lengths")
         episodes = []
         for t in np.flatnonzero(lengths):
@@ -237,13 +223,35 @@ class Progress:
         self.updates = updates
         self.interval.add_update(batch, figures, updates)
 
+    # --- Reporting ----------------------------------------------------------------------------------------------------
+
+    @property
+    def steps_since_report(self) -> int:
+        return self.agent_steps - self.interval.begun_steps
+
+    @property
+    def anything_new(self) -> bool:
+        """Whether anything happened since the latest report."""
+        return bool(self.steps_since_report > 0 or self.interval.updates > 0)
+
+    @property
+    def interval_seconds(self) -> float:
+        return max(self.seconds - self.interval.begun_seconds, 1e-9)
+
+    @property
+    def interval_frames_per_second(self) -> float:
+        if self._layout.real_time and self.action_timing is not None:
+            return self.action_timing.frames * self._learners / self.interval_seconds  # all have about as many
+        return self.steps_since_report * self.frames_per_step / self.interval_seconds
+
     def time_shares_of_run(self) -> dict[str, float]:
         """Fractions of the run's time by stage, since its first unroll."""
-        return self._timer.shares_of_run(self.seconds)
+        whole = max(self.seconds - self._first_unroll_at, 1e-9)
+        return {name: spent / whole for name, spent in self._stage_seconds.items()}
 
     def recent_speed(self) -> float:
         """Agent steps a second over the latest 20 seconds or so, for a display; 0 while it is not known."""
-        if self.agent_steps == self._parent_steps:
+        if self.agent_steps == self.parent_steps:
             return 0.0  # the workers are starting
         marks = self._speed_marks
         if len(marks) > 1 and marks[-1][1] == self.agent_steps:
@@ -254,11 +262,6 @@ class Progress:
         (first_time, first_steps), (last_time, last_steps) = marks[0], marks[-1]
         span = last_time - first_time
         return (last_steps - first_steps) / span if span >= MIN_SPEED_SPAN else 0.0
-
-    def _milliseconds(self, stage: str) -> float | None:
-        """Time of a stage for each update of the interval."""
-        interval = self.interval
-        return 1000 * interval.stage_seconds[stage] / interval.updates if interval.updates else None
 
     def counters(self) -> dict[str, JsonValue]:
         """What has been counted since the start of the run and its parents, by the names in metrics.jsonl."""
@@ -275,22 +278,24 @@ class Progress:
 
     def figures(self) -> dict[str, JsonValue]:
         """The counters and the figures of the interval since the latest report, by the names in metrics.jsonl."""
-        seconds = self.interval_seconds
-        lag_mean, lag_max = self.interval.lag()
+        seconds, interval = self.interval_seconds, self.interval
+        lag_mean, lag_max = interval.lag()
+        per_update = 1000 / interval.updates if interval.updates else None
+        stages = interval.stage_seconds
         return {
             **self.counters(),
             "steps_per_second": self.steps_since_report / seconds,
             "frames_per_second": self.interval_frames_per_second,
             "policy_lag_mean": lag_mean,
             "policy_lag_max": lag_max,
-            "updates_per_second": self.interval.updates / seconds,
-            "learner_wait_fraction": self.interval.stage_seconds["wait"] / seconds,
-            "update_ms": self._milliseconds("update"),
-            "publish_ms": self._milliseconds("publish"),
+            "updates_per_second": interval.updates / seconds,
+            "learner_wait_fraction": stages["wait"] / seconds,
+            "update_ms": per_update and per_update * stages["update"],
+            "publish_ms": per_update and per_update * stages["publish"],
             "unrolls_accepted": self.steps_since_report // self._layout.unroll_length,
-            "time_shares": {name: value / seconds for name, value in self.interval.stage_seconds.items()},
-            **self.interval.figures(),
-            **self.interval.environment_figures(),
+            "time_shares": {name: value / seconds for name, value in stages.items()},
+            **interval.figures(),
+            **interval.environment_figures(),
             **({} if self.action_timing is None else self.action_timing.figures()),
         }
 

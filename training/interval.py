@@ -1,8 +1,6 @@
 """Sums since the latest report: time by stage, means of the learner's figures, policy lag, replay draws."""
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +9,11 @@ import torch
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
 from run_files.metrics import JsonValue
-from training.counters.draw_statistics import DrawStatistics
 
 STAGES = ("wait", "drain", "mix", "update", "publish", "save", "report")  # of the learner's time
 NEVER = 2**62  # larger than the number of any update
+# What is summed over the draws from each replay.
+AGE, TIMES_DRAWN, CANDIDATES, SECONDS, RANKED, DISTANCE_DRAWN, DISTANCE_CANDIDATES = range(SUMS := 7)
 
 
 class Interval:
@@ -33,7 +32,8 @@ class Interval:
         self._figure_names: tuple[str, ...] = ()
         self._first_diverged = torch.tensor(NEVER)  # the first update whose loss was not finite
         self._lag_sum = self._lag_count = self._lag_max = 0  # of fresh unrolls
-        self.draws = DrawStatistics()
+        self._draws = 0
+        self._draw_sums = np.zeros((0, SUMS))  # one row for each replay
         # Of entries of the environments' `info`: their sum, and the number of steps that had them.
         self.reported_info = np.zeros((len(self._layout.reported_info), 2))
 
@@ -47,7 +47,7 @@ class Interval:
             lags = updates - 1 - versions
             self._lag_sum, self._lag_count = self._lag_sum + int(lags.sum()), self._lag_count + len(lags)
             self._lag_max = max(self._lag_max, int(lags.max()))
-        self.draws.add(batch)
+        self.add_draws(batch)
         values, names = torch.stack([figure.float() for figure in figures.values()]), tuple(figures)
         # All updates report the same figures. Where the names change, as with another --loss, the sums begin anew.
         if self._figure_sums is None or names != self._figure_names:
@@ -56,6 +56,16 @@ class Interval:
         self.updates += 1
         diverged = torch.where(torch.isfinite(figures["total_loss"]), NEVER, updates)
         self._first_diverged = torch.minimum(self._first_diverged.to(diverged.device), diverged)
+
+    def add_draws(self, batch: Batch) -> None:
+        """Count what the replays tell of the draws of one batch."""
+        if not self._draws:
+            self._draw_sums = np.zeros((len(batch.draws), SUMS))
+        self._draws += 1
+        for row, (drawn, age, seconds) in zip(self._draw_sums, batch.draws, strict=True):
+            row[: SECONDS + 1] += age, drawn.times_drawn, drawn.candidates, seconds
+            if drawn.distance_drawn is not None and drawn.distance_candidates is not None:
+                row[RANKED:] += 1, drawn.distance_drawn, drawn.distance_candidates
 
     def first_diverged_update(self) -> int | None:
         """The first update of this interval whose loss was NaN or infinite; None without one. Waits for the GPU."""
@@ -79,82 +89,47 @@ class Interval:
         """Mean and maximum policy lag of the fresh unrolls, in updates."""
         return (self._lag_sum / self._lag_count, self._lag_max) if self._lag_count else (None, None)
 
+    def draw_figures(self) -> list[dict[str, JsonValue]]:
+        """The means of each replay, empty before the first draw. Distances are NaN if no draw of the replay ranked."""
+        return [
+            {
+                "age_mean": row[AGE] / self._draws,
+                "times_drawn_mean": row[TIMES_DRAWN] / self._draws,
+                "lambda": row[CANDIDATES] / self._draws,
+                "distance_drawn": row[DISTANCE_DRAWN] / (row[RANKED] or float("nan")),
+                "distance_candidates": row[DISTANCE_CANDIDATES] / (row[RANKED] or float("nan")),
+            }
+            for row in self._draw_sums.tolist()
+        ]
+
+    def draw_seconds(self) -> list[float]:
+        """The time that the draws took, for each replay."""
+        return [row[SECONDS] for row in self._draw_sums.tolist()]
+
     def state_dict(self, seconds: float) -> dict[str, Any]:
         """For a checkpoint written after `seconds` of training; the resumed run continues the interval."""
+        sums = [] if self._figure_sums is None else self._figure_sums.tolist()
         return {
-            "stretch_steps": self.begun_steps,
-            "stretch_seconds": seconds - self.begun_seconds,
+            "begun_steps": self.begun_steps,
+            "seconds": seconds - self.begun_seconds,
             "stage_seconds": dict(self.stage_seconds),
-            "learned": None if self._figure_sums is None else self._figure_sums.tolist(),
-            "learned_names": list(self._figure_names),
-            "updates_learned": self.updates,
+            "learned": dict(zip(self._figure_names, sums, strict=True)),
+            "updates": self.updates,
             "lags": [self._lag_sum, self._lag_count, self._lag_max],
-            "draw_sums": self.draws.rows,
-            "draws": self.draws.draws,
+            "draws": self._draws,
+            "draw_sums": self._draw_sums.tolist(),
             "reported_info": dict(zip(self._layout.reported_info, self.reported_info.tolist(), strict=True)),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.begin(state["seconds"] - state["stretch_seconds"], state["stretch_steps"])
+    def load_state_dict(self, state: Mapping[str, Any], seconds: float) -> None:
+        self.begin(seconds - state["seconds"], int(state["begun_steps"]))
         self.stage_seconds |= state["stage_seconds"]
-        learned = state["learned"]
-        self._figure_sums = None if learned is None else torch.tensor(learned, dtype=torch.float32)
-        self._figure_names, self.updates = tuple(state["learned_names"]), int(state["updates_learned"])
+        if state["learned"]:
+            self._figure_names = tuple(state["learned"])
+            self._figure_sums = torch.tensor(list(state["learned"].values()), dtype=torch.float32)
+        self.updates, self._draws = int(state["updates"]), int(state["draws"])
         self._lag_sum, self._lag_count, self._lag_max = map(int, state["lags"])
-        self.draws = DrawStatistics(state["draw_sums"], state["draws"])
-        for name, sums in state.get("reported_info", {}).items():  # the environment may report others by now
+        self._draw_sums = np.array(state["draw_sums"], np.float64).reshape(-1, SUMS)
+        for name, sums in state["reported_info"].items():  # the environment may report others by now
             if name in self._layout.reported_info:
                 self.reported_info[self._layout.reported_info.index(name)] = sums
-
-
-class StageTimer:
-    """The learner's time by stage: in the interval, and in the run since its first unroll.
-
-    The time before the first unroll is left out, because the workers are still starting.
-    """
-
-    def __init__(self, interval: Interval) -> None:
-        self._interval = interval
-        self._totals = dict.fromkeys(STAGES, 0.0)
-        self._at_first_unroll: tuple[float, dict[str, float]] | None = None
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Add the time of the block to a stage."""
-        begun = time.perf_counter()
-        yield
-        spent = time.perf_counter() - begun
-        self._interval.stage_seconds[name] += spent
-        self._totals[name] += spent
-
-    def after_unroll(self, seconds: float) -> None:
-        """Called for each unroll; the first call of a run starts the measurement of `shares_of_run`."""
-        if self._at_first_unroll is None:
-            self._at_first_unroll = seconds, dict(self._totals)
-
-    def shares_of_run(self, seconds: float) -> dict[str, float]:
-        """Fractions of the run's time by stage, since its first unroll."""
-        begun, before = self._at_first_unroll or (seconds, self._totals)
-        whole = max(seconds - begun, 1e-9)
-        return {name: (total - before[name]) / whole for name, total in self._totals.items()}
-
-
-def without_interval(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A saved progress with a new interval, as right after a report."""
-    empty = {
-        "stretch_steps": state["agent_steps"],
-        "stretch_seconds": 0.0,
-        "stage_seconds": dict.fromkeys(STAGES, 0.0),
-        "learned": None,
-        "learned_names": [],
-        "updates_learned": 0,
-        "lags": [0, 0, 0],
-        "reported_info": {},
-    }
-    kept = {name: value for name, value in state.items() if name != "action_timing"}
-    return without_draws({**kept, **empty})
-
-
-def without_draws(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A saved progress without the replay draws of its interval."""
-    return {**state, "draw_sums": [], "draws": 0}

@@ -9,7 +9,7 @@ import torch
 from replay.batch_mix import Batch
 from tests.training.some_run import LAYOUT, some_progress
 from training.best_so_far import BestSoFar
-from training.counters.progress import Progress
+from training.progress import Progress
 
 
 def test_the_speed_is_known_after_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_a_resumed_run_adds_to_the_figures_of_its_interval_on_another_device() -
     assert resumed.interval.updates == 3
 
 
-def test_a_checkpoint_of_a_version_with_other_figures_can_be_resumed() -> None:
+def test_figures_of_another_loss_begin_anew() -> None:
     batch = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
     first = some_progress()
     first.count_update(batch, {"total_loss": torch.tensor(2.0)}, updates=1)
@@ -122,10 +122,9 @@ def test_the_mean_return_is_that_of_the_latest_games() -> None:
         row = np.zeros(LAYOUT.nbytes, np.uint8)
         LAYOUT.array(row, "game_lengths")[5], LAYOUT.array(row, "game_returns")[5] = 50, game_return
         progress.count_unroll(row)
-        was_best.append(best.update_best_return(progress.return_mean, len(progress.recent_returns), 3))
+        was_best.append(best.is_best_return(progress.return_mean, len(progress.recent_returns), 3))
     assert progress.return_mean == 5.0
     assert was_best == [False, False, True, True], "a full window is enough games, even a small one"
-    assert best.state_dict() == {"best_return_mean": 5.0, "best_eval_mean": None, "evaluated_steps": 0}
     larger, smaller = some_progress(avg_buff_size=4), some_progress(avg_buff_size=2)
     for resumed, mean in ((larger, 5.0), (smaller, 3.0)):
         resumed.load_state_dict(progress.state_dict(updates=0))
@@ -167,9 +166,10 @@ def test_the_last_unroll_is_played_to_its_end(max_steps: int, unrolls: int) -> N
 
 def test_a_return_that_only_equals_the_best_is_not_the_best() -> None:
     best = BestSoFar()
-    assert best.update_best_return(1.5, games=20, window=100)
-    assert not best.update_best_return(1.5, games=20, window=100)
-    assert not best.update_best_return(2.0, games=19, window=100), "too few games"
+    assert best.is_best_return(1.5, games=20, window=100)
+    best.return_mean = 1.5
+    assert not best.is_best_return(1.5, games=20, window=100)
+    assert not best.is_best_return(2.0, games=19, window=100), "too few games"
     assert best.is_best_evaluation(-7.0)
     best.eval_mean = -7.0
     assert not best.is_best_evaluation(-7.0) and best.is_best_evaluation(-6.9)

@@ -1,0 +1,175 @@
+"""The timing of actions between two reports, in a run and from hand-made unrolls."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from option_flags import Config
+from replay.row_layout import Rows
+from replay.unroll_layout import UnrollLayout
+from tests.training.catch_runs import CATCH, reports
+from tests.training.some_run import some_progress
+from training.action_timing import ActionTiming, make_timing
+from training.train import train
+from wrappers.atari import make_atari
+
+LAYOUT = UnrollLayout(4, 1, (1, 1, 1), 2, delayed_actions=True)
+
+
+def unroll(
+    valid: list[int],
+    ages: list[int],
+    intervals: list[int],
+    frames: int,
+    idle: int,
+    ended: tuple[int, ...] = (0, 0, 0, 0),
+) -> np.ndarray:
+    row = np.zeros(LAYOUT.nbytes, np.uint8)
+    fields = LAYOUT.arrays(row)
+    fields["valid"][:], fields["ages"][:], fields["ended"][:] = valid, ages, ended
+    fields["durations"][:] = np.array(intervals) / 3
+    fields["played_frames"][...], fields["idle_frames"][...] = frames, idle
+    return row
+
+
+def test_figures_of_two_unrolls_and_of_a_new_interval() -> None:
+    timing = ActionTiming(LAYOUT, skipped_frames=3)
+    timing.add(unroll([1, 1, 0, 1], [5, 6, 900, 7], [3, 4, 900, 5], frames=12, idle=3))
+    timing.add(unroll([0, 0, 0, 1], [900, 900, 900, 26], [900, 900, 900, 8], frames=8, idle=2))
+    expected = {
+        "idle_share": 0.25,
+        "action_age_mean": 11.0,
+        "action_age_95": np.quantile([5, 6, 7, 26], 0.95),
+        "action_age_max": 26.0,
+        "action_interval_mean": 5.0,
+        "action_interval_deviation": np.std([3, 4, 5, 8]),
+        "action_interval_max": 8.0,
+    }
+    assert timing.figures() == pytest.approx(expected)
+    resumed = ActionTiming(LAYOUT, skipped_frames=3)
+    resumed.load_state_dict(timing.state_dict())
+    assert resumed.figures() == timing.figures()
+    timing.begin()
+    assert timing.figures() == dict.fromkeys(expected)
+
+
+def test_the_end_of_an_episode_is_no_effect_of_another_action() -> None:
+    timing = ActionTiming(LAYOUT, skipped_frames=3)
+    timing.add(unroll([1, 1, 1, 1], [5, 6, 7, 8], [3, 1, 3, 3], frames=10, idle=0, ended=(0, 1, 0, 0)))
+    figures = timing.figures()
+    assert (figures["action_interval_mean"], figures["action_interval_deviation"]) == (3.0, 0.0)
+    assert figures["action_age_mean"] == 6.5
+
+
+CLOCK = UnrollLayout(3, 1, (1, 2, 2), 2, delayed_actions=True, real_time=True)
+
+
+def clocked(times: list[float], played: int, missed: int, dropped: int, ages: Sequence[int] = (0, 0, 0)) -> Rows:
+    row = np.zeros(CLOCK.nbytes, np.uint8)
+    CLOCK.array(row, "valid")[:] = 1
+    CLOCK.array(row, "ages")[:] = ages
+    CLOCK.array(row, "inference_times")[:] = times
+    for name, value in (("played_frames", played), ("missed_frames", missed), ("dropped_unrolls", dropped)):
+        CLOCK.array(row, name)[...] = value
+    return row
+
+
+def test_the_figures_of_the_clock() -> None:
+    timing = ActionTiming(CLOCK, skipped_frames=4, fps=60.0)
+    timing.add(clocked([100, 0, 130], played=10, missed=1, dropped=2))  # a process died in its second inference
+    timing.add(clocked([160, 210, 150], played=30, missed=4, dropped=0))
+    found = timing.figures()
+    expected = {
+        "missed_share": 5 / 40,
+        "inference_ms_mean": 150.0,
+        "inference_ms_max": 210.0,
+        "needed_processes_mean": 3,  # an interval is 66.7 ms
+        "needed_processes_max": 4,
+        "lost_decisions": 1,
+        "dropped_unrolls": 2,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    resumed = ActionTiming(CLOCK, skipped_frames=4, fps=60.0)
+    resumed.load_state_dict(timing.state_dict())
+    assert resumed.figures() == found, "an interval goes on after a resume"
+    timing.begin()
+    empty = timing.figures()
+    assert [empty[name] for name in expected] == [None] * 5 + [0, 0]
+
+
+def test_a_checkpoint_has_the_latest_time_from_screen_to_action() -> None:
+    """Of this interval, or of the one before, also if no action took effect since the report or the resume."""
+    timing = ActionTiming(CLOCK, skipped_frames=4, fps=50.0, processes=2)
+    progress = some_progress(CLOCK, timing)
+    assert progress.state_dict(updates=0)["action_ms"] is None
+    progress.count_unroll(clocked([100, 0, 130], 10, 0, 0, ages=[7, 8, 900]))
+    assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140), "seven frames of 20 ms; one was a pause"
+    for _ in range(2):
+        progress.begin_interval()
+        assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(140)
+    resumed = some_progress(CLOCK, ActionTiming(CLOCK, skipped_frames=4, fps=50.0))
+    resumed.load_state_dict(progress.state_dict(updates=0))
+    assert resumed.state_dict(updates=0)["action_ms"] == pytest.approx(140)
+    progress.count_unroll(clocked([20, 30, 40], 10, 0, 0, ages=[4, 3, 5]))
+    assert progress.state_dict(updates=0)["action_ms"] == pytest.approx(60), "three frames"
+    assert progress.state_dict(updates=0)["inference_processes"] == 2
+    in_frames = some_progress(LAYOUT, ActionTiming(LAYOUT, 4))
+    assert in_frames.state_dict(updates=0)["action_ms"] is None
+    assert some_progress(LAYOUT).state_dict(updates=0)["action_ms"] is None
+
+
+def test_frames_are_those_that_were_played() -> None:
+    timing = ActionTiming(CLOCK, skipped_frames=4, fps=60.0)
+    progress = some_progress(CLOCK, timing)
+    assert (progress.frames, progress.frames_per_step) == (0, 4)
+    for played in (10, 17):
+        progress.count_unroll(clocked([1, 1, 1], played, 0, 0))
+    assert (progress.agent_steps, progress.frames) == (6, 27)
+    resumed = some_progress(CLOCK, timing)
+    resumed.load_state_dict(progress.state_dict(updates=0))
+    assert resumed.frames == 27
+    resumed.count_unroll(clocked([1, 1, 1], 40, 0, 0))
+    assert (resumed.agent_steps, resumed.frames) == (9, 67)
+
+
+def test_several_learners_play_as_many_frames_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    timing = ActionTiming(CLOCK, skipped_frames=4, fps=60.0)
+    progress = some_progress(CLOCK, timing, learners=2, environment_max_steps=100)
+    progress.count_unroll(clocked([1, 1, 1], 30, 0, 0))
+    now = 102.0
+    assert progress.interval_frames_per_second == pytest.approx(30)
+
+
+@pytest.mark.parametrize(("interaction", "figures"), [("turns", 0), ("asynchronous", 7), ("realtime", 14)])
+def test_each_interaction_has_its_figures(interaction: str, figures: int) -> None:
+    layout = UnrollLayout(
+        3, 1, (1, 2, 2), 2, delayed_actions=interaction != "turns", real_time=interaction == "realtime"
+    )
+    timing = make_timing(Config.from_flags({"interaction": interaction}), layout, 1)
+    assert (0 if timing is None else len(timing.figures())) == figures
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interaction", "delay", "interval", "idle"),
+    [("turns", 0, None, None), ("asynchronous", 6, 4, 0.0), ("sequential", 8, 8, 0.5)],
+)
+def test_a_run_reports_the_delay_that_was_asked_for(
+    tmp_path: Path, interaction: str, delay: int, interval: int | None, idle: float | None
+) -> None:
+    flags = {"env": "BoxingNoFrameskip-v4", "interaction": interaction, "action_delay": delay, "envs_per_worker": 4}
+    sizes = {"environment_max_steps": 600, "batch_size": 4, "results_dir": str(tmp_path)}
+    report = reports(train(Config.from_flags({**CATCH, **flags, **sizes}), make_atari))[-1]
+    if interval is None or idle is None:
+        assert "idle_share" not in report
+        return
+    assert report["action_age_mean"] == report["action_age_max"] == delay
+    assert report["action_interval_mean"] == report["action_interval_max"] == interval
+    assert report["action_interval_deviation"] == 0
+    assert report["idle_share"] == pytest.approx(idle, abs=0.05)  # the frames before the first action are idle too
+    assert report["frames"] == 600 * interval

@@ -1,1 +1,0 @@
-"""What a run counts and measures between its reports."""
