@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import re
 import shutil
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
@@ -40,7 +39,6 @@ BEST_EVAL = "best_eval.pt"
 FOREIGN = "has contents that no run writes"
 DAMAGED = "is cut off, damaged, or not a checkpoint of this program"
 FOLDER_BIT = 0x10  # the DOS attribute of a zip entry that marks a folder
-READABLE_TYPES = (torch.Tensor, int, float, str, bytes, bool, type(None))
 # What loading raises for contents that no run writes. SystemError is that of ALE for the state of another game.
 CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, SystemError)
 
@@ -113,13 +111,13 @@ class Checkpoint:
     @property
     def action_ms(self) -> float | None:
         """How long a run in real time takes from a screen to an action; None for other runs."""
-        milliseconds = self.content["progress"].get("action_ms")
+        milliseconds = self.content["progress"]["action_ms"]
         return None if milliseconds is None else float(milliseconds)
 
     @property
     def inference_processes(self) -> int:
         """The inference processes of each worker of a run in real time; 0 for other runs."""
-        return int(self.content["progress"].get("inference_processes", 0))
+        return int(self.content["progress"]["inference_processes"])
 
     def has_reached(self, goal: float | None, window: int) -> bool:
         """Whether the run ended at this goal, or the mean return of the latest `window` games is at least `goal`."""
@@ -149,41 +147,33 @@ def replay_name(updates: int) -> str:
 
 
 def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content` atomically. It must hold only values that can be read back without executing code."""
-    versioned = {"format_version": FORMAT_VERSION, **content}
-    _check_readable(versioned, "checkpoint")
+    """Write `content` atomically: tensors and plain values of Python, which can be read without executing code."""
     # Saved to memory first: on a full disk, torch.save raises its own error about file positions, not an OSError.
     buffer = BytesIO()
-    torch.save(versioned, buffer)
+    torch.save({"format_version": FORMAT_VERSION, **content}, buffer)
     write_atomically(path, lambda file: file.write(buffer.getbuffer()))
 
 
 def find_checkpoint(url: str) -> Checkpoint:
     """Read the checkpoint that `--load_model_url` names: a file, or the newest one of a checkpoint or run folder."""
-    place = Path(url)
+    place, wanted = Path(url), "a run folder or a checkpoint would be right."
     try:
-        is_folder, is_there = place.is_dir(), place.exists()
-        folder = place / CHECKPOINTS if is_folder and (place / CHECKPOINTS).is_dir() else place
-        if is_folder:
+        if place.is_dir():
+            folder = place / CHECKPOINTS if (place / CHECKPOINTS).is_dir() else place
             next(folder.iterdir(), None)  # raises OSError; glob would return nothing for an unreadable folder
-    except OSError as error:
-        raise UsageError(
-            f"--load_model_url={url} cannot be read ({error.strerror}); a run folder or a checkpoint would be right."
-        ) from None
-    if is_folder:
-        candidates = newest_first(folder)
-        if not candidates:
-            if any((run / CONFIG).exists() for run in (place, place.parent)):
+            found = newest_first(folder)
+            if not found and any((run / CONFIG).exists() for run in (place, place.parent)):
                 raise UsageError(
                     f"--load_model_url={url} is a run that has not saved anything yet; while it trains, kill -USR1 "
                     "makes it save."
                 )
-            raise UsageError(
-                f"--load_model_url={url} holds no checkpoint; a run folder or a checkpoint would be right."
-            )
-        place = candidates[0]
-    elif not is_there:
-        raise UsageError(f"--load_model_url={url} does not exist; a run folder or a checkpoint would be right.")
+            if not found:
+                raise UsageError(f"--load_model_url={url} holds no checkpoint; {wanted}")
+            place = found[0]
+        elif not place.exists():
+            raise UsageError(f"--load_model_url={url} does not exist; {wanted}")
+    except OSError as error:
+        raise UsageError(f"--load_model_url={url} cannot be read ({error.strerror}); {wanted}") from None
     if place.parent == Path():  # relative to its own folder, whose name `run_folder` needs
         place = place.absolute()
     try:
@@ -194,9 +184,12 @@ def find_checkpoint(url: str) -> Checkpoint:
 
 def _unusable(path: Path, why: str) -> UsageError:
     """The error for a checkpoint that cannot be used; names one beside it that can."""
-    usable = next((other for other in newest_first(path.parent) if other != path and _is_usable(other)), None)
-    hint = f"; {usable} beside it can be used" if usable else ""
-    return UsageError(f"--load_model_url: {path} {why}{hint}.")
+    for other in newest_first(path.parent):
+        with suppress(InvalidCheckpointError):
+            if other != path:
+                read_checkpoint(other)
+                return UsageError(f"--load_model_url: {path} {why}; {other} beside it can be used.")
+    return UsageError(f"--load_model_url: {path} {why}.")
 
 
 @contextmanager
@@ -205,14 +198,9 @@ def refusing_foreign_content(checkpoint: Checkpoint | None) -> Iterator[None]:
     try:
         yield
     except CONTENT_ERRORS as error:
-        if checkpoint is None or _lacks_memory(error):
+        if checkpoint is None:
             raise
         raise _unusable(checkpoint.path, f"{FOREIGN} ({in_one_line(error)})") from None
-
-
-def _lacks_memory(error: BaseException) -> bool:
-    """Whether there is too little memory, which is no fault of the file."""
-    return re.search("allocate memory|not enough memory|out of memory", str(error)) is not None
 
 
 def in_one_line(error: BaseException) -> str:
@@ -238,9 +226,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if not _is_intact_zip(data):  # torch.load accepts other formats, and checks no checksums
             raise InvalidCheckpointError(DAMAGED)
         content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
-    except (*CONTENT_ERRORS, EOFError, pickle.UnpicklingError) as error:
-        if _lacks_memory(error):
-            raise
+    except (*CONTENT_ERRORS, EOFError, pickle.UnpicklingError):
         raise InvalidCheckpointError(DAMAGED) from None
     if not isinstance(content, dict) or not {"format_version", "options"} <= set(content):
         raise InvalidCheckpointError("is not a checkpoint of this program")
@@ -307,19 +293,6 @@ def kept(source: Path) -> Iterator[Path]:
             path.unlink(missing_ok=True)
 
 
-def _check_readable(value: Any, name: str) -> None:
-    """Refuse values that `weights_only=True` refuses: now, not when the run is resumed."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _check_readable(item, f"{name}.{key}")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            _check_readable(item, f"{name}[{index}]")
-    elif type(value) not in READABLE_TYPES or (type(value) is bytes and not value):
-        # Empty bytes are refused too: pickle stores them as a function call.
-        raise TypeError(f"{name} is {value!r:.60} of {type(value)}, which a checkpoint cannot hold")
-
-
 def _is_intact_zip(data: bytes) -> bool:
     """Whether the data is a zip file in which every checksum is right and no entry is marked as a folder."""
     try:
@@ -328,11 +301,3 @@ def _is_intact_zip(data: bytes) -> bool:
             return file.testzip() is None and not any(entry.external_attr & FOLDER_BIT for entry in file.infolist())
     except Exception:  # damaged data raises many kinds of errors
         return False
-
-
-def _is_usable(path: Path) -> bool:
-    try:
-        read_checkpoint(path)
-    except InvalidCheckpointError:
-        return False
-    return True

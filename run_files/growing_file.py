@@ -2,23 +2,18 @@
 
 import math
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from run_files.run_folder import open_regular
-
 PIECE = 4 * 1024 * 1024  # bytes that are read at once
-LONGEST_LINE = 1024 * 1024  # a report has some thousand bytes; what is longer is no line of a run
 
 
 class NewLines:
     """Gives the complete lines of a file, each once; what is not yet ended by a newline stays for the next `read`.
 
-    A file that was replaced or shortened is read from its beginning; `restarts` counts this. Lines longer than
-    LONGEST_LINE are left out and counted in `too_long`. If more than `most_bytes` are new, lines are read at `places`
-    even distances instead of all, and `sampled` says so.
+    A file that was replaced or shortened is read from its beginning; `restarts` counts this. If more than `most_bytes`
+    are new, lines are read at `places` even distances instead of all, and `sampled` says so.
     """
 
     def __init__(self, path: Path, *, most_bytes: float = math.inf, places: int = 4000) -> None:
@@ -32,7 +27,6 @@ class NewLines:
         self._identity = identity  # device and inode of the file; None while there is none
         self._offset = 0
         self.restarts += 1
-        self.too_long = 0
         self.sampled = False
 
     def skip(self) -> None:
@@ -44,7 +38,7 @@ class NewLines:
     def read(self) -> Iterator[bytes]:
         """The lines that are new since the last call, without their ends. All of them must be taken.
 
-        Raises OSError if the file is there and cannot be read, or is not a regular file.
+        Raises OSError if the file is there and cannot be read.
         """
         try:
             status = self.path.stat()
@@ -57,9 +51,9 @@ class NewLines:
             self._identity = identity
         elif identity != self._identity or status.st_size < self._offset:
             self._restart(identity)
-        if status.st_size == self._offset and stat.S_ISREG(status.st_mode):
+        if status.st_size == self._offset:
             return iter(())
-        return self._read(open_regular(self.path), status.st_size)
+        return self._read(self.path.open("rb"), status.st_size)
 
     def read_text(self) -> list[str]:
         """The same as text; a carriage return also ends a line."""
@@ -72,21 +66,10 @@ class NewLines:
     def _all_new(self, file: BinaryIO) -> Iterator[bytes]:
         file.seek(self._offset)
         rest = b""
-        is_too_long = False  # whether `rest` is the end of a line whose beginning was left out
         while piece := file.read(PIECE):
             *lines, rest = (rest + piece).split(b"\n")
-            if lines and is_too_long:
-                del lines[0]
-                is_too_long = False
-            if len(rest) > LONGEST_LINE:
-                self.too_long += not is_too_long
-                rest, is_too_long = b"", True
             self._offset = file.tell() - len(rest)
-            for line in lines:
-                if len(line) <= LONGEST_LINE:
-                    yield line
-                else:
-                    self.too_long += 1
+            yield from lines
 
     def _some_new(self, file: BinaryIO, size: int) -> Iterator[bytes]:
         """Complete lines at even distances, and all of the last ones."""
@@ -95,22 +78,20 @@ class NewLines:
         step = max(1, (end - self._offset) // self._places)
         for place in range(self._offset, end, step):
             file.seek(max(0, place - 1))
-            rest = file.readline(LONGEST_LINE) if place else b""  # of a line
-            line = file.readline(LONGEST_LINE)
-            if max(len(rest), len(line)) == LONGEST_LINE:  # no run writes such lines
-                self.too_long += 1
-                break
+            if place:
+                file.readline()  # the rest of a line
+            line = file.readline()
             if line.endswith(b"\n") and file.tell() <= end:
                 yield line[:-1]
         file.seek(end)
-        file.readline(LONGEST_LINE)
+        file.readline()
         self._offset = file.tell()
         yield from self._all_new(file)
 
 
 def last_lines(path: Path, count: int, most_bytes: int = 256 * 1024) -> list[str]:
     """The last lines of a text file, as a terminal shows them after carriage returns, without control characters."""
-    with open_regular(path) as file:
+    with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - most_bytes))
         text = file.read(most_bytes).decode("utf-8", errors="replace")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from options.learning_options import LOSS_TERMS
-from run_files.run_folder import open_regular
 
 JsonValue: TypeAlias = "float | int | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 Report: TypeAlias = dict[str, JsonValue]
@@ -22,8 +21,6 @@ EPISODES = "episodes.csv"  # one finished game per row
 EVALUATIONS = "evaluations.jsonl"  # one evaluation per line
 EPISODES_FLUSH_SECONDS = 1.0
 TAIL_BYTES = 64 * 1024  # size of the blocks that are read from the end of a file; a report has about 3,000 bytes
-MOST_TAIL_BYTES = 2 * 1024 * 1024  # that are read for the last report
-RENAMED = {"return_mean_100": "return_mean"}  # name in older runs → current name
 LABELLED_LOSS_TERMS = tuple((name, name.removesuffix("_loss").replace("_", " ")) for name in LOSS_TERMS)  # for curves
 
 
@@ -133,19 +130,17 @@ def read_metrics(path: Path) -> list[Report]:
     An incomplete last line (of a killed or a running process) is left out. Any other line that is not a JSON object
     raises ValueError, because the file is damaged.
     """
-    with open_regular(path) as lines:
+    with path.open("rb") as lines:
         complete = itertools.takewhile(lambda line: line.endswith(b"\n"), lines)
         return [parse_report(line, f"{path}, line {number}") for number, line in enumerate(complete, start=1)]
 
 
 def last_report(path: Path) -> Report | None:
     """The newest report, read from the end of the file. Raises ValueError if the last line is not a report."""
-    with open_regular(path) as file:
+    with path.open("rb") as file:
         left, tail = file.seek(0, os.SEEK_END), b""
         # Two line ends have one complete line between them; the start of the file counts as a line end.
         while left and tail.count(b"\n") < 2:
-            if len(tail) > MOST_TAIL_BYTES:
-                raise ValueError(f"{path}, its last line is longer than any report")
             size = min(left, TAIL_BYTES)
             left -= size
             file.seek(left)

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import secrets
-import stat
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +23,6 @@ BEST = "best.pt"
 # The names that the platform gives, by the number of updates. Copies that a user has made have others, and stay.
 NUMBERED_CHECKPOINTS, NUMBERED_REPLAYS = f"checkpoint_{'[0-9]' * 10}.pt", f"replays_{'[0-9]' * 10}.bin"
 RANDOM_BYTES = 6  # in the name of a temporary file
-LARGEST_JSON = 64 * 1024 * 1024  # bytes; the sweep.json of thousands of runs has a few million
 
 
 def create_run_folder(results_dir: Path, env: str, now: float, run_name: str | None = None) -> Path:
@@ -114,24 +111,12 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, f"{text}\n".encode(errors="backslashreplace"))
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading. Raises OSError for anything else: a pipe or a device might never end."""
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    raise OSError(errno.EINVAL, "not a regular file", str(path))
-
-
 def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file. None if there is none that a run could have written."""
-    with suppress(OSError, ValueError, RecursionError), open_regular(path) as file:
-        content = file.read(LARGEST_JSON + 1)
-        value = json.loads(content) if len(content) <= LARGEST_JSON else None
+    with suppress(OSError, ValueError, RecursionError):
+        value = json.loads(path.read_bytes())
         if isinstance(value, dict):
-            # Bytes of file names that are not UTF-8 are half characters in Python, which no page can show.
-            text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-            return dict(json.loads(text))
+            return value
     return None
 
 
@@ -148,14 +133,10 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 def _may_have(option: str, value: object) -> bool:
     """Whether a value in config.json has the type of this option, whatever values its version of us accepts."""
-    if option not in OPTIONS:
+    if option not in OPTIONS or value is None:
         return not isinstance(value, dict | list)
-    rule = OPTIONS[option].metadata["rule"]
-    if isinstance(value, bool | None):
-        return bool(rule.optional if value is None else rule.kind is bool)
-    if isinstance(value, int | float) and rule.kind in (int, float):
-        return (rule.kind is float or isinstance(value, int)) and abs(value) <= sys.float_info.max
-    return isinstance(value, rule.kind)
+    kind = OPTIONS[option].metadata["rule"].kind
+    return isinstance(value, bool) if kind is bool else isinstance(value, int | float if kind is float else kind)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

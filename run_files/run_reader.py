@@ -69,9 +69,8 @@ class _RowFile:
         """What is left out, as the ends of sentences that begin with the file's name."""
         if self._unreadable:
             yield f"cannot be read ({self._unreadable})"
-        broken = self._broken + self._lines.too_long
-        if broken:
-            lines = "1 line of it is" if broken == 1 else f"{broken:,} lines of it are"
+        if self._broken:
+            lines = "1 line of it is" if self._broken == 1 else f"{self._broken:,} lines of it are"
             yield f"is damaged: {lines} no {self.wanted}"
 
     def refresh(self) -> bool:

@@ -1,7 +1,6 @@
 """Curves of a run and its ancestors, read from their folders."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -133,15 +132,6 @@ def test_damaged_lines_are_left_out_or_refused(tmp_path: Path, name: str, lines:
     assert run.problems == [f"{name} is damaged: {what}."]
     with pytest.raises(UsageError, match=rf"/run, {name} is damaged: {what}\.$"):
         read_history(folder)
-
-
-def test_a_pipe_in_the_place_of_a_file_is_said(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run")
-    (folder / "metrics.jsonl").unlink()
-    os.mkfifo(folder / "metrics.jsonl")
-    run = RunReader(folder)
-    run.refresh()
-    assert run.problems == ["metrics.jsonl cannot be read (not a regular file)."] and len(run.history.games.x) == 20
 
 
 def test_a_running_run_is_followed(tmp_path: Path) -> None:
