@@ -7,8 +7,6 @@ from typing import Any
 
 from agents.spaces import described_spaces
 from agents.torsos.own_torso import network_source
-from option_flags import OPTIONS, Config
-from options.learning_options import LOSS_TERMS
 from processes.failures import RunFailedError, WorkersFailedError
 from run_files import checkpoint as files
 from run_files.replay_file import write_tensor_file
@@ -17,12 +15,6 @@ from training.run import Run
 
 NOTHING, CHECKPOINT, WITH_REPLAYS = range(3)  # what is due
 SNAPSHOT_SECONDS = 15.0  # longest wait for workers to finish their unrolls; a scheduler may kill the run after 30
-QUIET_SECONDS = 2.0  # of this wait, after which the run says so
-
-# Options that make divergence likelier with a value above their default, and those with a value below it.
-RISKY_ABOVE = ("lr", "lr_end_value", "rmsprop_momentum", "rho_const", "c_const", *LOSS_TERMS.values())
-RISKY_BELOW = ("lr_warmup_updates", "rmsprop_eps", "adam_eps")
-RISKY_VALUES = {"reward_clipping_method": "none", "loss_reduction": "sum", "gradient_clip_by_norm_threshold": 0}
 
 
 class CheckpointSaver:
@@ -112,10 +104,11 @@ class CheckpointSaver:
             what = f"the network's weights are not finite any more (NaN or infinity) at update {learner.updates:,}"
         else:
             what = f"the loss is not finite any more (NaN or infinity) from update {update:,} on"
-        causes = risky_flags(self._run.config)
-        advice = f"{' and '.join(causes)} can cause this" if causes else "a smaller --lr would be right"
         kept = "the earlier checkpoints are complete" if self.has_saved else "nothing was saved before"
-        raise RunFailedError(f"{what}, and the weights are not saved; {advice}; {kept}.")
+        raise RunFailedError(
+            f"{what}, and the weights are not saved; {kept}; a smaller --lr, or the default --reward_clipping_method "
+            "and --gradient_clip_by_norm_threshold, would be right."
+        )
 
     def _write(self, in_flight: dict[str, Any] | None) -> None:
         run, progress, best = self._run, self._run.progress, self._run.resume.best
@@ -156,24 +149,15 @@ class CheckpointSaver:
 
     def _snapshot(self) -> dict[str, Any] | None:
         """The environments and the unrolls not yet received; None if a worker does not finish in time."""
-        begun, stop, announce = time.monotonic(), self._run.stop, self._run.announce
-        is_announced = False
-
-        def give_up() -> bool:
-            nonlocal is_announced
-            if not is_announced and time.monotonic() - begun > QUIET_SECONDS:
-                is_announced = True
-                hint = "; CTRL+C again skips the games" if stop.requested else ""
-                announce(f"waiting until the workers have played their unrolls{hint}")
-            return stop.stop_now
-
+        stop, until = self._run.stop, time.monotonic() + SNAPSHOT_SECONDS
+        self._run.announce("saving the games, when the workers have played their unrolls")
         try:
-            snapshot = self._run.actors.pool.snapshot(begun + SNAPSHOT_SECONDS, give_up)
+            snapshot = self._run.actors.pool.snapshot(until, give_up=lambda: stop.stop_now)
         except WorkersFailedError:  # save the checkpoint anyway; the next wait for the workers raises this again
             snapshot = None
         if snapshot is None:
             why = "skipped" if stop.stop_now else "not saved, because a worker died or was late"
-            announce(f"the games are {why}: a resumed run will begin new ones")
+            self._run.announce(f"the games are {why}: a resumed run will begin new ones")
         return snapshot
 
     def _write_replays(self) -> None:
@@ -197,13 +181,3 @@ class CheckpointSaver:
                     older.unlink(missing_ok=True)
         seconds = time.monotonic() - begun
         run.announce(f"{time.strftime('%H:%M:%S')} replays saved: {size / 1e6:,.0f} MB in {seconds:.1f} s")
-
-
-def risky_flags(config: Config) -> list[str]:
-    """The flags of this run that make divergence likelier than their defaults do."""
-    values = config.flags()
-    defaults = {name: item.default for name, item in OPTIONS.items()}
-    risky = [name for name in RISKY_ABOVE if values[name] > defaults[name]]
-    risky += [name for name in RISKY_BELOW if values[name] < defaults[name]]
-    risky += [name for name, value in RISKY_VALUES.items() if values[name] == value]
-    return [f"--{name}={values[name]}" for name in risky]

@@ -16,7 +16,6 @@ from wrappers.any_environment.faults import users_code
 from wrappers.environment import MakeEnvironment, as_observation
 
 SAMPLED_STEPS = 300
-COMPRESSED_TO = 0.02  # of the raw size, in games that compress well
 # Compressed unrolls may need this many times the measured memory: a trained policy sees fuller screens than the random
 # one of the sample, and memory that is freed and allocated again in other sizes is fragmented.
 SAFETY = 1.5
@@ -60,7 +59,7 @@ class ReplayMemory:
         fitting = int((room - self.in_transit * self.nbytes) / (self.kept_nbytes if self.in_others else self.nbytes))
         if fitting > 0:
             remedy = f"capacities that add up to less than {fitting:,}"
-            if not self.compressed and self.needed - (1 - COMPRESSED_TO) * self.in_others * self.nbytes <= room:
+            if self.in_others and not self.compressed:
                 remedy += ", or --use_replay_compression,"
         else:
             remedy = "a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker"

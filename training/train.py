@@ -113,8 +113,9 @@ def start_actors(run: Run) -> Actors:
     """
     logs = run.folder / LOGS
     setup = PlaySetup(run.part, run.make_environment, run.layout, run.machine, run.resume.count, logs)
-    with refusing_foreign_content(run.resume.parent):
-        return make_actors(setup, run.learner.network, run.learner.updates, run.announce, run.resume.in_flight)
+    saved = run.resume.in_flight
+    with refusing_foreign_content(None if saved is None else run.resume.parent):
+        return make_actors(setup, run.learner.network, run.learner.updates, run.announce, saved)
 
 
 @contextmanager

@@ -1,14 +1,44 @@
-"""Runs that several tests of resuming share."""
+"""Runs that several tests of training share, and how their workers are started."""
 
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from processes.child import start_child
+from processes.fork_server import ForkServer
 from tests.training.catch_runs import catch_run
 
 
 @pytest.fixture(scope="session")
-def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fork_server() -> Iterator[ForkServer]:
+    with closing(ForkServer(["workers.worker", "wrappers.make_environment", "tests.catch"])) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def forked_workers(fork_server: ForkServer) -> Iterator[None]:
+    """Workers of all runs in this process start in a hundredth of a second, instead of the three that torch takes."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr("workers.actors.start_child", partial(start_child, launch=fork_server))
+        yield
+
+
+@pytest.fixture
+def spawned_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that look for the processes of workers: they start as in a real run."""
+    monkeypatch.setattr("workers.actors.start_child", start_child)
+
+
+@pytest.fixture(autouse=True)
+def _forked(forked_workers: None) -> None:
+    pass
+
+
+@pytest.fixture(scope="session")
+def saved_run(tmp_path_factory: pytest.TempPathFactory, forked_workers: None) -> Path:
     """1,000 steps, made once for several tests; a test that changes files must use `copy_of`.
 
     Its saved replays are full before the first update.

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from option_flags import OPTIONS, Config
+from option_flags import Config
 from processes.failures import RunFailedError
 from replay.batch_mix import Batch
 from run_files.checkpoint import find_checkpoint, read_checkpoint
 from tests.catch import make_catch
 from tests.training.catch_runs import catch_run, reports, resume_run
 from tests.training.some_run import LAYOUT, some_run
-from training.checkpoint_saver import RISKY_ABOVE, RISKY_BELOW, RISKY_VALUES, CheckpointSaver
+from training.checkpoint_saver import CheckpointSaver
 from training.interval import Interval
 
 BATCH = Batch(torch.zeros((1, LAYOUT.nbytes), dtype=torch.uint8), np.array([True]))
@@ -69,35 +69,12 @@ def test_weights_that_are_not_finite_end_a_run_whose_losses_were_finite() -> Non
         end_if_diverged(interval_of(0.1), 3, finite=False, saved=False)
 
 
-def risky_value(name: str) -> Any:
-    default: Any = OPTIONS[name].default
-    if name in RISKY_VALUES:
-        return RISKY_VALUES[name]
-    return 2 * default + 0.001 if name in RISKY_ABOVE else type(default)(default / 2)
-
-
-@pytest.mark.parametrize("name", [*RISKY_ABOVE, *RISKY_BELOW, *RISKY_VALUES])
-def test_the_message_names_a_flag_only_if_it_was_set_in_the_risky_direction(name: str) -> None:
-    risky = risky_value(name)
-    values = {"rho_const": 3.0, name: risky} if name == "c_const" else {name: risky}
-
-    def message(**flags: Any) -> str:
-        with pytest.raises(RunFailedError) as caught:
-            end_if_diverged(interval_of(math.nan), 1, saved=True, **flags)
-        return str(caught.value)
-
-    assert f"--{name}={risky}" in message(**values)
-    assert "; a smaller --lr would be right; the earlier checkpoints are complete." in message()
-
-
 @pytest.mark.slow
 def test_a_run_ends_at_the_next_report_although_no_save_is_due(tmp_path: Path) -> None:
     first = catch_run(tmp_path / "first", environment_max_steps=1_000)
     parent = find_checkpoint(str(first))
     more = {"environment_max_steps": 500_000, "save_model_period": 10**6, "results_dir": str(tmp_path / "second")}
-    message = (
-        r"from update \d+ on.*--lr=100.0.*--gradient_clip_by_norm_threshold=0.0 can cause.*checkpoints are complete"
-    )
+    message = r"from update \d+ on.*checkpoints are complete; a smaller --lr"
     with pytest.raises(RunFailedError, match=message) as caught:
         resume_run(first, make_catch, **DIVERGING, **more)
     (second,) = (tmp_path / "second").iterdir()

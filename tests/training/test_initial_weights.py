@@ -114,3 +114,20 @@ def test_what_cannot_be_loaded_is_refused_in_one_sentence(
     out, errors = capfd.readouterr()
     assert out == "" and errors.count("\n") == 1 and errors.startswith(f"main.py: {sentence}")
     assert not (tmp_path / "results").exists()
+
+
+def test_a_run_from_weights_gets_the_settings_for_a_gpu_like_any_new_run(
+    saved_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[Config, list[str]]] = []
+    monkeypatch.setattr("machine.machine_setup.choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(
+        training, "train", lambda config, make, parent, notes, learners: started.append((config, notes))
+    )
+    words = ["--op_mode=train_w_load", f"--load_model_url={saved_run}", "--console=off"]
+    assert main([*words, "--load_weights_only"]) == 0
+    assert main([*words, "--environment_max_steps=2000"]) == 0
+    (tuned, notes), (resumed, _) = started
+    assert (tuned.run.settings, tuned.replay.batch_size, tuned.environment.frames_stacked) == ("atari_gpu", 16, 1)
+    assert notes[0].startswith("settings: atari_gpu")
+    assert (resumed.run.settings, resumed.replay.batch_size) == ("auto", 8)

@@ -113,20 +113,6 @@ def test_replays_larger_than_the_memory_are_refused_with_their_sizes(
     plan.check(1, games_each=15)
 
 
-@pytest.mark.parametrize(("beside", "advised"), [(1.0, False), (0.85, True)])
-def test_compression_is_advised_where_the_compressed_replays_would_be_accepted(
-    monkeypatch: pytest.MonkeyPatch, beside: float, advised: bool
-) -> None:
-    """They may take nine tenths of the free memory. Without workers, all memory is free."""
-    config = config_of(1_000)
-    plan = plan_memory(config, make_unroll_layout(config, make_catch), make_catch, 4)
-    compressed = plan.needed - (1 - memory.COMPRESSED_TO) * plan.in_others * plan.nbytes
-    monkeypatch.setattr(memory, "usable_memory", lambda: int(compressed / beside) + 1)
-    with pytest.raises(UsageError) as refused:
-        plan.check(0, games_each=15)
-    assert ("--use_replay_compression" in str(refused.value)) == advised
-
-
 def test_replays_may_not_take_all_memory_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config()
     plan = plan_memory(config, make_unroll_layout(config, make_catch), make_catch, unrolls_in_slots=500)

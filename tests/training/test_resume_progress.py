@@ -62,20 +62,6 @@ def test_counters_schedule_and_best_continue_without_a_jump(tmp_path: Path) -> N
     assert scores[0] <= scores[1] == scores[2], "best.pt is the checkpoint with the best mean return"
 
 
-def test_the_best_checkpoint_is_kept_until_a_better_one(tmp_path: Path, saved_run: Path) -> None:
-    """best.pt may be newer than the checkpoint that is resumed; its own mean return counts."""
-    first = copy_of(saved_run, tmp_path)
-    best_path = first / "checkpoints" / BEST
-    saved = read_checkpoint(best_path)
-    unbeatable = {**saved.content["progress"], "best_return_mean": 5.0}
-    best_path.unlink()  # a hard link to the newest checkpoint, which must not change
-    write_checkpoint(best_path, {**saved.content, "progress": unbeatable})
-    best = best_path.read_bytes()
-    second = resume_run(first, make_catch, environment_max_steps=2_000)
-    assert (second / "checkpoints" / BEST).read_bytes() == best
-    assert find_checkpoint(str(second)).content["progress"]["best_return_mean"] == 5.0
-
-
 def test_a_checkpoint_elsewhere_does_not_take_the_best_file_beside_it(tmp_path: Path, saved_run: Path) -> None:
     """In a folder of downloads, it is that of another run or program."""
     saved = find_checkpoint(str(saved_run))

@@ -133,7 +133,7 @@ def test_reproducible_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_training_continues_if_workers_are_killed(tmp_path: Path) -> None:
+def test_training_continues_if_workers_are_killed(tmp_path: Path, spawned_workers: None) -> None:
     """A worker is killed after every second report; the run reaches its end."""
     done = threading.Event()
     kills = 0
