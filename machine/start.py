@@ -17,7 +17,7 @@ def exit_on_signals() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _exit)
+            signal.signal(number, end_at_start)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     sys.excepthook = sys.__excepthook__
 
@@ -31,7 +31,7 @@ def stopped_at_start(number: int = 2) -> int:
     return 128 + number
 
 
-def _exit(number: int, frame: object) -> None:
+def end_at_start(number: int, frame: object) -> None:
     os._exit(stopped_at_start(number))
 
 

@@ -5,6 +5,8 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
+from machine.start import end_at_start
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_SIGNAL_SECONDS = 0.5  # a second signal within this time does not count: a closed terminal sends SIGHUP twice
 
@@ -33,8 +35,8 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        for number, handler in self._before.items():  # at the end of a program, a signal may not change its exit code
+            signal.signal(number, signal.SIG_IGN if handler is end_at_start else handler)
 
     def request(self) -> None:
         self._requested_at = time.monotonic()  # first: a signal may come between the two

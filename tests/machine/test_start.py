@@ -50,6 +50,15 @@ def test_under_nohup_a_closed_terminal_does_not_end_it() -> None:
     assert subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True) == "goes on\n"
 
 
+def test_after_the_work_a_signal_changes_nothing_any_more() -> None:
+    program = (
+        "import os, signal\nfrom machine.start import exit_on_signals\nfrom machine.stop_signals import StopSignals\n"
+        "exit_on_signals()\nwith StopSignals():\n    pass\nos.kill(os.getpid(), signal.SIGINT)\nprint('ended')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
+
+
 def test_before_the_handlers_are_set_there_is_no_traceback_either() -> None:
     program = f"import signal\n{EARLY}"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
