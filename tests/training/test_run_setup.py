@@ -128,50 +128,37 @@ def test_options_without_effect_are_listed(tmp_path: Path) -> None:
         "--adam_eps has no effect without --optimizer=adam",
         "--render has no effect without --eval_period",
     ]
-    assert notes(fire_on_reset=False) == []
-    assert notes(replay_parameters=HALF_REPLAYED, use_replay_compression=True, training_fill_in_factor=0.3) == []
     elite = '[{"type": "elite", "capacity": 9, "sample_ratio": 1.0, "lambda_batch_multiplier": %s}]'
     assert notes(replay_parameters=elite % 6, batch_size=2) == []
     draws_like_standard = "the elite replay draws like standard: nothing is ranked with a "
-    for multiplier in (1, 1.4):
-        assert notes(replay_parameters=elite % multiplier, batch_size=2)[-1] == (
-            f"{draws_like_standard}lambda_batch_multiplier of {multiplier} for a share of 2; "
-            "a larger one, such as 6, would be right"
-        )
+    assert notes(replay_parameters=elite % 1.4, batch_size=2)[-1] == (
+        f"{draws_like_standard}lambda_batch_multiplier of 1.4 for a share of 2; a larger one, such as 6, would be right"
+    )
     assert notes(replay_parameters=elite % 6, batch_size=9)[-1] == (
         f"{draws_like_standard}capacity of 9 for a share of 9; a larger one, such as 1000, would be right"
     )
-    assert notes(replay_parameters=elite % 6, batch_size=2, proximal_loss_weight=1.0) == [
-        "--proximal_loss_weight has no effect without a queue"
-    ]
-    assert notes(policy_cloning_loss_weight=1.0, learner_restarts=1) == [
-        "--learner_restarts has no effect without --learners",
-        "--policy_cloning_loss_weight has no effect without a replay besides queues",
-    ]
-    assert notes(impact_rho=3.0) == ["--impact_rho has no effect without --loss=impact"]
-    elsewhere = Config.from_flags({"env": "CartPole-v1", "factored_actions": True})
-    said = run_header(elsewhere, tmp_path, machine, CATCH, NETWORK, 100)
-    assert "--factored_actions has no effect without a NoFrameskip game" in said
-    assert notes(env="PongNoFrameskip-v4", factored_actions=True) == []
-    assert notes(loss="impact", impact_uses=3, impact_batches=5, impact_target_period=7) == []
-    assert notes(loss="impact", impact_uses=1, impact_batches=5) == [], "the period of the target depends on it"
-    assert notes(loss="impact", impact_uses=1, impact_batches=5, impact_target_period=7) == [
-        "--impact_batches has no effect without a second use of each fresh unroll"
-    ]
-    without_queue = {"replay_parameters": elite % 6, "batch_size": 2, "loss": "impact"}
-    assert notes(**without_queue, impact_uses=5) == ["--impact_uses has no effect without a queue"]
-    without_local_workers = "--worker_count has no effect without --local_workers"
-    compression = "--lz4_compression_level has no effect without --use_replay_compression or --cluster"
-    assert compression in notes(lz4_compression_level=3)
-    assert compression not in notes(lz4_compression_level=3, cluster="auto")
-    assert without_local_workers not in notes(cluster="auto", worker_count=3)
-    assert without_local_workers in notes(cluster="auto", worker_count=3, local_workers=False)
-    assert notes(console_period=3.0) == []
-    assert notes(console="off", console_period=3.0) == ["--console_period has no effect without --console=plain"]
-    assert notes(reproducible=True, slots_per_worker=2)[-1] == (
-        "--slots_per_worker has no effect without --noreproducible"
-    )
-    assert notes(optimizer="adam", rmsprop_eps=1e-3) == ["--rmsprop_eps has no effect without --optimizer=rmsprop"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "needed"),
+    [
+        ({"replay_parameters": HALF_REPLAYED, "training_fill_in_factor": 0.3}, None),
+        ({"policy_cloning_loss_weight": 1.0}, "a replay besides queues"),
+        ({"impact_rho": 3.0}, "--loss=impact"),
+        ({"loss": "impact", "impact_uses": 1, "impact_batches": 5}, None),
+        ({"loss": "impact", "impact_uses": 1, "impact_batches": 5, "impact_target_period": 7}, "a second use"),
+        ({"lz4_compression_level": 3}, "--use_replay_compression or --cluster"),
+        ({"lz4_compression_level": 3, "cluster": "auto"}, None),
+        ({"cluster": "auto", "worker_count": 3, "local_workers": False}, "--local_workers"),
+        ({"console": "off", "console_period": 3.0}, "--console=plain"),
+        ({"reproducible": True, "slots_per_worker": 2}, "--noreproducible"),
+        ({"env": "CartPole-v1", "factored_actions": True}, "a NoFrameskip game"),
+    ],
+)
+def test_what_an_option_needs_is_said_where_it_is_missing(flags: dict[str, Any], needed: str | None) -> None:
+    lines = run_header(Config.from_flags(flags), Path(), machine_for(Config(), 2), CATCH, NETWORK, 100)
+    said = [line for line in lines if "has no effect without" in line]
+    assert len(said) == (needed is not None) and all(f"without {needed}" in line for line in said)
 
 
 def test_inference_on_the_learner_is_refused_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
