@@ -23,30 +23,22 @@ SAFETY = 1.5
 
 @dataclass(frozen=True)
 class ReplayMemory:
-    """How many unrolls are kept, and the size of one."""
+    """What full replays need, in bytes. It is an estimate if some of them are compressed."""
 
-    in_queues: int  # raw, always
-    in_others: int
-    in_transit: int  # in the workers' slots, in batches and as candidates, raw
-    nbytes: int  # of a raw unroll
-    kept_nbytes: int  # of an unroll in a replay that is not a queue; an estimate if it is compressed
+    unrolls: int  # in all replays
+    in_replays: int
+    in_transit: int  # in the workers' slots, in batches and as candidates
+    has_others: bool  # whether there are replays besides queues
     compressed: bool
 
     @property
-    def in_replays(self) -> int:
-        """Bytes of all full replays."""
-        return self.in_queues * self.nbytes + self.in_others * self.kept_nbytes
-
-    @property
     def needed(self) -> int:
-        return self.in_replays + self.in_transit * self.nbytes
+        return self.in_replays + self.in_transit
 
     def described(self) -> list[str]:
         """Lines for the header of the run; none for a run with queues only."""
-        if not self.in_others:
-            return []
         size = f"about {format_bytes(self.in_replays)} compressed" if self.compressed else format_bytes(self.in_replays)
-        return [f"replays: {self.in_queues + self.in_others:,} unrolls, {size}"]
+        return [f"replays: {self.unrolls:,} unrolls, {size}"] if self.has_others else []
 
     def check(self, workers: int, games_each: int, learners: int = 1) -> None:
         """Refuse replays that do not fit into the memory beside the workers: an equal part of it for each learner."""
@@ -55,16 +47,13 @@ class ReplayMemory:
         room = PART_OF_FREE * free
         if self.needed <= room:
             return
-        unrolls = self.in_queues + self.in_others + self.in_transit
-        fitting = int((room - self.in_transit * self.nbytes) / (self.kept_nbytes if self.in_others else self.nbytes))
+        fitting = int((room - self.in_transit) / self.in_replays * self.unrolls)
+        remedy = "a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker"
         if fitting > 0:
-            remedy = f"capacities that add up to less than {fitting:,}"
-            if self.in_others and not self.compressed:
-                remedy += ", or --use_replay_compression,"
-        else:
-            remedy = "a smaller --batch_size, --r_f_steps, --worker_count or --envs_per_worker"
+            compression = ", or --use_replay_compression," if self.has_others and not self.compressed else ""
+            remedy = f"capacities that add up to less than {fitting:,}{compression}"
         raise UsageError(
-            f"--replay_parameters and the workers' slots would hold {unrolls:,} unrolls, which need "
+            f"--replay_parameters: {self.unrolls:,} unrolls, and those in the workers' slots and in batches, need "
             f"{format_bytes(self.needed)}, but {format_bytes(free)} of memory are free beside the workers; {remedy} "
             "would be right."
         )
@@ -74,27 +63,24 @@ def plan_memory(
     config: Config, layout: UnrollLayout, make_environment: MakeEnvironment, unrolls_in_slots: int
 ) -> ReplayMemory:
     """Computed from the sizes; the size of a compressed unroll is measured on a few steps of random play."""
-    options = config.replay
-    held = [max(replay.capacity, share) for replay, share in zip(options.replays, options.shares, strict=True)]
-    in_rings = 0 if config.batch_uses == ONCE else config.batch_uses.slots * sum(options.queue_shares)
-    in_queues = sum(size for replay, size in zip(options.replays, held, strict=True) if replay.type == "queue")
-    in_others = sum(held) - in_queues
-    in_queues += in_rings
+    options, nbytes = config.replay, layout.nbytes
+    entries = list(zip(options.replays, options.shares, strict=True))
+    in_queues = sum(max(replay.capacity, share) for replay, share in entries if replay.type == "queue")
+    if config.batch_uses != ONCE:
+        in_queues += config.batch_uses.slots * sum(options.queue_shares)
+    in_others = sum(max(replay.capacity, share) for replay, share in entries if replay.type != "queue")
     compressed = options.use_replay_compression and in_others > 0
-    kept_nbytes = layout.nbytes
+    kept = nbytes
     if compressed:
         codec = UnrollCodec(layout, options.lz4_compression_level)
         blobs = [codec.encode(row) for row in played_at_random(config, layout, make_environment)]
-        kept_nbytes = int(SAFETY * sum(map(len, blobs)) / len(blobs)) + BLOB_OVERHEAD
+        kept = int(SAFETY * sum(map(len, blobs)) / len(blobs)) + BLOB_OVERHEAD
     batches = 2 + (options.batches_ahead + 1 if options.caching else 0)
     # A replay that ranks copies its candidates.
-    candidates = sum(
-        replay.most_candidates(share)
-        for replay, share in zip(options.replays, options.shares, strict=True)
-        if replay.ranks
-    )
-    in_transit = unrolls_in_slots + batches * options.batch_size + candidates
-    return ReplayMemory(in_queues, in_others, in_transit, layout.nbytes, kept_nbytes, compressed)
+    candidates = sum(replay.most_candidates(share) for replay, share in entries if replay.ranks)
+    in_transit = (unrolls_in_slots + batches * options.batch_size + candidates) * nbytes
+    in_replays = in_queues * nbytes + in_others * kept
+    return ReplayMemory(in_queues + in_others, in_replays, in_transit, in_others > 0, compressed)
 
 
 @users_code()

@@ -92,8 +92,14 @@ def test_the_header_line_of_the_plan(monkeypatch: pytest.MonkeyPatch, flags: dic
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({}, ["200,024 unrolls, which need 31.8 GiB", "less than 4,528, or --use_replay_compression, would"]),
-        ({"use_replay_compression": True}, ["200,024 unrolls, which need 1.2 GiB", "0.8 GiB"]),
+        (
+            {},
+            [
+                "200,004 unrolls, and those in the workers' slots and in batches, need 31.8 GiB",
+                "less than 4,528, or --use_replay_compression, would",
+            ],
+        ),
+        ({"use_replay_compression": True}, ["200,004 unrolls", "need 1.2 GiB", "0.8 GiB"]),
     ],
 )
 def test_replays_larger_than_the_memory_are_refused_with_their_sizes(
