@@ -9,20 +9,25 @@ import pytest
 
 from processes.child import start_child
 from processes.fork_server import ForkServer
+from processes.pool import ChildPool
 from tests.training.catch_runs import catch_run
 
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    with closing(ForkServer(["workers.worker", "wrappers.make_environment", "tests.catch"])) as server:
+    with closing(
+        ForkServer(["workers.worker", "evaluation.player_process", "wrappers.make_environment", "tests.catch"])
+    ) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def forked_workers(fork_server: ForkServer) -> Iterator[None]:
-    """Workers of all runs in this process start in a hundredth of a second, instead of the three that torch takes."""
+    """Workers and players of all runs in this process start in a hundredth of a second, not in the three of torch."""
+    start = partial(start_child, launch=fork_server)
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr("workers.actors.start_child", partial(start_child, launch=fork_server))
+        patches.setattr("workers.actors.start_child", start)
+        patches.setattr("training.periodic_evaluation.ChildPool", partial(ChildPool, start=start))
         yield
 
 
