@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -116,7 +117,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
         value = json.loads(path.read_bytes())
         if isinstance(value, dict):
-            return value
+            # Bytes of file names that are not UTF-8 are half characters in Python, which no page can show.
+            text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+            return dict(json.loads(text))
     return None
 
 
@@ -133,10 +136,14 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 def _may_have(option: str, value: object) -> bool:
     """Whether a value in config.json has the type of this option, whatever values its version of us accepts."""
-    if option not in OPTIONS or value is None:
+    if option not in OPTIONS:
         return not isinstance(value, dict | list)
-    kind = OPTIONS[option].metadata["rule"].kind
-    return isinstance(value, bool) if kind is bool else isinstance(value, int | float if kind is float else kind)
+    rule = OPTIONS[option].metadata["rule"]
+    if isinstance(value, bool | None):
+        return bool(rule.optional if value is None else rule.kind is bool)
+    if isinstance(value, int | float) and rule.kind in (int, float):
+        return (rule.kind is float or isinstance(value, int)) and abs(value) <= sys.float_info.max
+    return isinstance(value, rule.kind)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
