@@ -1,7 +1,6 @@
 """Checks before a run on a cluster starts: Ray is installed, and the cluster answers."""
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -10,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.node_code import ROOT
+from cluster.node_actor import ROOT
 from option_flags import Config
 from options.rules import UsageError
 
@@ -18,7 +17,7 @@ LEAST_VERSION = (2, 60)
 CONNECT_SECONDS, PROBE_SECONDS = 5.0, 60.0
 # Settings of Ray by which it gives up in seconds where it would try for a minute.
 QUICK_ANSWERS = {"RAY_NUM_REDIS_GET_RETRIES": "3", "RAY_gcs_server_request_timeout_seconds": "10"}
-TOKEN_REFUSED = (  # a problem that the probe finds
+TOKEN_REFUSED = (
     "its head refuses the authentication token; RAY_AUTH_MODE=token, and the head's token in RAY_AUTH_TOKEN or "
     "~/.ray/auth_token, would be right."
 )
@@ -45,70 +44,54 @@ def check_combinations(config: Config) -> None:
 
 def check_cluster(address: str, flag: str = "--cluster") -> str:
     """The host:port of the head that `address` means. Raises a UsageError that says why it cannot be used."""
-    _check_ray(flag, address)
-    _check_token(flag, address)
+    given = f"{flag}={address}"
+    _check_ray(given)
+    _check_token(given)
     head = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address  # Ray looks there first, too
     if re.search(r"^[^/]*:\d+$", head):
-        _check_port(f"{flag}={address}", head)
+        _check_port(given, head)
     answer = _probe(address)
-    if answer.get("problem") == TOKEN_REFUSED and "RAY_AUTH_MODE" not in os.environ and _has_token():
-        os.environ["RAY_AUTH_MODE"] = "token"  # `ray start` does so too where the machine has a token
-        answer = _probe(address)
-    problem = answer.get("problem")
-    if problem:
-        raise UsageError(f"{flag}={address} cannot be used: {problem}")
-    return str(answer["address"])
+    if "problem" in answer:
+        raise UsageError(f"{given} cannot be used: {answer['problem']}")
+    return answer["address"]
 
 
-def _check_ray(flag: str, address: str) -> None:
+def _check_ray(given: str) -> None:
     wanted = ".".join(map(str, LEAST_VERSION))
-    if importlib.util.find_spec("ray") is None:
-        raise UsageError(f"{flag}={address} needs the package ray; run pip install 'ray>={wanted}'.")
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
-        raise UsageError(
-            f"{flag}={address} needs the package ray, not a folder of this name; run pip install 'ray>={wanted}'."
-        ) from None
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if numbers < LEAST_VERSION:
-        raise UsageError(f"{flag}={address} needs Ray {wanted} or newer, not {version}; run pip install -U ray.")
+        raise UsageError(f"{given} needs the package ray; run pip install 'ray>={wanted}'.") from None
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < LEAST_VERSION:
+        raise UsageError(f"{given} needs Ray {wanted} or newer, not {version}; run pip install -U ray.")
 
 
-def _check_token(flag: str, address: str) -> None:
+def _check_token(given: str) -> None:
     """Ray itself waits for a long time without a word if its token is missing."""
-    if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
-        return
-    if not _has_token():
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    has_token = bool(os.environ.get("RAY_AUTH_TOKEN")) or path.is_file()
+    if os.environ.get("RAY_AUTH_MODE", "").lower() == "token" and not has_token:
         raise UsageError(
-            f"{flag}={address} with RAY_AUTH_MODE=token needs the token of the cluster; RAY_AUTH_TOKEN=<token>, or "
-            f"a copy of the head's token file at {_token_path()}, would be right."
+            f"{given} with RAY_AUTH_MODE=token needs the token of the cluster; RAY_AUTH_TOKEN=<token>, or a copy of "
+            f"the head's token file at {path}, would be right."
         )
 
 
-def _has_token() -> bool:
-    return bool(os.environ.get("RAY_AUTH_TOKEN")) or _token_path().is_file()
-
-
-def _token_path() -> Path:
-    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-
-
 def _check_port(given: str, head: str) -> None:
+    """Ray itself would try for two minutes."""
     host, _, port = head.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"{given} does not answer ({why}); the address that ray start --head printed, or auto on a machine of the "
-            "cluster, would be right."
+            f"{given} does not answer ({getattr(error, 'strerror', None) or error}); the address that ray start --head "
+            "printed, or auto on a machine of the cluster, would be right."
         ) from None
 
 
 def _probe(address: str) -> dict[str, str]:
-    """Connect from a process of its own: the learner never loads Ray."""
-    command = [sys.executable, "-m", "cluster.find_cluster", address]
+    """The head's address, or what is wrong, from a process of its own: the learner never loads Ray."""
+    command = [sys.executable, "-m", "cluster.nodes", address]
     environment = {**os.environ, **QUICK_ANSWERS}
     try:
         done = subprocess.run(
@@ -118,9 +101,9 @@ def _probe(address: str) -> dict[str, str]:
         return {"problem": f"Ray did not answer within {PROBE_SECONDS:g} seconds; a head that runs would be right."}
     if "Unauthenticated" in done.stderr:  # Ray says so on its way only
         return {"problem": TOKEN_REFUSED}
-    try:
-        answer: dict[str, str] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-    except (StopIteration, ValueError):
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        return {"problem": f"Ray failed ({lines[-1] if lines else f'exit code {done.returncode}'})."}
-    return answer
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):  # between lines of Ray's own
+            answer: dict[str, str] = json.loads(line)
+            return answer
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return {"problem": f"Ray failed ({lines[-1] if lines else f'exit code {done.returncode}'})."}

@@ -1,27 +1,32 @@
 """Plays on a node: an ordinary worker pool that plays a round for each request, and packs it for the learner."""
 
-import threading
+import asyncio
+import importlib.util
+import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from multiprocessing import Pipe
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import torch
 from numpy.typing import NDArray
 
 from agents.acting import weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from cluster.played_code import difference, played_code
-from cluster.round_format import pack_round
+from agents.torsos.own_torso import is_own
+from cluster.node_actor import hash_of_files
+from cluster.rounds import pack_round
 from machine.capacity import usable_memory
 from machine.device import choose_precision
 from machine.machine_setup import Machine
 from machine.process_memory import GAME_BYTES, PART_OF_FREE, PROCESS_BYTES, format_bytes
 from machine.system_settings import keep_freed_memory
-from option_flags import Config
+from option_flags import Config, EnvironmentOptions
+from options.presets import is_noframeskip
 from options.rules import UsageError
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
@@ -31,11 +36,15 @@ from workers.flow_control import PlayOnRequest
 from workers.memory.shared_weights import SharedWeights
 from workers.worker import PlaySetup
 from workers.worker_clock import WorkerTimes
+from workers.worker_pool import WorkerPool
+from wrappers.any_environment.registry import find_environment, import_module
 from wrappers.environment import MakeEnvironment
 
 SLOTS_PER_WORKER = 2  # while one round is packed, its worker can play the next one
-LONGEST_WAIT = 1.0  # seconds after which the pool looks for workers that hang
+LOOK_SECONDS = 1.0  # between two looks for workers that hang, or have to be started again
 CPU = torch.device("cpu")
+ENGINES = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "Box2D"}  # of Gymnasium's own environments
+INSTALLED = {"site-packages", "dist-packages"}  # folders; a package that is being edited is elsewhere
 
 
 @dataclass(frozen=True)
@@ -78,32 +87,82 @@ def why_not_playable(spec: PlayerSpec, workers: int) -> str | None:
     return None
 
 
-class NodePlayer:
-    """Runs the pool in a thread. Each request is answered with the bytes of one round, as in `round_format.py`."""
+def played_code(config: Config) -> dict[str, str]:
+    """What each package or module of a run has: its version, or a hash of its source files.
 
-    def __init__(self, spec: PlayerSpec, number: int, seed: int, workers: int) -> None:
-        """`number` is that of the rounds' header; `seed` is of this player alone, so its games are its own."""
-        self.workers = workers
-        self._spec = spec
-        self._number = number
-        config = replace(spec.config, run=replace(spec.config.run, seed=seed))
-        self._config = replace(config, workers=replace(config.workers, inference="worker"))
-        self._layout = spec.layout
-        self._codec = UnrollCodec(spec.layout, spec.config.replay.lz4_compression_level)
+    Of a module in a package, it is the whole package. What these import is left out. UsageError if a module of the
+    user's cannot be imported.
+    """
+    options, network = config.environment, config.network.network
+    modules = {"gymnasium", *_environment_modules(options)}
+    for flag, value in (("env_wrapper", options.env_wrapper), ("network", network if is_own(network) else None)):
+        if value is not None:
+            module = value.partition(":")[0]
+            import_module(module, f"--{flag}={value}")
+            modules.add(module)
+    names = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
+    packages = packages_distributions()
+    return {name: _contents(name, packages.get(name, ())) for name in sorted(names)}
+
+
+def difference(here: Mapping[str, str], learners: Mapping[str, str]) -> str | None:
+    """What differs on a node, as the end of a sentence; None if nothing does."""
+    for name, expected in learners.items():
+        found = here.get(name, "nothing")
+        if found != expected:
+            return f"its {name} has {found}, and the learner's has {expected}; the same would be right"
+    return None
+
+
+def _environment_modules(options: EnvironmentOptions) -> Iterable[str]:
+    """The module that registers the environment, the one that makes it, and the engine that it plays with."""
+    if is_noframeskip(options.env):
+        return {"ale_py"}
+    entry = gymnasium.registry[find_environment(options.env)].entry_point
+    maker = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+    named = options.env.rpartition(":")[0]
+    engines = {engine for start, engine in ENGINES.items() if maker.startswith(start)}
+    return {maker, named, *engines} - {"", "__main__"}
+
+
+def _contents(name: str, distributions: Iterable[str]) -> str:
+    """The version of an installed package; a hash of the source files of any other one."""
+    loaded = sys.modules.get(name)
+    spec = importlib.util.find_spec(name) if loaded is None else loaded.__spec__
+    if spec is None:
+        return "nothing"
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    places = folders or [Path(spec.origin or "")]
+    if distributions and all(INSTALLED & {*place.parts} for place in places):
+        return "version " + ", ".join(sorted({version(each) for each in distributions}))
+    files = [(file.relative_to(folder), file) for folder in folders for file in sorted(folder.rglob("*.py"))]
+    files = files or [(Path(place.name), place) for place in places if place.is_file()]
+    return f"source files {hash_of_files(files)}"
+
+
+class NodePlayer:
+    """Runs the pool in the event loop of the actor. Each request is answered with the bytes of one round."""
+
+    def __init__(self, spec: PlayerSpec, seed: int, workers: int) -> None:
+        """`seed` is of this player alone, so its games are its own."""
+        config = replace(
+            spec.config,
+            run=replace(spec.config.run, seed=seed),
+            workers=replace(spec.config.workers, inference="worker"),
+        )
         precision = choose_precision(config.run.precision, CPU)
-        self._machine = Machine(CPU, precision, precision, workers, SLOTS_PER_WORKER, learner_threads=1)
+        machine = Machine(CPU, precision, precision, workers, SLOTS_PER_WORKER, learner_threads=1)
+        self._setup = PlaySetup(config, spec.make_environment, spec.layout, machine, spec.resume_count)
+        self._codec = UnrollCodec(spec.layout, config.replay.lz4_compression_level)
         self._weights = SharedWeights(weight_count(make_network(config.network, spec.layout, precision)))
         self._flat = torch.zeros(self._weights.weight_count)
         self._flow_control = PlayOnRequest()
-        self._requests: deque[Future[bytes]] = deque()
-        self._sequence = 0
-        self._restarts = 0
+        self._requests: deque[asyncio.Future[bytes]] = deque()
         self._notices: deque[str] = deque(maxlen=100)
-        self._error: BaseException | None = None
-        self._lock = threading.Lock()
-        self._wake_receiver, self._wake_sender = Pipe(duplex=False)
-        self._closing = False
-        self._thread: threading.Thread | None = None
+        self._restarts = 0
+        self._pool: WorkerPool | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._error: Exception | None = None  # that has ended the pool
 
     def load_weights(self, version: int, weights: NDArray[Any]) -> None:
         """Weights `[weight_count]` for the next rounds; the first ones start the workers.
@@ -113,77 +172,60 @@ class NodePlayer:
         vector = torch.from_numpy(weights)
         self._flat.copy_(vector.view(torch.bfloat16) if vector.dtype == torch.int16 else vector)
         self._weights.publish(version, self._flat)
-        if self._thread is None:
+        if self._pool is None:
             torch.set_num_threads(1)  # the cores are the workers'
             keep_freed_memory()
-            self._thread = threading.Thread(target=self._run, name="player", daemon=True)
-            self._thread.start()
+            times = WorkerTimes(self._setup.machine.worker_count + 1)
+            self._pool = make_pool(self._setup, self._weights, times, self._notices.append, self._flow_control)
+            asyncio.get_running_loop().add_reader(self._pool.fileno(), self._serve)
+            self._watch = asyncio.create_task(self._look_after_workers())
 
-    def request(self) -> "Future[bytes]":
-        """Ask for one round. The future gets its bytes, or the error that ended the pool."""
-        future: Future[bytes] = Future()
-        with self._lock:
-            if self._error is None:
-                self._requests.append(future)
-            else:
-                future.set_exception(self._error)
-        self._wake()
-        return future
+    async def play_round(self) -> bytes:
+        """The bytes of one round; raises the error that has ended the pool."""
+        if self._error is not None:
+            raise self._error
+        request: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._requests.append(request)
+        self._serve()
+        return await request
 
     def figures(self) -> dict[str, Any]:
-        """How the pool is, and the sentences since the last call."""
+        """Restarts of workers, and sentences, since the last call."""
+        before, self._restarts = self._restarts, self._pool.restarts if self._pool else 0
         notices = [self._notices.popleft() for _ in range(len(self._notices))]
-        return {"restarts": self._restarts, "notices": notices}
+        return {"restarts": self._restarts - before, "notices": notices}
 
     def close(self) -> None:
         """End the workers; open requests are not answered."""
-        self._closing = True
-        self._wake()
-        if self._thread is not None:
-            self._thread.join()
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._pool is not None:
+            asyncio.get_running_loop().remove_reader(self._pool.fileno())
+            self._pool.close()
 
-    def _wake(self) -> None:
-        if not self._wake_receiver.poll():  # one byte is enough, and more could fill the pipe
-            self._wake_sender.send_bytes(b"!")
+    async def _look_after_workers(self) -> None:
+        while self._error is None:
+            self._serve()
+            await asyncio.sleep(LOOK_SECONDS)
 
-    def _run(self) -> None:
+    def _serve(self) -> None:
+        """Receive what the workers send, and answer requests."""
+        if self._pool is None or self._error is not None:
+            return
         try:
-            self._play()
-        except BaseException as error:  # any error ends the pool, and the requests tell it
-            with self._lock:
-                self._error = error
-                for future in self._requests:
-                    future.set_exception(error)
-                self._requests.clear()
-
-    def _play(self) -> None:
-        times = WorkerTimes(self.workers + 1)
-        spec = self._spec
-        setup = PlaySetup(self._config, spec.make_environment, spec.layout, self._machine, spec.resume_count)
-        pool = make_pool(setup, self._weights, times, self._notices.append, self._flow_control)
-        try:
-            while not self._closing:
-                with self._lock:
-                    self._flow_control.limit = len(self._requests)
-                pool.wait(LONGEST_WAIT, [self._wake_receiver])
-                while self._wake_receiver.poll():
-                    self._wake_receiver.recv_bytes()
-                self._restarts = pool.restarts
-                while pool.rounds_ready and self._requests:
-                    with self._lock:  # taking the round frees its slot, which must not be filled for the same request
-                        self._flow_control.limit = len(self._requests) - 1
-                    content = self._pack(pool.take(self._config.workers.envs_per_worker))
-                    with self._lock:
-                        self._requests.popleft().set_result(content)
-        finally:
-            pool.close()
+            self._flow_control.limit = len(self._requests)
+            self._pool.wait(0.0)
+            while self._pool.rounds_ready and self._requests:
+                # Before the slot of this round is free, which must not be filled for the same request.
+                self._flow_control.limit = len(self._requests) - 1
+                content = self._pack(self._pool.take(self._setup.config.workers.envs_per_worker))
+                self._requests.popleft().set_result(content)
+        except Exception as error:
+            self._error = error
+            asyncio.get_running_loop().remove_reader(self._pool.fileno())
+            for request in self._requests:
+                request.set_exception(error)
 
     def _pack(self, rows: Iterator[Rows]) -> bytes:
         """One round. Each row is read before the next one is taken: then its slot may be filled again."""
-        versions, blobs = [], []
-        for row in rows:
-            versions.append(int(self._layout.array(row, "weight_version")))
-            blobs.append(self._codec.encode(row))
-        content = pack_round(self._layout.fingerprint, self._number, self._sequence, versions, blobs)
-        self._sequence += 1
-        return content
+        return pack_round(self._setup.layout.fingerprint, [self._codec.encode(row) for row in rows])

@@ -1,163 +1,124 @@
-"""What the learner knows of each node: its name, what was accepted and refused of it, and figures for reports."""
+"""What the learner knows of each node: what was accepted and refused of it, and figures for reports."""
 
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from run_files.metrics import JsonValue
 
 WINDOW_SECONDS = 10.0  # over which speed, lag and bandwidth are averaged
 MARK_SECONDS = 1.0
 MOST_LEFT = 20  # nodes that have left and are still shown
-COUNTERS = ("restarts", "received_bytes", "sent_bytes")
+COUNTED_THERE = ("restarts", "received_bytes", "sent_bytes")  # by the gateway, which tells how much they have grown
 
 
 @dataclass
 class Node:
-    """The counters of one node since it joined, over all of its players."""
+    """One node since it first joined, over all of its players."""
 
     name: str
-    seat: int
-    workers: int
-    alive: bool = True
-    capacity: int = 0  # rounds that may be asked of it
-    agent_steps: int = 0
-    accepted: int = 0
-    refused: int = 0
-    lag_sum: int = 0
-    gateway: dict[str, Any] = field(default_factory=dict)  # the newest figures that the gateway sent
-    before: dict[str, int] = field(default_factory=dict)  # counters from earlier gateways, and before it left
-    marks: deque["_Mark"] = field(default_factory=deque)  # of the latest seconds, oldest first
+    seat: int  # from 1; each node of a run has its own
+    workers: int = 0
+    capacity: int = 0  # rounds that may be asked of it; 0: it does not play now
+    counts: Counter[str] = field(default_factory=Counter)  # accepted, refused, lag, and those of the gateway
+    round_trip_ms: float | None = None
+    publish_ms: float | None = None
+    marks: deque[tuple[float, Counter[str]]] = field(default_factory=deque)  # counts of the latest seconds
 
-    def counter(self, name: str) -> int:
-        return self.before.get(name, 0) + int(self.gateway.get(name, 0))
+    def update(self, told: Mapping[str, Any]) -> None:
+        """Take figures of the gateway."""
+        self.counts.update({name: told[name] for name in COUNTED_THERE})
+        self.round_trip_ms, self.publish_ms = told["round_trip_ms"], told["publish_ms"]
 
-    def keep_counters(self) -> None:
-        """What the gateway counts for this node begins at zero again."""
-        self.before = {name: self.counter(name) for name in COUNTERS}
-        self.gateway = {}
+    def accept(self, lag: int) -> None:
+        self.counts.update(accepted=1, lag=lag)
 
-
-class _Mark(NamedTuple):
-    """A node's counters at one moment."""
-
-    seconds: float
-    agent_steps: int
-    accepted: int
-    lag_sum: int
-    received: int
-    sent: int
+    def refuse(self, unrolls: int) -> None:
+        self.counts.update(refused=unrolls)
 
 
 class NodeStatistics:
-    """All nodes of a run by name, and which of them each player's number belongs to."""
+    """All nodes of a run by name."""
 
     def __init__(self, unroll_length: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._unroll_length = unroll_length
         self._clock = clock
         self._nodes: dict[str, Node] = {}
-        self._players: dict[int, Node] = {}
+        self._joins = 0  # of nodes that were not there before
         self._marked_at = -math.inf
 
-    def joined(self, described: Mapping[str, Any]) -> Node:
-        """A player has started; `described` is from the gateway."""
-        name = str(described["name"])
-        node = self._nodes.pop(name, None)  # it moves to the end: the newest nodes are the last
+    def joined(self, name: str, workers: int, capacity: int) -> None:
+        """A player has started."""
+        node = self._nodes.pop(name, None)
         if node is None:
-            node = Node(name, int(described["seat"]), int(described["workers"]))
-        self._nodes[name] = node
-        node.seat, node.workers = int(described["seat"]), int(described["workers"])
-        node.alive, node.capacity = True, int(described["capacity"])
-        if node.gateway and node.gateway["link"] != described["link"]:  # it had left the cluster: all counts from zero
-            node.keep_counters()
-        node.gateway = dict(described)
-        node.marks.append(_mark(node, self._clock()))
-        self._players[int(described["number"])] = node
-        self._forget_old()
-        return node
+            self._joins += 1
+            node = Node(name, seat=self._joins)
+        self._nodes[name] = node  # the newest nodes are the last
+        node.workers, node.capacity = workers, capacity
+        node.marks.append((self._clock(), node.counts.copy()))
+        left = [other.name for other in self._nodes.values() if not other.capacity]
+        for gone in left[: max(0, len(left) - MOST_LEFT)]:  # or machines that come and go for weeks would fill memory
+            del self._nodes[gone]
 
-    def left(self, described: Mapping[str, Any]) -> None:
-        node = self._players.get(int(described["number"]))
-        if node is not None:
-            node.alive, node.capacity, node.gateway = False, 0, dict(described)
+    def left(self, name: str) -> None:
+        if name in self._nodes:
+            self._nodes[name].capacity = 0
 
     def all_left(self) -> None:
-        """The gateway has ended; the next one counts from zero."""
         for node in self._nodes.values():
-            node.alive, node.capacity = False, 0
-            node.keep_counters()
+            node.capacity = 0
 
-    def update(self, figures: Sequence[Mapping[str, Any]]) -> None:
-        for described in figures:
-            node = self._players.get(int(described["number"]))
-            if node is not None and node.alive:
-                node.gateway = dict(described)
+    def update(self, figures: Iterable[Mapping[str, Any]]) -> None:
+        """Figures of the gateway: how much its counts have grown since it told them before."""
+        for told in figures:
+            if told["node"] in self._nodes:
+                self._nodes[told["node"]].update(told)
 
-    def of_player(self, number: int) -> Node | None:
-        return self._players.get(number)
-
-    def accept(self, node: Node, lag: int) -> None:
-        node.accepted += 1
-        node.agent_steps += self._unroll_length
-        node.lag_sum += lag
-
-    @property
-    def alive(self) -> list[Node]:
-        return [node for node in self._nodes.values() if node.alive]
+    def get(self, name: str) -> Node | None:
+        """None if it left long ago."""
+        return self._nodes.get(name)
 
     @property
     def capacity(self) -> int:
         """Rounds that may be in flight from all nodes together."""
         return sum(node.capacity for node in self._nodes.values())
 
-    def figures(self) -> list[dict[str, JsonValue]]:
-        """Each node's figures by their names in metrics.jsonl; those by time are means of the latest seconds."""
-        now = self._clock()
-        return [self._figures_of(node, now) for node in self._nodes.values()]
-
     def tick(self) -> None:
-        """Note the counters once a second."""
+        """Note the counts once a second."""
         now = self._clock()
         if now - self._marked_at < MARK_SECONDS:
             return
         self._marked_at = now
         for node in self._nodes.values():
-            node.marks.append(_mark(node, now))
-            while len(node.marks) > 1 and now - node.marks[1].seconds >= WINDOW_SECONDS:
+            node.marks.append((now, node.counts.copy()))
+            while len(node.marks) > 1 and now - node.marks[1][0] >= WINDOW_SECONDS:
                 node.marks.popleft()
 
-    def _figures_of(self, node: Node, seconds: float) -> dict[str, JsonValue]:
-        now = _mark(node, seconds)
-        before = node.marks[0] if node.marks else now
-        seconds = max(now.seconds - before.seconds, 1e-9)
-        unrolls = now.accepted - before.accepted
+    def figures(self) -> list[dict[str, JsonValue]]:
+        """Each node's figures by their names in metrics.jsonl; those by time are means of the latest seconds."""
+        return [self._figures_of(node) for node in self._nodes.values()]
+
+    def _figures_of(self, node: Node) -> dict[str, JsonValue]:
+        since, before = node.marks[0]
+        seconds = max(self._clock() - since, 1e-9)
+        counts = node.counts
+        grown = {name: counts[name] - before[name] for name in counts}
+        unrolls = grown.get("accepted", 0)
         return {
             "node": node.name,
-            "alive": node.alive,
+            "alive": node.capacity > 0,
             "workers": node.workers,
-            "agent_steps": node.agent_steps,
-            "steps_per_second": (now.agent_steps - before.agent_steps) / seconds,
-            "unrolls_accepted": node.accepted,
-            "unrolls_refused": node.refused,
-            "policy_lag": (now.lag_sum - before.lag_sum) / unrolls if unrolls else None,
-            "restarts": node.counter("restarts"),
-            "received_bytes_per_second": (now.received - before.received) / seconds,
-            "sent_bytes_per_second": (now.sent - before.sent) / seconds,
-            "round_trip_ms": node.gateway.get("round_trip_ms"),
-            "publish_ms": node.gateway.get("publish_ms"),
+            "agent_steps": counts["accepted"] * self._unroll_length,
+            "steps_per_second": unrolls * self._unroll_length / seconds,
+            "unrolls_accepted": counts["accepted"],
+            "unrolls_refused": counts["refused"],
+            "policy_lag": grown["lag"] / unrolls if unrolls else None,
+            "restarts": counts["restarts"],
+            "received_bytes_per_second": grown.get("received_bytes", 0) / seconds,
+            "sent_bytes_per_second": grown.get("sent_bytes", 0) / seconds,
+            "round_trip_ms": node.round_trip_ms,
+            "publish_ms": node.publish_ms,
         }
-
-    def _forget_old(self) -> None:
-        """A cluster whose machines come and go for weeks must not fill the memory."""
-        left = [name for name, node in self._nodes.items() if not node.alive]
-        for name in left[: max(0, len(left) - MOST_LEFT)]:
-            gone = self._nodes.pop(name)
-            self._players = {number: node for number, node in self._players.items() if node is not gone}
-
-
-def _mark(node: Node, now: float) -> _Mark:
-    received, sent = node.counter("received_bytes"), node.counter("sent_bytes")
-    return _Mark(now, node.agent_steps, node.accepted, node.lag_sum, received, sent)

@@ -1,9 +1,14 @@
-"""The nodes of a Ray cluster, as a program sees them that starts others there. Imported only with --cluster."""
+"""A Ray cluster as a process of ours uses it: how it connects, which nodes there are, and calls of actors on them.
 
-import platform
+`python -m cluster.nodes <address>` tries to connect, and prints one line of JSON: the head's address, or what is wrong.
+"""
+
+import json
+import logging
 import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -14,15 +19,40 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, Ray
 from ray.util.placement_group import PlacementGroup, placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster import guarded_program, node_code
-from cluster.find_cluster import connect
-from cluster.node_code import ROOT
-from cluster.task_errors import one_line
+from cluster import guarded_program, node_actor
 from machine.stop_signals import STOP_SIGNALS
 from options.rules import UsageError
 
+NOT_HERE = (
+    "no cluster runs on this machine; ray start --head, or ray start --address=<head>:6379 to join one, would be right."
+)
 ANSWER_SECONDS = 90.0  # after which a node that does not answer has lost its programs
 RETRY_SECONDS = 1.0  # between two calls of an actor to which the network is cut
+
+
+def connect(address: str) -> None:
+    """Connect this process to the cluster, through the node of this machine. A ConnectionError says why it cannot."""
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConnectionError(_why(error, address)) from None
+
+
+def _why(error: Exception, address: str) -> str:
+    text = " ".join(str(error.__cause__ or error).split())
+    if "any running Ray instance" in text:
+        return NOT_HERE
+    if "ersion mismatch" in text:
+        return f"{text} The same versions on all machines would be right."
+    if "resolve node to connect to" in text:
+        return f"this machine is none of its nodes; ray start --address={address} would be right."
+    return f"its head does not answer ({text[:300]}); a head that runs would be right."
+
+
+def send_by_value(*modules: ModuleType) -> None:
+    """From now on, nodes get what these modules define with what is sent to them, and need no checkout for it."""
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 @dataclass
@@ -37,7 +67,7 @@ class Node:
 
 
 class ClusterNodes:
-    """Connects this process with the cluster, and knows which of its nodes have the same code and Python as it."""
+    """Connects this process with the cluster, and knows which of its nodes have the same code as it."""
 
     def __init__(self, address: str, actors: ModuleType, print_line: Callable[[str], None]) -> None:
         """`actors` is the module of the actors that will be started: it is sent to the nodes by value."""
@@ -48,14 +78,12 @@ class ClusterNodes:
             raise UsageError(f"--cluster={address} cannot be used: {error}") from None
         for number, handler in handlers.items():  # Ray sets its own
             signal.signal(number, handler)
-        # Nodes need these before it is known where their own code is.
-        for module in (node_code, guarded_program, actors):
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        send_by_value(node_actor, guarded_program, actors)
         self.own = str(ray.get_runtime_context().get_node_id())
         self.nodes: dict[str, Node] = {}  # by Ray's id of the node
         self._print_line = print_line
-        self._version = node_code.code_version()
-        self._examine = ray.remote(num_cpus=0)(node_code.examine_node)
+        self._version = node_actor.code_version()
+        self._examine = ray.remote(num_cpus=0)(node_actor.examine_node)
 
     @property
     def usable(self) -> dict[str, Node]:
@@ -74,23 +102,14 @@ class ClusterNodes:
         for node_id in self.nodes.keys() - alive.keys():
             self._print_line(f"node {self.nodes.pop(node_id).name} has left the cluster")
         for node_id in alive.keys() - self.nodes.keys():
-            self.nodes[node_id] = self._new_node(node_id, alive[node_id])
+            where = NodeAffinitySchedulingStrategy(node_id, False)
+            options = self._examine.options(scheduling_strategy=where, max_retries=0)
+            name = unique_name(alive[node_id], {node.name for node in self.nodes.values()})
+            self.nodes[node_id] = Node(name, options.remote(str(node_actor.ROOT), self._version))
         for node_id, node in self.nodes.items():
             self._read_answer(node)
             resources = alive[node_id]["Resources"]
             node.cpus, node.gpus = resources.get("CPU", 0), resources.get("GPU", 0)
-
-    def _new_node(self, node_id: str, entry: dict[str, Any]) -> Node:
-        name = str(entry.get("NodeName") or entry["NodeManagerAddress"])
-        names = {node.name for node in self.nodes.values()}
-        number = 1
-        while (unique := name if number == 1 else f"{name}#{number}") in names:  # several nodes on one machine
-            number += 1
-        where = NodeAffinitySchedulingStrategy(node_id, False)
-        answer = self._examine.options(scheduling_strategy=where, max_retries=0).remote(
-            str(ROOT), self._version, platform.python_version()
-        )
-        return Node(unique, answer)
 
     def _read_answer(self, node: Node) -> None:
         if node.examination is None or not ray.wait([node.examination], timeout=0)[0]:
@@ -103,6 +122,13 @@ class ClusterNodes:
         if problem is not None:
             node.checkout = None
             self._print_line(f"node {node.name} is left out: {problem}")
+
+
+def unique_name(node: Mapping[str, Any], others: Collection[str]) -> str:
+    """The name of a node of Ray's. There may be several nodes on one machine."""
+    name = str(node.get("NodeName") or node["NodeManagerAddress"])
+    numbered = (f"{name}#{number}" for number in range(2, len(others) + 3))
+    return name if name not in others else next(each for each in numbered if each not in others)
 
 
 def is_reserved(group: PlacementGroup) -> bool:
@@ -133,3 +159,22 @@ def why_lost(error: RayError, node: str) -> str:
     if isinstance(error, RayTaskError):  # raised by the node's own code, such as by a full disk there
         return f"its node {node} could not go on with it ({one_line(error)})"
     return f"its node {node} has lost it ({type(error).__name__})"
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says in its first line; for one of the node's own code, which Ray wraps, that is its message."""
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    return (str(cause).strip().splitlines() or [type(cause).__name__])[0]
+
+
+def main(address: str) -> None:
+    try:
+        connect(address)
+        answer = {"address": ray.get_runtime_context().gcs_address}
+    except ConnectionError as error:
+        answer = {"problem": str(error)}
+    print(json.dumps(answer), flush=True)  # Ray may end the process before Python does
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -22,7 +22,7 @@ class Kind(IntEnum):
     """What a message means, who sends it to whom, and what its index and payload are."""
 
     SLOT_FREE = 1  # learner → worker: fill the slot `index`
-    SLOT_FILLED = 2  # worker → learner: the slot `index` holds whole unrolls
+    SLOT_FILLED = 2  # worker → learner: the slot `index` holds whole unrolls; of a gateway, with a node and a length
     SNAPSHOT_REQUEST = 3  # learner → worker that waits for a slot: send a snapshot
     SNAPSHOT = 4  # worker → learner: its state; learner → worker: continue from this state. Payload: plain values
     ACTION_REQUEST = 5  # worker → inference server: the rows of the group `index` hold requests
@@ -37,10 +37,10 @@ class Kind(IntEnum):
     ROUNDS_WANTED = 14  # learner → gateway of a cluster: `index` rounds of other nodes may be in flight
     NODE_JOINED = 15  # gateway → learner: a node plays; the payload describes it
     NODE_LEFT = 16  # gateway → learner: the node in the payload plays no more
-    NODE_FIGURES = 17  # learner → gateway: send the figures of all nodes; gateway → learner: the payload is the figures
+    NODE_FIGURES = 17  # gateway → learner: the payload is the figures of all nodes, as an answer to RUN_STATUS
     NOTICE = 18  # gateway → learner: the payload is a sentence for the console
-    COMMAND = 19  # gateway → learner: the payload is save, stop or status
-    RUN_STATUS = 20  # learner → gateway: the payload is the name of the run, and its state in one line
+    COMMAND = 19  # gateway → learner: the payload is save or stop
+    RUN_STATUS = 20  # learner → gateway: the payload is the name of the run and its state in one line
     FAILED_RESETS = 21  # worker → learner: `index` resets failed and were tried again; the payload says how the latest
 
 

@@ -18,7 +18,7 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from cluster.node_code import ROOT
+from cluster.node_actor import ROOT
 from cluster.nodes import ClusterNodes, call_actor, is_reserved, why_lost
 from options.command_line import flag_words
 from sweeps import node_job

@@ -46,7 +46,7 @@ class NodeJob(GuardedProgram):
     def start(self, program: str, words: list[str]) -> None:
         """Start the program of the checkout in the temporary folder, so that `words` have no path of this node."""
         log = self._files / "log.txt"
-        self._start_program(program, words, cwd=self._folder, stdout=log, stderr=log)
+        self._start_program([program, *words], cwd=self._folder, output=(log, log))
 
     def state(self) -> tuple[int | None, dict[str, Stamp]]:
         """The exit code, or None while it runs; then all files, as they were not before that."""

@@ -89,6 +89,10 @@ class WorkerPool:
         """The ids of the inference server, if there is one, and of the workers."""
         return self._children.process_ids()
 
+    def fileno(self) -> int:
+        """For a wait for several things: ready when `wait` would receive something."""
+        return self._children.fileno()
+
     def wait(self, timeout: float, others: Sequence[Any] = ()) -> None:
         """Receive what workers send; wait up to `timeout` seconds for it if no unroll is ready.
 

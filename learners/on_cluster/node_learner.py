@@ -62,15 +62,12 @@ class NodeLearner(GuardedProgram):
     ) -> None:
         """Start main.py with these words. `lifeline` and `news` are the variables of rank.py."""
         self._start_program(
-            "main.py",
-            words,
+            ["main.py", *words],
             cwd=self._cwd,
-            stdout=self._output,
-            stderr=self._errors,
+            output=(self._output, self._errors),
             environment={**self._network(), **environment},
             written={news: str(self._news)},
-            lifeline=lifeline,
-            seconds_to_end=seconds_to_end,
+            lifeline=(lifeline, seconds_to_end),
         )
 
     def _network(self) -> dict[str, str]:

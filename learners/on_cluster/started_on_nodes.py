@@ -87,9 +87,6 @@ class Commands:
         while not self._closed.wait(COMMAND_SECONDS):
             with suppress(Exception):  # the head does not answer now; whether that ends the run is found elsewhere
                 self._exchange()
-        with suppress(Exception):
-            if self._run_state is not None:
-                self._run_state.remove()
 
     def _exchange(self) -> None:
         if self._run_state is None:

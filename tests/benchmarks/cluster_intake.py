@@ -1,7 +1,7 @@
 """Measure how many agent steps a second the learner takes in from nodes: recorded unrolls, mixing included.
 
 `python -m tests.benchmarks.cluster_intake`. A process plays the gateway: it puts the same recorded rounds into shared
-memory again and again, with new numbers. No Ray, no games and no updates take part.
+memory again and again, packed anew. No Ray, no games and no updates take part.
 """
 
 import argparse
@@ -16,11 +16,9 @@ import torch
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster.cluster_actors import SLOTS
-from cluster.node_statistics import NodeStatistics
-from cluster.round_format import RoundSlots, longest_round, pack_round, unpack_round
-from cluster.round_intake import RoundIntake
+from cluster.rounds import Arrived, RoundIntake, RoundSlots, longest_round, pack_round, unpack_round
 from option_flags import Config
-from processes.child import start_child
+from processes.child import Child, start_child
 from processes.messages import Kind, receive, send
 from replay.batch_mix import BatchMix
 from replay.storage import UnrollCodec
@@ -48,10 +46,9 @@ class ReplayingGateway:
         while True:
             slot = receive(connection).index
             recorded = rounds[sent % len(rounds)]
-            player, sequence = sent % self.nodes, sent // self.nodes
-            content = pack_round(self.fingerprint, player, sequence, recorded.versions, recorded.blobs)
-            self.round_slots.write(slot, player, content)
-            send(connection, Kind.SLOT_FILLED, slot)
+            content = pack_round(self.fingerprint, recorded)
+            self.round_slots.write(slot, content)
+            send(connection, Kind.SLOT_FILLED, slot, (str(sent % self.nodes), len(content)))
             sent += 1
 
 
@@ -59,50 +56,46 @@ def recorded_rounds(config: Config, layout: UnrollLayout) -> tuple[bytes, ...]:
     rows = record_untrained(config, layout, torch.float32, ENVIRONMENTS * ROUNDS)
     codec = UnrollCodec(layout, config.replay.lz4_compression_level)
     parts = np.split(rows, ROUNDS)
-    return tuple(
-        pack_round(layout.fingerprint, 0, 0, [0] * ENVIRONMENTS, [codec.encode(row) for row in part]) for part in parts
-    )
+    return tuple(pack_round(layout.fingerprint, [codec.encode(row) for row in part]) for part in parts)
 
 
 def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) -> tuple[float, float]:
     """Agent steps a second that are taken in and mixed, and the bytes of one unroll on its way."""
     rounds = recorded_rounds(config, layout)
     round_slots = RoundSlots(SLOTS, longest_round(ENVIRONMENTS, layout.nbytes))
-    node_statistics = NodeStatistics(layout.unroll_length)
+    intake = RoundIntake(layout, round_slots, config, print, version=0)
     for number in range(nodes):
-        node = {"number": number, "name": str(number), "seat": number + 1, "workers": 8, "capacity": 16}
-        node_statistics.joined({**node, "link": number, "restarts": 0, "received_bytes": 0, "sent_bytes": 0})
+        intake.nodes.joined(str(number), workers=8, capacity=16)
     gateway = ReplayingGateway(round_slots, rounds, layout.fingerprint, nodes)
     child = start_child(gateway, "replaying gateway")
-
-    def free(slot: int) -> None:
-        child.send(Kind.SLOT_FREE, slot)
-
-    intake = RoundIntake(layout, round_slots, node_statistics, ENVIRONMENTS, 0, free, print)
     mix = make_mix(config, layout)
     try:
         for slot in range(SLOTS):
-            free(slot)
-        intake_for(1.0, child.connection, intake, mix)  # burn-in
+            child.send(Kind.SLOT_FREE, slot)
+        intake_for(1.0, child, intake, mix)  # burn-in
         begun = time.perf_counter()
-        taken = intake_for(seconds, child.connection, intake, mix)
+        taken = intake_for(seconds, child, intake, mix)
         speed = taken * layout.unroll_length / (time.perf_counter() - begun)
     finally:
         child.end()
-    assert not intake.malformed
+    assert not any(node["unrolls_refused"] for node in intake.nodes.figures())
     return speed, sum(map(len, rounds)) / len(rounds) / ENVIRONMENTS
 
 
-def intake_for(seconds: float, connection: Connection, intake: RoundIntake, mix: BatchMix) -> int:
+def intake_for(seconds: float, child: Child, intake: RoundIntake, mix: BatchMix) -> int:
     """Take unrolls and mix batches for so many seconds; how many were taken."""
     taken, end = 0, time.perf_counter() + seconds
-    wait: Callable[[float], bool] = connection.poll
+    wait: Callable[[float], bool] = child.connection.poll
     while time.perf_counter() < end:
         while wait(0.0 if intake.ready else 1.0):
-            intake.deliver(receive(connection).index)
-        for row in intake.take_from_round(mix.unrolls_accepted()):
+            message = receive(child.connection)
+            intake.deliver(Arrived(message.index, *message.payload))
+        for row in intake.take_from_round(mix.unrolls_accepted()) if intake.ready else ():
             mix.add(row)
             taken += 1
+        for slot in intake.free:
+            child.send(Kind.SLOT_FREE, slot)
+        intake.free = []
         if mix.ready():
             mix.mix(0)
     return taken
@@ -121,7 +114,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    config = Config()
+    config = Config.from_flags({"envs_per_worker": ENVIRONMENTS, "max_policy_lag": 0})
     layout = make_unroll_layout(config, make_atari)
     for _ in range(arguments.repeats):
         speed, size = measure(config, layout, arguments.nodes, arguments.seconds)

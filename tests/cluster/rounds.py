@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cluster.round_format import pack_round
+from cluster.rounds import pack_round
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
@@ -19,19 +19,12 @@ def unrolls(count: int, version: int, seed: int = 0, layout: UnrollLayout = LAYO
     return rows
 
 
-def packed(rows: Rows, player: int = 0, sequence: int = 0, layout: UnrollLayout = LAYOUT) -> bytes:
+def packed(rows: Rows, layout: UnrollLayout = LAYOUT) -> bytes:
     codec = UnrollCodec(layout, 0)
-    versions = [int(version) for version in layout.array(rows, "weight_version")]
-    return pack_round(layout.fingerprint, player, sequence, versions, [codec.encode(row) for row in rows])
+    return pack_round(layout.fingerprint, [codec.encode(row) for row in rows])
 
 
-def described(
-    number: int = 0, name: str = "a", seat: int = 1, workers: int = 2, link: int = 0, **counters: int
-) -> dict[str, object]:
-    """A node as the gateway describes it."""
-    return {
-        "link": link,
-        **{"number": number, "name": name, "seat": seat, "workers": workers, "capacity": 2 * workers, "restarts": 0},
-        **{"alive": True, "received_bytes": 0, "sent_bytes": 0, "round_trip_ms": 1.0, "publish_ms": 2.0},
-        **counters,
-    }
+def figures(node: str = "a", restarts: int = 0, received_bytes: int = 0) -> dict[str, object]:
+    """Of a node, as the gateway tells them."""
+    counts = {"restarts": restarts, "received_bytes": received_bytes, "sent_bytes": 0}
+    return {"node": node, **counts, "round_trip_ms": 1.0, "publish_ms": 2.0}

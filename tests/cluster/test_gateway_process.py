@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cluster.gateway_process import SILENCE_SECONDS, UNREACHABLE_SECONDS, GatewayProcess
+from cluster.cluster_actors import SILENCE_SECONDS, UNREACHABLE_SECONDS, GatewayProcess
 from processes.failures import WorkersFailedError
-from processes.messages import Kind, Message
-from processes.pool import ChildPool
+from processes.messages import Kind
+from processes.pool import ChildPool, Ended
 from processes.restarts import FAILURES_IN_A_ROW
 from tests.cluster.fake_gateways import EchoGateway, FailingGateway, SilentGateway, UnreachableGateway
 from tests.processes import spawned
@@ -27,28 +27,26 @@ class WatchedGateway:
         self.filled: list[int] = []
         self.said: list[str] = []
         self.starts = self.ends = 0
-        children = ChildPool(self.said.append, silence=SILENCE_SECONDS, budget=10, clock=clock)
-        self.process = GatewayProcess(
-            children, make_gateway, self._received, self._started, self._ended, self.said.append
-        )
+        self.children = ChildPool(self.said.append, silence=SILENCE_SECONDS, budget=10, clock=clock)
+        self.process = GatewayProcess(make_gateway, self.children)
+
+    def poll(self) -> None:
+        for event in self.process.poll():
+            if isinstance(event, Ended):
+                self.ends += 1
+            elif event.kind == Kind.HEARTBEAT:
+                self.starts += 1
+                self.process.send(Kind.SLOT_FREE, self.starts)
+            else:
+                assert event.kind == Kind.SLOT_FILLED
+                self.filled.append(event.index)
 
     def poll_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, (self.said, self.filled)
-            self.process.poll()
+            self.poll()
             time.sleep(0.01)
-
-    def _received(self, message: Message) -> None:
-        assert message.kind == Kind.SLOT_FILLED
-        self.filled.append(message.index)
-
-    def _started(self) -> None:
-        self.starts += 1
-        self.process.send(Kind.SLOT_FREE, self.starts)
-
-    def _ended(self) -> None:
-        self.ends += 1
 
 
 @pytest.fixture
@@ -76,7 +74,7 @@ Watch = Callable[[Callable[[int], Any]], WatchedGateway]
 def test_a_killed_gateway_is_replaced_and_told_everything_again(watch: Watch) -> None:
     watched = watch(lambda starts: EchoGateway())
     watched.poll_until(lambda: watched.filled == [1])
-    os.kill(watched.process.process_ids()[0], signal.SIGKILL)
+    os.kill(watched.children.process_ids()[0], signal.SIGKILL)
     watched.poll_until(lambda: watched.filled == [1, 2])
     assert watched.said == ["the gateway to the cluster is replaced: it was killed by SIGKILL"]
     assert (watched.starts, watched.ends) == (2, 1)
@@ -87,7 +85,7 @@ def test_a_silent_gateway_is_replaced(watch: Watch, clock: Clock) -> None:
     watched.poll_until(lambda: watched.starts == 1)
     for _ in range(5):
         clock.now += SILENCE_SECONDS / 4
-        watched.process.poll()
+        watched.poll()
     watched.poll_until(lambda: watched.filled == [2])
     (said,) = watched.said
     assert said.startswith(
@@ -102,9 +100,9 @@ def test_only_gateways_that_fail_at_once_end_the_run(watch: Watch, clock: Clock,
     watched = watch(lambda starts: FailingGateway(worked))
     try:
         while watched.ends < 2 * FAILURES_IN_A_ROW:
-            if not watched.process.process_ids():
+            if not watched.children.process_ids():
                 clock.now += SILENCE_SECONDS / 4  # more than any time between two starts
-            watched.process.poll()
+            watched.poll()
             time.sleep(0.01)
     except WorkersFailedError:
         assert not worked
@@ -128,11 +126,11 @@ def test_another_reason_why_the_cluster_cannot_be_reached_is_said_too(watch: Wat
 def test_a_cluster_that_cannot_be_reached_is_tried_again(watch: Watch, clock: Clock) -> None:
     watched = watch(lambda starts: UnreachableGateway() if starts < 2 else EchoGateway())
     watched.poll_until(lambda: watched.ends == 1)
-    watched.process.poll()
-    assert not watched.process.process_ids(), "it waits"
+    watched.poll()
+    assert not watched.children.process_ids(), "it waits"
     for _ in range(2):
         clock.now += UNREACHABLE_SECONDS + 1
-        watched.poll_until(lambda: bool(watched.process.process_ids()))
+        watched.poll_until(lambda: bool(watched.children.process_ids()))
         watched.poll_until(lambda: watched.ends == 2 or watched.starts == 1)
     watched.poll_until(lambda: watched.filled == [1])
     first, last = watched.said

@@ -1,218 +1,204 @@
-"""Calls to a node while the network is cut, with a stand-in for the actor."""
+"""The link to a node, with a stand-in for Ray: the network is cut, weights travel, players are lost."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 pytest.importorskip("ray")
 
+import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from cluster import node_link
 from cluster.node_link import NodeLink
+from processes.messages import Kind
 
-pytestmark = pytest.mark.slow
-
-
-class Outcomes:
-    """A method of an actor whose calls end like this, one after another; the last outcome stays."""
-
-    def __init__(self, *outcomes: object) -> None:
-        self.calls = 0
-        self._outcomes = outcomes
-
-    def remote(self, *arguments: object) -> Awaitable[Any]:
-        outcome = self._outcomes[min(self.calls, len(self._outcomes) - 1)]
-        self.calls += 1
-
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if isinstance(outcome, Exception):
-            answer.set_exception(outcome)
-        else:
-            answer.set_result(outcome)
-        return answer
-
-
-def cut() -> ActorUnavailableError:
-    return ActorUnavailableError("the connection was reset", None)
-
-
-def run(work: Callable[[], Awaitable[Any]]) -> Any:
-    async def main() -> Any:
-        return await work()
-
-    return asyncio.run(main())
-
-
-def test_a_call_is_made_again_while_the_network_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_link, "PING_SECONDS", 0.01)
-    method = Outcomes(cut(), cut(), "here")
-    assert run(lambda: node_link._reached(method.remote, 10.0)) == "here"
-    assert method.calls == 3
-
-
-def test_a_network_that_does_not_come_back_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_link, "PING_SECONDS", 0.01)
-    with pytest.raises(TimeoutError):
-        run(lambda: node_link._reached(Outcomes(cut()).remote, 0.1))
-
-
-def test_an_actor_that_has_died_is_not_called_again() -> None:
-    method = Outcomes(ActorDiedError(), "here")
-    with pytest.raises(ActorDiedError):
-        run(lambda: node_link._reached(method.remote, 10.0))
-    assert method.calls == 1
-
-
-class Landed:
-    """In place of the gateway."""
-
-    def __init__(self) -> None:
-        self.contents: list[bytes] = []
-
-    def landed(self, link: NodeLink, content: bytes) -> None:
-        self.contents.append(content)
-
-
-@pytest.mark.parametrize(("outcome", "lost"), [(cut(), False), (ActorDiedError(), True), (b"a round", False)])
-def test_a_round_that_the_network_lost_does_not_cost_the_player(outcome: object, lost: bool) -> None:
-    hub: Any = Landed()
-    link = NodeLink(hub, "id", 0, "node", 1, 1)
-    link._actor = type("Actor", (), {"next_round": Outcomes(outcome)})  # type: ignore[assignment]
-    link.playing = True
-
-    async def fetch() -> None:
-        async with asyncio.TaskGroup() as link._tasks:
-            link.outstanding += 1
-            link._tasks.create_task(link._fetch(0))
-
-    with pytest.raises(ExceptionGroup) if lost else nullcontext():
-        asyncio.run(fetch())
-    assert link.playing != lost and link.outstanding == 0
-    assert hub.contents == ([outcome] if isinstance(outcome, bytes) else [])
+CUT = ActorUnavailableError("the connection was reset", None)
+SECOND = 0.02  # of the link's times
 
 
 class Node:
-    """In place of a gateway and of the actor: newer weights at each look, and each call ends when the test says so."""
+    """In place of the actor and of what all players have in common.
 
-    def __init__(self) -> None:
+    Each call of `next_round` and `load_weights` waits until the test answers it; each look finds newer weights.
+    """
+
+    def __init__(self, *problems: str | None) -> None:
+        """What is wrong with the node at each start; None and afterwards: nothing."""
+        self.problems = list(problems)
+        self.starts = 0
+        self.version = 10
         self.calls: list[tuple[str, int]] = []
         self.answers: list[asyncio.Future[Any]] = []
-        self.version = 10
-        self.load_weights, self.next_round = self._method("weights"), self._method("round")
+        self.told: list[tuple[Kind, Any]] = []
+        self.figures_error: Exception | None = None
+        self.link = NodeLink(self, lambda *told: self.told.append(told), "id", "a", workers=1)  # type: ignore[arg-type]
+
+    def start_actor(self, node_id: str) -> "Node":
+        self.starts += 1
+        return self
+
+    async def prepare(self, actor: Any, workers: int) -> str | None:
+        return self.problems.pop(0) if self.problems else None
 
     def newest_weights(self) -> tuple[int, Any, int]:
         self.version += 1
         return self.version, "reference", 100
 
-    def landed(self, link: NodeLink, content: bytes) -> None:
-        """The round is counted by the link."""
+    def __getattr__(self, name: str) -> Any:
+        """A method of the actor."""
 
-    def _method(self, name: str) -> Any:
-        def remote(version: int, *arguments: object) -> Awaitable[Any]:
-            self.calls.append((name, version))
-            self.answers.append(asyncio.get_running_loop().create_future())
-            return self.answers[-1]
+        def remote(version: int = 0, *arguments: object) -> Awaitable[Any]:
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            if name == "figures":
+                if self.figures_error is None:
+                    answer.set_result({"restarts": 0, "notices": []})
+                else:
+                    answer.set_exception(self.figures_error)
+            else:
+                self.calls.append((name, version))
+                self.answers.append(answer)
+            return answer
 
         return type("Method", (), {"remote": staticmethod(remote)})
 
+    def answer(self, call: tuple[str, int], outcome: object = None) -> None:
+        future = self.answers[self.calls.index(call)]
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
-def linked() -> tuple[Any, NodeLink]:
-    """A node with one worker that has weights of version 10, and the link to it."""
-    node: Any = Node()
-    link = NodeLink(node, "id", 0, "node", 1, workers=1)
-    link._actor = node
-    link._version = link._arrived = 10
-    return node, link
-
-
-class EndedError(Exception):
-    """Ends the tasks of a player."""
+    def said(self) -> list[str]:
+        return [text for kind, text in self.told if kind == Kind.NOTICE]
 
 
-async def as_player(link: NodeLink, work: Callable[[], Awaitable[None]]) -> None:
-    """Work while a player plays."""
-    try:
-        async with asyncio.TaskGroup() as link._tasks:
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def play(node: Node, work: Callable[[], Awaitable[None]]) -> None:
+    """Work while the link serves, from the moment at which its player has weights of version 11."""
+
+    async def main() -> None:
+        serving = asyncio.create_task(node.link.serve())
+        try:
+            await until(lambda: node.calls)
+            node.answer(("load_weights", 11))
+            await until(lambda: node.link.playing)
+            del node.calls[:], node.answers[:]
             await work()
-            raise EndedError
-    except* EndedError:
-        pass
+        finally:
+            serving.cancel()
+            await asyncio.wait([serving])
+
+    asyncio.run(main())
 
 
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "kill", lambda actor: None)
+    for name in ("PING_SECONDS", "REFUSED_SECONDS", "FIRST_BACK_OFF"):
+        monkeypatch.setattr(node_link, name, SECOND)
 
 
 def test_a_request_waits_for_weights_that_are_sent_with_it() -> None:
-    node, link = linked()
+    node = Node()
 
-    async def requests() -> None:
-        link.request()
-        await settle()
-        assert sorted(node.calls) == [("round", 11), ("weights", 11)]
-        link.request()
-        await settle()
-        assert node.calls[2:] == [("round", 10)], "it does not wait for weights that others have asked for"
-        node.answers[node.calls.index(("weights", 11))].set_result(None)
-        await asyncio.sleep(0.01)
-        await settle()
-        assert node.calls[3:] == [("weights", 12)], "the second round is not played yet, because there is one worker"
-        for call, answer in zip(node.calls, node.answers, strict=True):
-            if not answer.done():
-                answer.set_result(b"content" if call[0] == "round" else None)
-        await asyncio.sleep(0.01)
-        await settle()
-        assert node.calls[4:] == [] and not link.outstanding
-        assert (link.received_bytes, link.sent_bytes) == (14, 200)
-        await asyncio.sleep(0.1)
-        link.request()
-        await settle()
-        assert sorted(node.calls[4:]) == [("round", 13), ("weights", 13)]
+    async def work() -> None:
+        node.link.request()
+        await until(lambda: len(node.calls) == 2)
+        assert sorted(node.calls) == [("load_weights", 12), ("next_round", 12)]
+        node.link.request()
+        await until(lambda: len(node.calls) == 3)
+        assert node.calls[2] == ("next_round", 11), "it does not wait for weights that others have asked for"
+        node.answer(("load_weights", 12))
+        await until(lambda: len(node.calls) == 4)
+        assert node.calls[3] == ("load_weights", 13), "the second round is not played yet, because there is one worker"
+        node.answer(("load_weights", 13))
+        for version in (11, 12):
+            node.answer(("next_round", version), b"content")
+        await until(lambda: not node.link.outstanding)
+        assert [told for told in node.told if told[0] == Kind.SLOT_FILLED] == [
+            (Kind.SLOT_FILLED, ("a", b"content")),
+            (Kind.SLOT_FILLED, ("a", b"content")),
+        ]
+        figures = node.link.figures()
+        assert (figures["received_bytes"], figures["sent_bytes"]) == (14, 300)
+        assert node.link.figures()["received_bytes"] == 0, "each byte is told once"
 
-    asyncio.run(as_player(link, requests))
+    play(node, work)
 
 
 def test_a_slow_network_has_as_much_time_for_rounds_as_for_weights() -> None:
-    node, link = linked()
+    node = Node()
 
-    async def requests() -> None:
-        link.request()
+    async def work() -> None:
+        node.link.request()
         await asyncio.sleep(0.2)
-        node.answers[node.calls.index(("weights", 11))].set_result(None)
+        node.answer(("load_weights", 12))
         await asyncio.sleep(0.05)
-        link.request()
-        await settle()
-        assert node.calls[2:] == [("round", 11)], "the pause is as long as the weights took"
-        await asyncio.sleep(0.3)
-        assert node.calls[3:] == [("weights", 12)]
+        node.link.request()
+        await until(lambda: len(node.calls) == 3)
+        assert node.calls[2] == ("next_round", 12), "the pause is as long as the weights took"
+        await until(lambda: len(node.calls) == 4)
+        assert node.calls[3] == ("load_weights", 13)
 
-    asyncio.run(as_player(link, requests))
+    play(node, work)
 
 
-def test_a_node_that_fails_for_hours_is_still_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    hub: Any = type("Hub", (), {"notice": staticmethod(said.append)})
-    link = NodeLink(hub, "id", 0, "node", 1, 1)
-    link._failures = 5000
-    pauses: list[float] = []
-    outcomes = iter([("", "lost 1"), ("", "lost 2"), ("it has 3 GiB", ""), ("it has 2 GiB", "")])
+def test_a_round_that_the_network_lost_does_not_cost_the_player() -> None:
+    node = Node()
 
-    async def play() -> tuple[str, str]:
-        for outcome in outcomes:
-            return outcome
-        raise asyncio.CancelledError
+    async def work() -> None:
+        node.link.request()
+        await until(lambda: len(node.calls) == 2)
+        node.answer(("next_round", 12), CUT)
+        await until(lambda: not node.link.outstanding)
+        node.figures_error = CUT
+        await asyncio.sleep(3 * SECOND)
+        node.figures_error = None
+        assert node.link.playing and node.starts == 1
 
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
+    play(node, work)
 
-    monkeypatch.setattr(link, "_play", play)
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(link.serve())
-    assert pauses == [30.0] * 4
-    assert said == ["node node is started again: lost 1", "node node does not play: it has 3 GiB"]
+
+def test_a_network_that_does_not_come_back_costs_the_player(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_link, "SILENCE_SECONDS", 5 * SECOND)
+    node = Node()
+
+    async def work() -> None:
+        node.figures_error = CUT
+        await until(lambda: node.starts == 2)
+        assert node.said() == ["node a is started again: it did not answer"]
+
+    play(node, work)
+
+
+@pytest.mark.parametrize("method", ["next_round", "load_weights"])
+def test_a_player_that_has_died_is_started_again(method: str) -> None:
+    node = Node()
+
+    async def work() -> None:
+        node.link.request()
+        await until(lambda: len(node.calls) == 2)
+        node.answer((method, 12), ActorDiedError())
+        await until(lambda: not node.link.playing)
+        assert node.link.capacity == 0 and node.told[-2][0] == Kind.NODE_LEFT
+        await until(lambda: node.starts == 2)
+        (said,) = node.said()
+        assert said.startswith("node a is started again: its player was lost (")
+        assert node.link.counts["restarts"] == 1
+
+    play(node, work)
+
+
+def test_a_node_that_cannot_play_is_looked_at_again_and_each_reason_is_said_once() -> None:
+    node = Node("it has 3 GiB", "it has 2 GiB", "it has no games")
+    play(node, lambda: until(lambda: True))
+    assert node.said() == ["node a does not play: it has 3 GiB", "node a does not play: it has no games"]
+    assert node.starts == 4

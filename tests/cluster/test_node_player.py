@@ -1,7 +1,7 @@
 """A player on a node, without Ray: it plays one round for each request, with real workers."""
 
-from collections.abc import Iterator
-from concurrent.futures import Future
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from agents.acting import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster import node_player
-from cluster.node_player import NodePlayer, PlayerSpec, why_not_playable
-from cluster.played_code import played_code
-from cluster.round_format import unpack_round
+from cluster.node_player import NodePlayer, PlayerSpec, played_code, why_not_playable
+from cluster.rounds import unpack_round
 from option_flags import Config
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
@@ -23,6 +22,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from tests.processes import spawned
 from tests.training.catch_runs import CATCH
+from workers import actors
 
 CONFIG = Config.from_flags({**CATCH, "envs_per_worker": 4})
 LAYOUT = make_unroll_layout(CONFIG, make_catch)
@@ -33,62 +33,72 @@ def weights() -> NDArray[Any]:
     return flat_weights(make_network(CONFIG.network, LAYOUT, torch.float32)).numpy()
 
 
-@pytest.fixture
-def player() -> Iterator[NodePlayer]:
-    made = NodePlayer(SPEC, number=7, seed=1, workers=2)
-    yield made
-    made.close()
+def with_player(use: Callable[[NodePlayer], Awaitable[None]]) -> None:
+    """As in the actor: the player works in an event loop."""
+
+    async def work() -> None:
+        player = NodePlayer(SPEC, seed=1, workers=2)
+        try:
+            async with asyncio.timeout(60):
+                await use(player)
+        finally:
+            player.close()
+
+    asyncio.run(work())
     assert not spawned()
 
 
 def rows_of(content: bytes) -> Rows:
     codec = UnrollCodec(LAYOUT, 0)
-    blobs = unpack_round(content, LAYOUT.fingerprint).blobs
+    blobs = unpack_round(content, LAYOUT.fingerprint)
     rows: Rows = np.empty((len(blobs), LAYOUT.nbytes), np.uint8)
     for row, blob in zip(rows, blobs, strict=True):
         codec.decode(bytes(blob), row)
     return rows
 
 
-@pytest.mark.slow
-def test_one_round_is_played_for_each_request(player: NodePlayer) -> None:
-    player.load_weights(3, weights())
-    contents = [request.result(60) for request in [player.request() for _ in range(5)]]
-    rounds = [unpack_round(content, LAYOUT.fingerprint) for content in contents]
-    assert [one.sequence for one in rounds] == [0, 1, 2, 3, 4]
-    assert {one.player for one in rounds} == {7}
-    assert {one.versions for one in rounds} == {(3, 3, 3, 3)}
-    environments = {tuple(LAYOUT.array(rows_of(content), "environment_id").tolist()) for content in contents}
-    assert environments <= {(0, 1, 2, 3), (4, 5, 6, 7)}
-    assert player.figures() == {"restarts": 0, "notices": []}
-    player.load_weights(9, weights())
-    assert set(unpack_round(player.request().result(60), LAYOUT.fingerprint).versions) == {9}
+def versions_of(content: bytes) -> set[int]:
+    return set(LAYOUT.array(rows_of(content), "weight_version").tolist())
 
 
 @pytest.mark.slow
-def test_weights_may_travel_as_bfloat16(player: NodePlayer) -> None:
-    vector = torch.from_numpy(weights()).bfloat16().view(torch.int16)
-    player.load_weights(0, vector.numpy())
-    assert len(rows_of(player.request().result(60))) == 4
+def test_one_round_is_played_for_each_request() -> None:
+    async def use(player: NodePlayer) -> None:
+        player.load_weights(3, weights())
+        contents = await asyncio.gather(*(player.play_round() for _ in range(5)))
+        assert [versions_of(content) for content in contents] == [{3}] * 5
+        environments = {tuple(LAYOUT.array(rows_of(content), "environment_id").tolist()) for content in contents}
+        assert environments <= {(0, 1, 2, 3), (4, 5, 6, 7)}
+        assert player.figures() == {"restarts": 0, "notices": []}
+        vector = torch.from_numpy(weights()).bfloat16().view(torch.int16)  # as they travel to save bandwidth
+        player.load_weights(9, vector.numpy())
+        assert versions_of(await player.play_round()) == {9}
+
+    with_player(use)
 
 
 @pytest.mark.slow
 def test_an_error_of_the_pool_answers_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*arguments: object) -> None:
-        raise RuntimeError("no pool today")
+    def failing(*arguments: Any) -> Any:
+        pool = actors.make_pool(*arguments)
+
+        def fail(timeout: float) -> None:
+            raise RuntimeError("no pool today")
+
+        monkeypatch.setattr(pool, "wait", fail)
+        return pool
 
     monkeypatch.setattr(node_player, "make_pool", failing)
-    player = NodePlayer(SPEC, number=0, seed=1, workers=1)
-    early = player.request()
-    player.load_weights(0, weights())
-    for request in (early, player.request()):
-        assert_fails(request)
-    player.close()
 
+    async def use(player: NodePlayer) -> None:
+        early = asyncio.create_task(player.play_round())
+        await asyncio.sleep(0)
+        player.load_weights(0, weights())
+        for request in (early, player.play_round()):
+            with pytest.raises(RuntimeError, match="no pool today"):
+                await request
 
-def assert_fails(request: "Future[bytes]") -> None:
-    with pytest.raises(RuntimeError, match="no pool today"):
-        request.result(60)
+    with_player(use)
 
 
 def test_another_layout_and_too_little_memory_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agents.spaces import make_unroll_layout
-from cluster.node_player import PlayerSpec, why_not_playable
-from cluster.played_code import played_code
+from cluster.node_player import PlayerSpec, played_code, why_not_playable
 from option_flags import Config
 from tests.training.catch_runs import CATCH as CATCH_RUN
 from wrappers.make_environment import make_environment

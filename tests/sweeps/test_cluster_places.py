@@ -10,7 +10,7 @@ pytest.importorskip("ray")
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from cluster.node_code import ROOT
+from cluster.node_actor import ROOT
 from cluster.nodes import ANSWER_SECONDS, Node
 from sweeps import cluster_places
 from sweeps.cluster_places import ClusterJob, ClusterPlaces

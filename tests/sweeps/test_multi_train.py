@@ -2,7 +2,7 @@
 
 import csv
 import errno
-import importlib.util
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -41,7 +41,10 @@ def test_help_lists_the_flags_of_the_sweep_and_of_main(capsys: pytest.CaptureFix
 def test_a_missing_package_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sweep: Any, words: list[str]
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
     words = [*command(tmp_path / "sweep", sweep), *words, "--worker_count=1", "--learner_threads=1"]
     assert run_sweep(words) == 2
     errors = capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""Calls of actors while the network to their node is cut, and the commands to a run, without Ray."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError
+
+from cluster import run_state
+from cluster.nodes import ANSWER_SECONDS, call_actor
+from cluster.run_state import RunBoard, RunState
+
+
+class Handle:
+    """Calls the methods of an object as those of an actor. `error` is in place of the answers."""
+
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
+        self.error: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=lambda *arguments: self.error or getattr(self.inside, name)(*arguments))
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which passes in sleeps only."""
+    now = [100.0]
+
+    def get(answer: Any, timeout: float) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr("cluster.nodes.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    return now
+
+
+class Adder:
+    """It cannot be reached before the time `until`."""
+
+    def __init__(self, now: list[float], until: float) -> None:
+        self._now, self._until = now, until
+
+    def add(self, a: int, b: int) -> Any:
+        if self._now[0] < self._until:
+            return ActorUnavailableError("the connection was reset", None)
+        return a + b
+
+
+@pytest.mark.parametrize("seconds", [0.0, 10.0, ANSWER_SECONDS - 1])
+def test_a_call_outlasts_a_short_cut(now: list[float], seconds: float) -> None:
+    assert call_actor(Handle(Adder(now, now[0] + seconds)), "add", 1, 2) == 3
+
+
+def test_a_long_cut_is_no_answer(now: list[float]) -> None:
+    with pytest.raises(GetTimeoutError):
+        call_actor(Handle(Adder(now, now[0] + 10 * ANSWER_SECONDS)), "add", 1, 2)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
+    """The boards that were made."""
+    handles: list[Handle] = []
+
+    def make(name: str) -> Handle:
+        handles.append(Handle(RunBoard()))
+        return handles[-1]
+
+    monkeypatch.setattr(run_state, "_make_board", make)
+    return handles
+
+
+@pytest.fixture
+def run(made: list[Handle]) -> RunState:
+    run = RunState(1000.0)
+    assert run.exchange([]) == [] and not made, "its name is not known yet"
+    run.status = {"run": "Pong_1", "line": "done 5%"}
+    assert run.exchange(["node a plays"]) == []
+    return run
+
+
+def test_the_newest_state_is_shown(run: RunState, made: list[Handle]) -> None:
+    run.status = {"run": "Pong_1", "line": "done 6%"}
+    run.exchange(["node a plays"])
+    assert made[0].inside.state() == {"line": "done 6%", "begun": 1000.0, "details": ["node a plays"]}
+
+
+def test_no_command_replaces_another(run: RunState, made: list[Handle]) -> None:
+    for command in ("stop", "save", "stop"):
+        made[0].inside.give(command)
+    assert run.exchange([]) == ["stop", "save"]
+    assert run.exchange([]) == []
+
+
+def test_a_board_that_was_killed_is_replaced(run: RunState, made: list[Handle]) -> None:
+    made[0].error = ActorDiedError()
+    with pytest.raises(ActorDiedError):
+        run.exchange([])
+    assert run.exchange([]) == [] and len(made) == 2
