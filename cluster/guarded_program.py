@@ -38,6 +38,7 @@ class GuardedProgram:
         self._folder = Path(tempfile.mkdtemp(prefix=prefix))
         self._guard = subprocess.Popen(
             [sys.executable, str(self._checkout / "cluster" / "guarded_program.py"), str(self._folder)],
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -88,7 +89,6 @@ class GuardedProgram:
     def _tell(self, **command: Any) -> None:
         assert self._guard.stdin is not None
         self._guard.stdin.write(json.dumps(command).encode() + b"\n")
-        self._guard.stdin.flush()
 
 
 class Guard:

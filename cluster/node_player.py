@@ -44,7 +44,6 @@ SLOTS_PER_WORKER = 2  # while one round is packed, its worker can play the next 
 LOOK_SECONDS = 1.0  # between two looks for workers that hang, or have to be started again
 CPU = torch.device("cpu")
 ENGINES = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "Box2D"}  # of Gymnasium's own environments
-INSTALLED = {"site-packages", "dist-packages"}  # folders; a package that is being edited is elsewhere
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,10 @@ def why_not_playable(spec: PlayerSpec, workers: int) -> str | None:
     except UsageError as error:
         return f"it cannot make the games: {error}"
     try:
-        other = difference(played_code(spec.config), spec.code)
-        if other is not None:
-            return other
+        code = played_code(spec.config)
+        for name, expected in spec.code.items():
+            if (found := code.get(name, "nothing")) != expected:
+                return f"its {name} has {found}, and the learner's has {expected}; the same would be right"
         if layout.fingerprint != spec.layout.fingerprint:
             return (
                 "its games have other observations or actions than the learner's; the same versions of the libraries "
@@ -105,15 +105,6 @@ def played_code(config: Config) -> dict[str, str]:
     return {name: _contents(name, packages.get(name, ())) for name in sorted(names)}
 
 
-def difference(here: Mapping[str, str], learners: Mapping[str, str]) -> str | None:
-    """What differs on a node, as the end of a sentence; None if nothing does."""
-    for name, expected in learners.items():
-        found = here.get(name, "nothing")
-        if found != expected:
-            return f"its {name} has {found}, and the learner's has {expected}; the same would be right"
-    return None
-
-
 def _environment_modules(options: EnvironmentOptions) -> Iterable[str]:
     """The module that registers the environment, the one that makes it, and the engine that it plays with."""
     if is_noframeskip(options.env):
@@ -127,17 +118,14 @@ def _environment_modules(options: EnvironmentOptions) -> Iterable[str]:
 
 def _contents(name: str, distributions: Iterable[str]) -> str:
     """The version of an installed package; a hash of the source files of any other one."""
-    loaded = sys.modules.get(name)
-    spec = importlib.util.find_spec(name) if loaded is None else loaded.__spec__
-    if spec is None:
-        return "nothing"
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    places = folders or [Path(spec.origin or "")]
-    if distributions and all(INSTALLED & {*place.parts} for place in places):
+    if distributions:
         return "version " + ", ".join(sorted({version(each) for each in distributions}))
-    files = [(file.relative_to(folder), file) for folder in folders for file in sorted(folder.rglob("*.py"))]
-    files = files or [(Path(place.name), place) for place in places if place.is_file()]
-    return f"source files {hash_of_files(files)}"
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return "nothing"
+    path = Path(spec.origin)
+    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    return f"source files {hash_of_files((file.relative_to(path.parent), file) for file in files)}"
 
 
 class NodePlayer:

@@ -98,9 +98,7 @@ def wait_until_joined(names: Namespaces, namespace: str) -> None:
     """Wait until the machine behind the namespace is a node of the cluster."""
     deadline = time.monotonic() + START_SECONDS
     while True:
-        probe = names.run(
-            namespace, sys.executable, "-m", "cluster.find_cluster", f"{HEAD}:{PORT}", stdout=subprocess.PIPE
-        )
+        probe = names.run(namespace, sys.executable, "-m", "cluster.nodes", f"{HEAD}:{PORT}", stdout=subprocess.PIPE)
         said = probe.communicate()[0].decode()
         if '"address"' in said:
             return
