@@ -84,7 +84,8 @@ class GuardedProgram:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise RuntimeError("the process that watches it there was killed") from None
         ended = self._folder / EXIT_CODE
-        return int(ended.read_text()) if ended.exists() else None
+        code = ended.read_text() if ended.exists() else ""
+        return int(code) if code else None
 
     def _tell(self, **command: Any) -> None:
         assert self._guard.stdin is not None
@@ -154,11 +155,8 @@ class Guard:
         (self._folder / PROCESS_ID).write_text(str(self._program.pid))
 
     def _note_exit_code(self, code: int) -> None:
-        if (self._folder / EXIT_CODE).exists():
-            return
-        temporary = self._folder / "exit_code.tmp"  # so that nobody reads half of it
-        temporary.write_text(str(code))
-        temporary.replace(self._folder / EXIT_CODE)
+        if not (self._folder / EXIT_CODE).exists():
+            (self._folder / EXIT_CODE).write_text(str(code))
 
     def _end(self) -> None:
         if self._program is not None:

@@ -7,8 +7,6 @@ memory again and again, packed anew. No Ray, no games and no updates take part.
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
 
 import numpy as np
 import torch
@@ -16,40 +14,20 @@ import torch
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster.cluster_actors import SLOTS
-from cluster.rounds import Arrived, RoundIntake, RoundSlots, longest_round, pack_round, unpack_round
+from cluster.rounds import Arrived, RoundIntake, RoundSlots, longest_round, pack_round
 from option_flags import Config
 from processes.child import Child, start_child
-from processes.messages import Kind, receive, send
+from processes.messages import Kind, receive
 from replay.batch_mix import BatchMix
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.recording import record_untrained
+from tests.cluster.fake_gateways import ReplayingGateway
 from training.make_replays import make_replays
 from wrappers.atari import make_atari
 
 ENVIRONMENTS = 32
 ROUNDS = 8  # recorded ones
-
-
-@dataclass(frozen=True)
-class ReplayingGateway:
-    """Fills each free slot with the next recorded round of the next of several nodes."""
-
-    round_slots: RoundSlots
-    rounds: tuple[bytes, ...]
-    fingerprint: str
-    nodes: int
-
-    def run(self, connection: Connection) -> None:
-        rounds = [unpack_round(content, self.fingerprint) for content in self.rounds]
-        sent = 0
-        while True:
-            slot = receive(connection).index
-            recorded = rounds[sent % len(rounds)]
-            content = pack_round(self.fingerprint, recorded)
-            self.round_slots.write(slot, content)
-            send(connection, Kind.SLOT_FILLED, slot, (str(sent % self.nodes), len(content)))
-            sent += 1
 
 
 def recorded_rounds(config: Config, layout: UnrollLayout) -> tuple[bytes, ...]:
