@@ -3,6 +3,7 @@
 import csv
 import errno
 import importlib.metadata
+import importlib.util
 import json
 import os
 import subprocess
@@ -45,6 +46,7 @@ def test_a_missing_package_is_one_sentence(
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     words = [*command(tmp_path / "sweep", sweep), *words, "--worker_count=1", "--learner_threads=1"]
     assert run_sweep(words) == 2
     errors = capsys.readouterr().err
