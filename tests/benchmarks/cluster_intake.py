@@ -22,7 +22,7 @@ from replay.batch_mix import BatchMix
 from replay.storage import UnrollCodec
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.recording import record_untrained
-from tests.cluster.fake_gateways import ReplayingGateway
+from tests.benchmarks.replaying_gateway import ReplayingGateway
 from training.make_replays import make_replays
 from wrappers.atari import make_atari
 

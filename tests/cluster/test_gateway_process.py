@@ -111,28 +111,17 @@ def test_only_gateways_that_fail_at_once_end_the_run(watch: Watch, clock: Clock,
     assert watched.said and all("the gateway to the cluster is replaced" in text for text in watched.said)
 
 
-def test_another_reason_why_the_cluster_cannot_be_reached_is_said_too(watch: Watch, clock: Clock) -> None:
+def test_a_cluster_that_cannot_be_reached_is_tried_again_and_each_reason_is_said(watch: Watch, clock: Clock) -> None:
     why = ["nobody is there", "nobody is there", "another version of Ray"]
     watched = watch(lambda starts: UnreachableGateway(why[starts]) if starts < 3 else EchoGateway())
     for ends in (1, 2, 3):
         watched.poll_until(lambda ends=ends: watched.ends == ends)  # type: ignore[misc]
+        watched.poll()
+        assert not watched.children.process_ids(), "it waits"
         clock.now += UNREACHABLE_SECONDS + 1
+    watched.poll_until(lambda: watched.filled == [1])
     assert [text.partition("; ")[0] for text in watched.said] == [
         "the cluster cannot be reached (ConnectionError: nobody is there)",
         "the cluster cannot be reached (ConnectionError: another version of Ray)",
+        "the cluster answers again",
     ]
-
-
-def test_a_cluster_that_cannot_be_reached_is_tried_again(watch: Watch, clock: Clock) -> None:
-    watched = watch(lambda starts: UnreachableGateway() if starts < 2 else EchoGateway())
-    watched.poll_until(lambda: watched.ends == 1)
-    watched.poll()
-    assert not watched.children.process_ids(), "it waits"
-    for _ in range(2):
-        clock.now += UNREACHABLE_SECONDS + 1
-        watched.poll_until(lambda: bool(watched.children.process_ids()))
-        watched.poll_until(lambda: watched.ends == 2 or watched.starts == 1)
-    watched.poll_until(lambda: watched.filled == [1])
-    first, last = watched.said
-    assert first.startswith("the cluster cannot be reached (ConnectionError: nobody is there); the run goes on")
-    assert last == "the cluster answers again"

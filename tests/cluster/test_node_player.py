@@ -9,16 +9,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from agents.acting import flat_weights, weight_count
+from agents.acting import flat_weights
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from cluster import node_player
-from cluster.node_player import NodePlayer, PlayerSpec, played_code, why_not_playable
+from cluster.node_player import NodePlayer, PlayerSpec
 from cluster.rounds import unpack_round
 from option_flags import Config
 from replay.row_layout import Rows
 from replay.storage import UnrollCodec
-from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from tests.processes import spawned
 from tests.training.catch_runs import CATCH
@@ -26,7 +25,7 @@ from workers import actors
 
 CONFIG = Config.from_flags({**CATCH, "envs_per_worker": 4})
 LAYOUT = make_unroll_layout(CONFIG, make_catch)
-SPEC = PlayerSpec(CONFIG, make_catch, LAYOUT, resume_count=0, code=played_code(CONFIG))
+SPEC = PlayerSpec(CONFIG, make_catch, LAYOUT, resume_count=0, code={})
 
 
 def weights() -> NDArray[Any]:
@@ -99,14 +98,3 @@ def test_an_error_of_the_pool_answers_all_requests(monkeypatch: pytest.MonkeyPat
                 await request
 
     with_player(use)
-
-
-def test_another_layout_and_too_little_memory_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert why_not_playable(SPEC, workers=1) is None
-    monkeypatch.setattr(node_player, "usable_memory", lambda: 100 << 20)
-    problem = why_not_playable(SPEC, workers=3)
-    assert problem is not None and "3 workers need" in problem
-    other = PlayerSpec(CONFIG, make_catch, UnrollLayout(1, 1, (1, 1, 1), 1), 0, {})
-    problem = why_not_playable(other, workers=1)
-    assert problem is not None and "other observations or actions" in problem
-    assert weight_count(make_network(CONFIG.network, LAYOUT, torch.float32)) == len(weights())
