@@ -78,8 +78,6 @@ class NodeActor:
         checkout, problem = examine_node(self._root, self._version)
         if problem is not None:
             return problem
-        if checkout in sys.path:
-            sys.path.remove(checkout)
         sys.path.insert(0, checkout)
         os.chdir(checkout)
         try:

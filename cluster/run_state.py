@@ -52,12 +52,8 @@ class RunState:
             return []
         state = {"line": self.status["line"], "begun": self._begun, "details": details}
         self._board = self._board or _make_board(self.status["run"])
-        try:
-            commands: list[str] = ray.get(self._board.exchange.remote(state), timeout=ANSWER_SECONDS)
-            return commands
-        except RayActorError:
-            self._board = None  # somebody has killed it; the next call makes another one
-            raise
+        commands: list[str] = ray.get(self._board.exchange.remote(state), timeout=ANSWER_SECONDS)
+        return commands
 
 
 def _make_board(name: str) -> "ActorHandle[RunBoard]":
