@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -11,14 +9,13 @@ import gymnasium
 import numpy as np
 
 from evaluation.film import AgentScore, Film, Picture, Scene, film_format, score_text
-from evaluation.parallel_games import IDLE, GameResult, game_streams
-from option_flags import EnvironmentOptions
+from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
 from options.rules import counted
 from reports.published_scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import FIRE, NOOP
-from wrappers.environment import MakeWatchedEnvironment, environment_spec, names_in
+from wrappers.environment import environment_spec, names_in
 
 
 class WrittenFilm(NamedTuple):
@@ -28,56 +25,23 @@ class WrittenFilm(NamedTuple):
     note: str  # a sentence for the user, or empty
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoggedGame:
-    """One finished game with its log, and what is needed to play it again."""
+class LoggedGame(NamedTuple):
+    """One finished game of a series, with its log."""
 
-    make_environment: MakeWatchedEnvironment
-    environment: EnvironmentOptions
-    seed: tuple[int, ...]
+    series: GameSeries
     result: GameResult
-    policy: str
-
-    def play_back(self, show: Callable[[Picture, Fraction], None]) -> bool:
-        """Call `show` with a picture of every raw frame, including the frames before the agent's first step.
-
-        It also gets the number of frames in a second of the game.
-
-        Returns whether it was the same game again: an environment may not honour its seed.
-        """
-        replay = _Replay(self)
-        rate = replay.format.frames_per_second
-        return replay.play(lambda picture: show(picture, rate))
-
-    def write_film(self, path: Path) -> WrittenFilm:
-        """Write the film of the game atomically."""
-        replay = _Replay(self)
-        frames, same = 0, True
-
-        def write(file: BinaryIO) -> None:
-            nonlocal frames, same
-            with Film(file, replay.format) as film:
-                same = replay.play(film.add)
-                frames = film.frames
-
-        write_atomically(path, write)
-        note = (
-            f"the film of game {self.result.game} differs from the game that was scored: the environment does not "
-            "repeat a game from its seed"
-        )
-        return WrittenFilm(frames, "" if same else note)
 
 
-class _Replay:
-    """The environment of a logged game, and what is written beside its pictures. It plays the game once."""
+class Replay:
+    """A logged game that is played again, with what is written beside its pictures. It is played once."""
 
     def __init__(self, game: LoggedGame) -> None:
         assert game.result.log is not None
         self._game, self._log = game, game.result.log
-        self._environment = game.make_environment(game.environment, 0, self._watch)
-        self.format = film_format(game.environment.env, self._environment)
-        heading = f"game {game.result.game}, {game.policy} policy"
-        self._scene = Scene(game_name(game.environment.env), heading, stretched=self.format.stretched)
+        self._environment = game.series.make_environment(game.series.environment, 0, self._watch)
+        self.format = film_format(game.series.environment.env, self._environment)
+        heading = f"game {game.result.game}, {game.series.policy} policy"
+        self._scene = Scene(game_name(game.series.environment.env), heading, stretched=self.format.stretched)
         self._name_of = action_namer(self._environment)
         self._unit = "step" if self._log.ages is None else "frame"
         self._played = self._source_of_actions()
@@ -93,18 +57,44 @@ class _Replay:
             ages = [None if age == IDLE else age for age in log.ages.tolist()]
             in_log = [Played(NOOP, None), *map(Played, log.actions.tolist(), ages)]  # the first one is the reset
             return lambda: in_log[self._steps]
-        if self._game.environment.interaction != "turns":
+        if self._game.series.environment.interaction != "turns":
             played: Callable[[], Played] = self._environment.get_wrapper_attr("played")
             return played
         return None
 
+    def write_film(self, path: Path, alive: Callable[[int], None] = lambda percent: None) -> WrittenFilm:
+        """Write the film of the game atomically. `alive` is called often, with the percent that are done."""
+        frames, same = 0, True
+
+        def write(file: BinaryIO) -> None:
+            nonlocal frames, same
+            with Film(file, self.format) as film:
+
+                def add(picture: Picture) -> None:
+                    film.add(picture)
+                    alive(100 * self._steps // len(self._log.values))
+
+                same = self.play(add)
+                frames = film.frames
+
+        write_atomically(path, write)
+        note = (
+            f"the film of game {self._game.result.game} differs from the game that was scored: the environment does "
+            "not repeat a game from its seed"
+        )
+        return WrittenFilm(frames, "" if same else note)
+
     def play(self, show: Callable[[Picture], None]) -> bool:
-        """Play until the game ends, at the latest to the end of the log. Returns whether it was the logged game."""
+        """Call `show` with a picture of every raw frame, including those before the agent's first step.
+
+        Plays until the game ends, at the latest to the end of the log. Returns whether it was the same game again: an
+        environment may not honour its seed.
+        """
         self._show = show
         log, result, environment = self._log, self._game.result, self._environment
         take_finished_games: Callable[[], list[tuple[float, int]]]
         take_finished_games = environment.get_wrapper_attr("take_finished_games")
-        environment.reset(seed=game_streams(self._game.seed, result.game)[0])
+        environment.reset(seed=game_streams(self._game.series.seed, result.game)[0])
         take_finished_games()  # drop a game that ended during the reset
         chosen_actions = log.actions.tolist() if log.actions.ndim == 1 else log.actions
         for chosen, estimate in zip(chosen_actions, log.values.tolist(), strict=True):
@@ -133,7 +123,7 @@ class _Replay:
 
     def _pressed(self) -> str:
         """The action of a frame: that of the agent, then those by which `FireOnLifeLoss` makes its step longer."""
-        extra = self._frames_of_step // self._game.environment.frames_per_step
+        extra = self._frames_of_step // self._game.series.environment.frames_per_step
         return self._action if not self._steps or not extra else self._name_of(NOOP if extra == 1 else FIRE)
 
 

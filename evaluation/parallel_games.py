@@ -16,7 +16,7 @@ from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs
 from workers.random_streams import stream_of
 from workers.rollout import each_action
-from wrappers.environment import MakeEnvironment, as_observation
+from wrappers.environment import MakeWatchedEnvironment, as_observation
 
 # The batch size of a forward pass, by the smallest number of games in the test. Unused slots cost as much as used ones,
 # and the games are spread over processes, so there are fewer slots than games. In batches of these sizes, the output
@@ -63,6 +63,22 @@ def game_streams(seed: Sequence[int], game: int) -> tuple[int, np.random.Generat
     return int(environment_stream.generate_state(1)[0] >> 1), np.random.default_rng(action_stream)
 
 
+@dataclass(frozen=True, kw_only=True)
+class GameSeries:
+    """Games of one policy: the number of a game determines its start, and the random numbers of its actions."""
+
+    make_environment: MakeWatchedEnvironment
+    environment: EnvironmentOptions
+    seed: tuple[int, ...]
+    slots: int = 1  # games that a process plays at once, from `slots_for`: the same in all processes of a test
+    greedy: bool = False  # the likeliest action is taken; otherwise it is drawn
+    logged: int = 0  # only games with a lower number keep a log
+
+    @property
+    def policy(self) -> str:
+        return "greedy" if self.greedy else "sampled"
+
+
 @dataclass
 class _RunningGame:
     game: int
@@ -72,35 +88,22 @@ class _RunningGame:
 
 
 class ParallelGames:
-    """Up to `slots` games at once. One forward pass chooses the actions of all of them.
+    """Up to as many games at once as the series has slots. One forward pass chooses the actions of all of them.
 
-    `slots` is from `slots_for` and stays the same, so that a game does not depend on the games beside it.
+    So a game does not depend on the games beside it.
     """
 
     def __init__(
-        self,
-        make_environment: MakeEnvironment,
-        options: EnvironmentOptions,
-        actor: Actor,
-        layout: UnrollLayout,
-        seed: Sequence[int],
-        *,
-        slots: int,
-        greedy: bool,
-        logged: int,  # only games with a lower number keep a log
-        alive: Callable[[], None] = lambda: None,  # called whenever code of an environment has returned
+        self, series: GameSeries, actor: Actor, layout: UnrollLayout, alive: Callable[[], None] = lambda: None
     ) -> None:
-        self._make_environment = make_environment
-        self._options = options
+        """`alive` is called whenever code of an environment has returned."""
+        self._series = series
         self._actor = actor
-        self._seed = seed
-        self._greedy = greedy
-        self._logged = logged
         self._alive = alive
         self._environments: list[gymnasium.Env[Any, Any]] = []
-        self._slots: list[_RunningGame | None] = [None] * slots
+        self._slots: list[_RunningGame | None] = [None] * series.slots
         self._action_type = np.dtype(layout.action_dtype)
-        self._inputs = PolicyInputs.at_start(slots, layout)
+        self._inputs = PolicyInputs.at_start(series.slots, layout)
         self._state, self._uniforms = self._inputs.state, self._inputs.uniforms.numpy()
         # Views of the same memory: numpy writes single numbers much faster than torch.
         self._previous_actions = self._state.previous_actions.numpy()
@@ -117,9 +120,9 @@ class ParallelGames:
         """Start a game in a free slot."""
         e = self._slots.index(None)
         if e == len(self._environments):
-            self._environments.append(self._make_environment(self._options, 0))
+            self._environments.append(self._series.make_environment(self._series.environment, 0))
             self._alive()
-        environment_seed, rng = game_streams(self._seed, game)
+        environment_seed, rng = game_streams(self._series.seed, game)
         seen, _ = self._environments[e].reset(seed=environment_seed)
         self._inputs.show(e, as_observation(seen), starts=True)
         self._alive()
@@ -134,7 +137,7 @@ class ParallelGames:
             self._uniforms[e] = running.rng.random(self._uniforms.shape[1:]) if running else 0.0
         inputs = self._inputs
         decision = self._actor.act(self._pictures, self._state, inputs.uniforms, inputs.vectors)
-        actions = self._actor.distribution.most_likely(decision.logits) if self._greedy else decision.actions
+        actions = self._actor.distribution.most_likely(decision.logits) if self._series.greedy else decision.actions
         self._state.lstm_state = decision.lstm_state
         choices = zip(self._slots, each_action(actions), decision.values.tolist(), strict=True)
         results = []
@@ -149,7 +152,7 @@ class ParallelGames:
         self._inputs.show(e, as_observation(observation), starts=False)
         self._previous_actions[e] = action
         self._previous_rewards[e] = reward
-        if running.game < self._logged:
+        if running.game < self._series.logged:
             running.actions.append(action)
             running.values.append(value)
         if not (terminated or truncated):

@@ -8,13 +8,12 @@ from typing import NoReturn
 import numpy as np
 
 from agents.distributions.interface import distribution_of
-from evaluation.parallel_games import IDLE, GameLog, GameResult, game_streams
+from evaluation.parallel_games import IDLE, GameLog, GameResult, GameSeries, game_streams
 from option_flags import RealtimeOptions
 from processes.messages import Kind, receive, send
 from workers.realtime.games import PlayedFrame
 from workers.realtime.player import Book
 from workers.realtime.session import RealtimeSession, RealtimeSetup
-from wrappers.environment import MakeEnvironment
 
 LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
 
@@ -89,37 +88,28 @@ def as_trained(realtime: RealtimeOptions, action_ms: float | None) -> RealtimeOp
 
 
 def play_in_real_time(
-    setup: RealtimeSetup,
-    make_environment: MakeEnvironment,
-    seed: Sequence[int],
-    parent: Connection,
-    *,
-    slots: int,
-    greedy: bool,
-    logged: int,
-    alive: Callable[[], None],
+    series: GameSeries, setup: RealtimeSetup, parent: Connection, alive: Callable[[], None]
 ) -> NoReturn:
     """Play each game whose number arrives, until the parent closes the connection. `alive` is called often."""
     distribution = distribution_of(setup.layout)
     environments = []
-    for _ in range(slots):
-        environments.append(make_environment(setup.environment, 0))
+    for _ in range(series.slots):
+        environments.append(series.make_environment(setup.environment, 0))
         alive()
-    book = TestBook([env.get_wrapper_attr("take_finished_games") for env in environments], logged)
-    uniforms = [np.random.default_rng() for _ in environments]  # each game brings its own
+    book = TestBook([env.get_wrapper_attr("take_finished_games") for env in environments], series.logged)
     with RealtimeSession(
         setup,
         environments,
-        uniforms,
+        [np.random.default_rng() for _ in environments],  # each game brings its own
         book,
         parent,
-        choose=lambda decision: distribution.most_likely(decision.logits) if greedy else decision.actions,
+        choose=lambda decision: distribution.most_likely(decision.logits) if series.greedy else decision.actions,
     ) as session:
         while True:
             alive()
             if session.step(LONGEST_WAIT):
                 game = receive(parent).index
-                environment_seed, rng = game_streams(seed, game)
+                environment_seed, rng = game_streams(series.seed, game)
                 session.games.start(book.begin(game), environment_seed, rng)
             for result in book.take_results():
                 send(parent, Kind.RESULT, payload=result)

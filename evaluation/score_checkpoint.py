@@ -3,23 +3,21 @@
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from agents.acting import flat_weights, weight_count
-from agents.network import make_network
+from agents.network import ActorCritic, make_network
 from agents.spaces import check_spaces, make_unroll_layout
 from agents.torsos.own_torso import note_on_source
-from evaluation.parallel_games import GameResult, evaluation_options, slots_for
-from evaluation.player_pool import PlayerPool
-from evaluation.player_process import PlayerProcess
+from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
+from evaluation.players import PlayerPool, PlayerProcess
 from evaluation.realtime_games import as_trained
-from evaluation.score_statistics import score_figures
+from evaluation.score_statistics import result_content, write_results
 from evaluation.show_games import show_games
 from machine.capacity import usable_cores, usable_memory
 from machine.device import choose_precision
@@ -36,7 +34,6 @@ from reports.scoreboard import TestStatus, result_lines
 from reports.unused_options import unused_in_test
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable
-from run_files.run_folder import write_json
 from workers.memory.shared_weights import SharedWeights
 from workers.realtime.requirements import check_realtime
 from wrappers.environment import MakeWatchedEnvironment
@@ -56,9 +53,37 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     config, latency = with_latency_of_training(config, checkpoint)
     games = config.test.test_episode_count
     processes = min(config.workers.worker_count or usable_cores(), games)
-    slots = slots_for(games)
-    check_processes(processes, slots, usable_memory())
     torch.set_num_threads(1)
+    begun = int(time.time())
+    with ExitStack() as cleanup:
+        player, network = make_player(config, make_environment, checkpoint, processes)
+        cleanup.callback(player.weights.close)
+        player.weights.publish(0, flat_weights(network))
+        stop = cleanup.enter_context(StopSignals())
+        console = make_console(config.report.console, config.report.console_period, sys.stdout)
+        console.start([*_header(config, checkpoint, processes), *latency, *note_on_source(checkpoint.content)])
+        played = PlayedGames()
+        players = PlayerPool(_children(config, console), player, processes, range(games))
+        cleanup.callback(players.close)
+        try:
+            played.play(players, TestStatus(games, processes), console, stop)
+        finally:  # the results so far are written even if the players fail
+            players.close()
+            written = conclude(config, checkpoint, played, console, begun)
+        if isinstance(written, str):
+            raise RunFailedError(written)
+        if config.test.render and not stop.requested and written is not None:
+            first = [played.results[game] for game in range(min(games, SHOWN_GAMES))]
+            show_games(player.series, first, written, _children(config, console), stop)
+    return written
+
+
+def make_player(
+    config: Config, make_environment: MakeWatchedEnvironment, checkpoint: Checkpoint, processes: int
+) -> tuple[PlayerProcess, ActorCritic]:
+    """What each process of the test does, and the network of the checkpoint, whose weights it needs."""
+    slots = slots_for(config.test.test_episode_count)
+    check_processes(processes, slots, usable_memory())
     layout = make_unroll_layout(config, make_environment)
     with refusing_foreign_content(checkpoint):
         check_spaces(checkpoint.content, layout)
@@ -67,47 +92,30 @@ def score_checkpoint(config: Config, make_environment: MakeWatchedEnvironment, c
     inference_processes = check_realtime(config, layout, make_environment, processes, slots, precision)
     with refusing_foreign_content(checkpoint):
         network.load_saved(checkpoint.content["learner"]["network"])
-    _check_writable(checkpoint.run_folder)
-    begun = int(time.time())
-
-    with ExitStack() as cleanup:
-        stop = cleanup.enter_context(StopSignals())
-        console = make_console(config.report.console, config.report.console_period, sys.stdout)
-        console.start([*_header(config, checkpoint, processes), *latency, *note_on_source(checkpoint.content)])
-        weights = SharedWeights(weight_count(network))
-        cleanup.callback(weights.close)
-        weights.publish(0, flat_weights(network))
-        player = PlayerProcess(
-            make_environment=make_environment,
-            environment=config.environment,
-            network=config.network,
-            layout=layout,
-            compute_dtype=precision,
-            weights=weights,
-            seed=(config.seed,),
-            slots=slots,
-            greedy=config.test.test_policy == "greedy",
-            logged=SHOWN_GAMES if config.test.render else 0,
-            low_priority=False,
-            realtime=config.realtime,
-            inference_processes=inference_processes,
-            timeout=config.workers.worker_timeout,
+    if not os.access(checkpoint.run_folder, os.W_OK):
+        raise UsageError(
+            f"--load_model_url: the results of a test go into {checkpoint.run_folder}, which cannot be written; "
+            "copy the checkpoint to a folder that you can write to."
         )
-        progress = TestProgress(games)
-        children = ChildPool(console.message, silence=config.workers.worker_timeout)
-        players = PlayerPool(children, player, processes, range(games))
-        cleanup.callback(players.close)
-        try:
-            play_games(players, progress, console, stop, processes)
-        finally:  # the results so far are written even if the players fail
-            players.close()
-            written = conclude(config, checkpoint, progress, console, begun)
-        if isinstance(written, str):
-            raise RunFailedError(written)
-        if config.test.render and not stop.requested and written is not None:
-            first = [progress.results[game] for game in range(min(games, SHOWN_GAMES))]
-            show_games(first, config, make_environment, written, console.message, stop)
-    return written
+    series = GameSeries(
+        make_environment=make_environment,
+        environment=config.environment,
+        seed=(config.seed,),
+        slots=slots,
+        greedy=config.test.test_policy == "greedy",
+        logged=SHOWN_GAMES if config.test.render else 0,
+    )
+    player = PlayerProcess(
+        series=series,
+        network=config.network,
+        layout=layout,
+        compute_dtype=precision,
+        weights=SharedWeights(weight_count(network)),
+        realtime=config.realtime,
+        inference_processes=inference_processes,
+        timeout=config.workers.worker_timeout,
+    )
+    return player, network
 
 
 def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Config, list[str]]:
@@ -127,120 +135,45 @@ def with_latency_of_training(config: Config, checkpoint: Checkpoint) -> tuple[Co
 
 
 @dataclass
-class TestProgress:
-    """The games that have ended so far."""
+class PlayedGames:
+    """The games that have ended so far, by number."""
 
-    games_wanted: int
-    begun: float = field(default_factory=time.monotonic)
     results: dict[int, GameResult] = field(default_factory=dict)
     seconds: float = 0.0  # from the start to the end of the latest finished game
 
-    def add(self, results: Sequence[GameResult]) -> None:
-        self.results |= {result.game: result for result in results}
-        self.seconds = time.monotonic() - self.begun
-
-    @property
-    def agent_steps(self) -> int:
-        return sum(result.length for result in self.results.values())
-
-    def status(self, now: float, processes: int) -> TestStatus:
-        return TestStatus(
-            games=self.games_wanted,
-            seconds=now - self.begun,
-            worker_count=processes,
-            returns=[result.return_ for result in self.results.values()],
-            agent_steps=self.agent_steps,
-        )
-
-
-def play_games(
-    players: PlayerPool, progress: TestProgress, console: Console, stop: StopSignals, processes: int
-) -> None:
-    """Collect results, and show how many there are, until all games have ended or a stop signal arrives."""
-    while players.has_unfinished_games and not stop.requested:
-        progress.add(players.wait(POLL_SECONDS))
-        now = time.monotonic()
-        at_the_end = stop.requested or not players.has_unfinished_games
-        if console.due(now) or at_the_end:
-            console.show(progress.status(now, processes), now)
+    def play(self, players: PlayerPool, status: TestStatus, console: Console, stop: StopSignals) -> None:
+        """Collect results, and show how many there are, until all games have ended or a stop signal arrives."""
+        begun = time.monotonic()
+        while players.has_unfinished_games and not stop.requested:
+            for result in players.wait(POLL_SECONDS):
+                self.results[result.game] = result
+                self.seconds = time.monotonic() - begun
+            now = time.monotonic()
+            at_the_end = stop.requested or not players.has_unfinished_games
+            if console.due(now) or at_the_end:
+                returns = [result.return_ for result in self.results.values()]
+                steps = sum(result.length for result in self.results.values())
+                console.show(replace(status, seconds=now - begun, returns=returns, agent_steps=steps), now)
 
 
 def conclude(
-    config: Config, checkpoint: Checkpoint, progress: TestProgress, console: Console, begun: int
+    config: Config, checkpoint: Checkpoint, played: PlayedGames, console: Console, begun: int
 ) -> Path | str | None:
     """Print the results and write their file. Returns its path, why it could not be written, or None without games."""
-    if not progress.results:
+    if not played.results:
         console.close(["stopped before any game ended: there are no results, and no file is written"])
         return None
-    result = result_content(config, checkpoint, progress)
+    result = result_content(config, checkpoint, sorted(played.results.values()), played.seconds)
     written = write_results(checkpoint.run_folder, begun, result)
     console.close([*result_lines(result), written if isinstance(written, str) else f"written   {written}"])
     return written
 
 
-def write_results(folder: Path, begun: int, result: Mapping[str, Any]) -> Path | str:
-    """Write the result file of a test that began at this unix time. Returns its path, or why there is none."""
-    path = folder / f"test_{begun}.json"
-    try:
-        path.touch(exist_ok=False)
-        write_json(path, result)
-    except FileExistsError:  # of a test that began in the same second
-        return write_results(folder, begun + 1, result)
-    except OSError as error:
-        with suppress(OSError):
-            path.unlink()  # the empty file
-        return f"{path} could not be written ({error.strerror})"
-    return path
+def _children(config: Config, console: Console) -> ChildPool:
+    return ChildPool(console.message, silence=config.workers.worker_timeout)
 
 
-def result_content(config: Config, checkpoint: Checkpoint, progress: TestProgress) -> dict[str, Any]:
-    """The content of the result file: how the games were played, their statistics, and each game."""
-    results = [progress.results[game] for game in sorted(progress.results)]
-    environment = config.environment
-    return {
-        "env": environment.env,
-        "checkpoint": str(checkpoint.path),
-        "checkpoint_agent_steps": checkpoint.agent_steps,
-        "checkpoint_updates": checkpoint.updates,
-        "policy": config.test.test_policy,
-        "seed": config.run.seed,
-        "protocol": environment.protocol,
-        "full_action_space": environment.full_action_space,
-        "fire_on_reset": environment.fire_on_reset,
-        "noop_threshold": environment.noop_threshold,
-        "repeat_action_probability": environment.repeat_action_probability,
-        "max_game_frames": environment.max_game_frames,
-        **_interaction(config),
-        "games_wanted": progress.games_wanted,
-        "games": len(results),
-        **score_figures(results, environment.env),
-        "seconds": progress.seconds,
-        "agent_steps_per_second": progress.agent_steps / max(progress.seconds, 1e-9),
-        "game_numbers": [result.game for result in results],
-        "returns": [result.return_ for result in results],
-        "lengths": [result.length for result in results],
-        "cut_off_games": [result.game for result in results if result.cut_off],
-    }
-
-
-def _interaction(config: Config) -> dict[str, Any]:
-    """What the games do while the network computes; nothing for games that wait."""
-    environment, realtime = config.environment, config.realtime
-    if environment.interaction == "turns":
-        return {}
-    result: dict[str, Any] = {"interaction": environment.interaction, "idle_action": environment.idle_action}
-    if not environment.in_real_time:
-        return {**result, "action_delay": environment.action_delay}
-    return {
-        **result,
-        "fps": realtime.fps,
-        "inference_processes": realtime.inference_processes,
-        "stagger": realtime.stagger,
-        "inference_latency": realtime.inference_latency,
-    }
-
-
-def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]:
+def _header(config: Config, checkpoint: Checkpoint, processes: int) -> Sequence[str]:
     games, policy = config.test.test_episode_count, config.test.test_policy
     actions = {
         "sampled": "actions are drawn from the policy; --test_policy=greedy takes the most likely ones",
@@ -255,12 +188,3 @@ def _header(config: Config, checkpoint: Checkpoint, processes: int) -> list[str]
         actions[policy],
         *unused_in_test(config),
     ]
-
-
-def _check_writable(folder: Path) -> None:
-    """Raise UsageError if the folder cannot be written."""
-    if not os.access(folder, os.W_OK):
-        raise UsageError(
-            f"--load_model_url: the results of a test go into {folder}, which cannot be written; "
-            "copy the checkpoint to a folder that you can write to."
-        )

@@ -1,13 +1,18 @@
-"""Statistics of finished games: mean, median, bootstrap interval, human-normalised score."""
+"""Statistics of finished games (mean, median, bootstrap interval, human-normalised score), and the file with them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evaluation.parallel_games import GameResult
+from option_flags import Config
 from reports.published_scores import human_normalised
 from reports.score_aggregates import RESAMPLES, interval_of
+from run_files.checkpoint import Checkpoint
+from run_files.run_folder import write_json
 
 
 class Summary(NamedTuple):
@@ -71,3 +76,66 @@ def best_median_worst(returns: Sequence[float]) -> dict[str, int]:
         if game not in found.values():
             found[name] = game
     return found
+
+
+def write_results(folder: Path, begun: int, result: Mapping[str, Any]) -> Path | str:
+    """Write the result file of a test that began at this unix time. Returns its path, or why there is none."""
+    path = folder / f"test_{begun}.json"
+    try:
+        path.touch(exist_ok=False)
+        write_json(path, result)
+    except FileExistsError:  # of a test that began in the same second
+        return write_results(folder, begun + 1, result)
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink()  # the empty file
+        return f"{path} could not be written ({error.strerror})"
+    return path
+
+
+def result_content(
+    config: Config, checkpoint: Checkpoint, results: Sequence[GameResult], seconds: float
+) -> dict[str, Any]:
+    """The content of the result file: how the games were played, their statistics, and each game."""
+    environment = config.environment
+    return {
+        "env": environment.env,
+        "checkpoint": str(checkpoint.path),
+        "checkpoint_agent_steps": checkpoint.agent_steps,
+        "checkpoint_updates": checkpoint.updates,
+        "policy": config.test.test_policy,
+        "seed": config.run.seed,
+        "protocol": environment.protocol,
+        "full_action_space": environment.full_action_space,
+        "fire_on_reset": environment.fire_on_reset,
+        "noop_threshold": environment.noop_threshold,
+        "repeat_action_probability": environment.repeat_action_probability,
+        "max_game_frames": environment.max_game_frames,
+        **_interaction(config),
+        "games_wanted": config.test.test_episode_count,
+        "games": len(results),
+        **score_figures(results, environment.env),
+        "seconds": seconds,
+        "agent_steps_per_second": sum(result.length for result in results) / max(seconds, 1e-9),
+        "game_numbers": [result.game for result in results],
+        "returns": [result.return_ for result in results],
+        "lengths": [result.length for result in results],
+        "cut_off_games": [result.game for result in results if result.cut_off],
+    }
+
+
+def _interaction(config: Config) -> dict[str, Any]:
+    """What the games do while the network computes; nothing for games that wait."""
+    environment, realtime = config.environment, config.realtime
+    if environment.interaction == "turns":
+        return {}
+    result: dict[str, Any] = {"interaction": environment.interaction, "idle_action": environment.idle_action}
+    if not environment.in_real_time:
+        return {**result, "action_delay": environment.action_delay}
+    return {
+        **result,
+        "fps": realtime.fps,
+        "inference_processes": realtime.inference_processes,
+        "stagger": realtime.stagger,
+        "inference_latency": realtime.inference_latency,
+    }

@@ -1,81 +1,235 @@
-"""Shows the best, the median and the worst game of a test: as films, and in a window if there is a display."""
+"""Shows games of a test: as films, which processes of their own make, and in a window if there is a display."""
 
+import os
+import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from fractions import Fraction
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 
-from evaluation.film import Picture
-from evaluation.film_processes import FilmProcesses
-from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import GameResult
+from evaluation.film import HEIGHT, WIDTH, Picture, score_text
+from evaluation.logged_game import LoggedGame, Replay, WrittenFilm
+from evaluation.parallel_games import GameResult, GameSeries
 from evaluation.score_statistics import best_median_worst
-from evaluation.window import Window, WindowClosedError, open_window
 from machine.stop_signals import StopSignals
-from option_flags import Config
-from processes.pool import ChildPool
-from run_files.run_folder import VIDEOS
-from wrappers.environment import MakeWatchedEnvironment
+from machine.system_settings import lower_priority, use_one_thread
+from processes.failures import WorkersFailedError
+from processes.inside import Heartbeat
+from processes.messages import Kind, send
+from processes.pool import ChildPool, Ended, Member
+from run_files.run_folder import VIDEOS, remove_abandoned
 
 POLL_SECONDS = 0.1
+SAY_SECONDS = 5.0  # between two lines that say how far the films are
 
 
 def show_games(
+    series: GameSeries,
     results: Sequence[GameResult],
-    config: Config,
-    make_environment: MakeWatchedEnvironment,
     result_path: Path,
-    announce: Callable[[str], None],
+    children: ChildPool,
     stop: StopSignals,
 ) -> None:
-    """Film the games in processes of their own, and meanwhile show them in a window."""
-    assert config.run.seed is not None
+    """Film the best, the median and the worst game, and meanwhile show them in a window."""
     chosen = best_median_worst([result.return_ for result in results])
-    games = {
-        name: LoggedGame(
-            make_environment=make_environment,
-            environment=config.environment,
-            seed=(config.run.seed,),
-            result=results[index],
-            policy=config.test.test_policy,
-        )
-        for name, index in chosen.items()
-    }
-    steps = sum(results[i].length for i in chosen.values())
+    games = {name: LoggedGame(series, results[index]) for name, index in chosen.items()}
+    announce = children.announce
+    steps = sum(game.result.length for game in games.values())
     announce(f"showing the {', the '.join(games)} of the first {len(results)} games, {steps:,} steps")
     with ExitStack() as cleanup:
-        children = ChildPool(announce, silence=config.workers.worker_timeout)
-        films = cleanup.enter_context(closing(FilmProcesses(result_path.parent / VIDEOS, announce, children)))
+        films = cleanup.enter_context(closing(FilmProcesses(result_path.parent / VIDEOS, children)))
         for name, game in games.items():
-            films.begin(game, f"{result_path.stem}_{name}", low_priority=False)
-        window = open_window(config.environment.env)
+            films.begin(game, f"{result_path.stem}_{name}")
+        say_at = time.monotonic() + SAY_SECONDS
+
+        def wait(timeout: float) -> None:
+            nonlocal say_at
+            films.wait(timeout)
+            if films.under_way and time.monotonic() >= say_at:
+                say_at = time.monotonic() + SAY_SECONDS
+                announce(f"making videos: {films.percent}% done")
+
+        window = open_window(series.environment.env)
         if isinstance(window, Window):
             cleanup.callback(window.close)
             announce("you can close the window at any time; the videos are made in any case")
-            show_in_window(window, list(games.values()), stop, meanwhile=lambda: films.wait(0.0))
+            show_in_window(window, list(games.values()), stop, meanwhile=lambda: wait(0.0))
         else:
             announce(f"{window}: videos only")
         while films.under_way and not stop.requested:
-            films.wait(POLL_SECONDS)
+            wait(POLL_SECONDS)
+
+
+@dataclass(frozen=True)
+class FilmProcess:
+    """A process that writes the film of one game. It sends a WrittenFilm, or why there is none."""
+
+    game: LoggedGame
+    path: Path
+    low_priority: bool
+
+    def run(self, connection: Connection) -> None:
+        use_one_thread()
+        alive = Heartbeat(connection)
+        replay = Replay(self.game)
+        alive()
+        if self.low_priority:  # not before: code is imported for the environment, in one silence
+            lower_priority()
+        try:
+            send(connection, Kind.RESULT, payload=replay.write_film(self.path, alive))
+        except OSError as error:
+            send(connection, Kind.RESULT, payload=error.strerror or str(error))
+
+
+class FilmProcesses:
+    """Makes films in one folder. Announces the path of each finished film, or why it failed."""
+
+    def __init__(self, folder: Path, children: ChildPool) -> None:
+        self._folder = folder
+        self._children = children
+        self._announce = children.announce
+        self._films: dict[Member, Path] = {}  # that are unfinished
+        self._percent: dict[Path, int] = {}  # of each film that is done
+
+    @property
+    def under_way(self) -> bool:
+        """Whether any film is unfinished."""
+        return bool(self._films)
+
+    @property
+    def percent(self) -> int:
+        """How much of all films is done."""
+        return sum(self._percent.values()) // max(1, len(self._percent))
+
+    def begin(self, game: LoggedGame, name: str, *, low_priority: bool = False) -> None:
+        """Start a process that makes the film of a game. If it cannot start, announce why."""
+        score = score_text(game.result.return_, thousands="")
+        path = self._folder / f"{name}_game{game.result.game}_return{score}.mp4"
+        process = FilmProcess(game, path, low_priority)
+        film = Member(f"film {name}", lambda starts: process, owes_at_start=1)
+        try:
+            self._folder.mkdir(exist_ok=True)
+            self._children.add(film)
+        except (OSError, WorkersFailedError) as error:
+            self._announce(f"{path} could not be made: {getattr(error, 'strerror', None) or error}")
+        else:
+            self._films[film], self._percent[path] = path, 0
+
+    def wait(self, timeout: float) -> None:
+        """Wait for a message of a process, or for `timeout` seconds. Call it often: it also hears signs of life.
+
+        Raises WorkersFailedError if the code of a process raises an exception or hangs.
+        """
+        for film, event in self._children.poll(timeout):
+            if isinstance(event, Ended):
+                failed = f"{self._films.pop(film)} could not be made: its process {event.in_words()}"
+                if event.in_code:
+                    raise WorkersFailedError(failed)
+                self._announce(failed)
+            elif event.kind == Kind.HEARTBEAT:
+                self._percent[self._films[film]] = event.index
+            elif event.kind == Kind.RESULT:
+                self._conclude(film, event.payload)
+
+    def _conclude(self, film: Member, outcome: WrittenFilm | str) -> None:
+        """End the process, and announce its film or why there is none."""
+        self._children.end(film)
+        path = self._films.pop(film)
+        self._percent[path] = 100
+        if isinstance(outcome, str):
+            self._announce(f"{path} could not be made: {outcome}")
+            return
+        self._announce(f"video     {path}, {outcome.frames:,} frames")
+        if outcome.note:
+            self._announce(outcome.note)
+
+    def close(self) -> None:
+        """Kill the processes that are still making films, and remove their unfinished files."""
+        if self._films:
+            self._announce("unfinished videos are dropped")
+        self._films.clear()
+        self._children.close()
+        remove_abandoned(self._folder)
 
 
 def show_in_window(
-    window: Window, games: Sequence[LoggedGame], stop: StopSignals, meanwhile: Callable[[], None]
+    window: "Window", games: Sequence[LoggedGame], stop: StopSignals, meanwhile: Callable[[], None]
 ) -> None:
     """Show one game after another, until the window is closed or a stop signal arrives.
 
     `meanwhile` is called with each picture.
     """
-
-    def show(picture: Picture, frames_per_second: Fraction) -> None:
-        if stop.requested:
-            raise WindowClosedError
-        meanwhile()
-        window.show(picture, frames_per_second)
-
     try:
         for game in games:
-            game.play_back(show)
+            replay = Replay(game)
+
+            def show(picture: Picture, rate: Fraction = replay.format.frames_per_second) -> None:
+                if stop.requested:
+                    raise WindowClosedError
+                meanwhile()
+                window.show(picture, rate)
+
+            replay.play(show)
     except WindowClosedError:
         pass
     window.close()
+
+
+class WindowClosedError(Exception):
+    """The user closed the window."""
+
+
+def open_window(title: str) -> "Window | str":
+    """Open a window. If that fails, return the reason."""
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "there is no display"
+    try:
+        import tkinter  # noqa: PLC0415  # not part of every Python
+    except ImportError:
+        return "this Python has no tkinter"
+    try:
+        return Window(tkinter, title)
+    except tkinter.TclError as error:
+        return f"no window can be opened ({error})"
+
+
+class Window:
+    def __init__(self, tkinter: ModuleType, title: str) -> None:
+        self._tkinter = tkinter
+        self._root = tkinter.Tk()
+        self._root.title(title)
+        self._root.resizable(False, False)
+        self._root.protocol("WM_DELETE_WINDOW", self._close)
+        self._image = tkinter.PhotoImage(width=WIDTH, height=HEIGHT)
+        tkinter.Label(self._root, image=self._image, borderwidth=0).pack()
+        self._open = True
+        self._next = 0.0
+
+    def show(self, picture: Picture, frames_per_second: Fraction) -> None:
+        """Wait until it is time for the next frame, then show the picture `[HEIGHT, WIDTH, 3]`.
+
+        Raises WindowClosedError if the window is closed.
+        """
+        now = time.monotonic()
+        if self._next > now:
+            time.sleep(self._next - now)
+        self._next = max(self._next, now) + float(1 / frames_per_second)
+        try:
+            self._image.configure(data=b"P6 %d %d 255\n" % (WIDTH, HEIGHT) + picture.tobytes())
+            self._root.update()
+        except self._tkinter.TclError:
+            self._open = False
+        if not self._open:
+            raise WindowClosedError
+
+    def close(self) -> None:
+        if self._open:
+            self._close()
+
+    def _close(self) -> None:
+        self._open = False
+        self._root.destroy()

@@ -33,11 +33,11 @@ class Heartbeat:
         self._connection = connection
         self._due = 0.0
 
-    def __call__(self) -> None:
+    def __call__(self, index: int = 0) -> None:
         now = time.monotonic()
         if now >= self._due:
             self._due = now + HEARTBEAT_SECONDS
-            beat(self._connection)
+            beat(self._connection, index)
 
 
 def beat(connection: Connection, index: int = 0) -> None:

@@ -28,7 +28,8 @@ class Kind(IntEnum):
     ACTION_REQUEST = 5  # worker → inference server: the rows of the group `index` hold requests
     ACTION_RESULT = 6  # inference server → worker: the rows of the group `index` hold results
     WORKER_PIPE = 7  # learner → inference server: a pipe to the worker `index` follows
-    HEARTBEAT = 8  # child → parent: it runs; from the inference server, `index` is 1 once it has returned a result
+    HEARTBEAT = 8  # child → parent: it runs; from the inference server, `index` is 1 once it has returned a result;
+    # from one that makes a film, the percent that are done
     GAME = 9  # parent → player: play the game `index`; parent → recorder: film the game in the payload
     RESULT = 10  # child → parent: the payload is the result of a task
     ERROR = 11  # child → parent: the child ends because of an exception; the payload is its traceback

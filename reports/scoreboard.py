@@ -11,15 +11,15 @@ from reports.number_format import count, duration, key_values, score
 from reports.tables import table_lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TestStatus:
     """The state of a test; `returns` and `agent_steps` count finished games only."""
 
     games: int
-    seconds: float
     worker_count: int
-    returns: Sequence[float]
-    agent_steps: int
+    seconds: float = 0.0
+    returns: Sequence[float] = ()
+    agent_steps: int = 0
 
     __test__ = False  # pytest would take it for a collection of tests
 

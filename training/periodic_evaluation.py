@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.acting import flat_weights, weight_count
-from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import GameResult, evaluation_options, slots_for
-from evaluation.player_pool import PlayerPool
-from evaluation.player_process import PlayerProcess
+from evaluation.parallel_games import GameResult, GameSeries, evaluation_options, slots_for
+from evaluation.players import PlayerPool, PlayerProcess
 from evaluation.realtime_games import as_trained
 from evaluation.score_statistics import score_figures
+from evaluation.show_games import FilmProcesses
 from processes.failures import WorkersFailedError
 from processes.pool import ChildPool
 from reports.sinks import RetryingSink
@@ -56,9 +55,8 @@ class PeriodicEvaluation:
         self._run = run
         self._saver = saver
         self._summary = summary
-        self._environment = evaluation_options(run.config.environment)
         self._sink = RetryingSink(JsonLinesSink(run.folder / EVALUATIONS), "evaluations", run.announce)
-        self._filming = FilmProcesses(run.folder / VIDEOS, run.announce, self._children())
+        self._filming = FilmProcesses(run.folder / VIDEOS, self._children())
         self._periods = run.resume.best.evaluated_steps // run.config.test.eval_period
         self._games: _GamesUnderWay | None = None
 
@@ -136,28 +134,32 @@ class PeriodicEvaluation:
         run, config, timing = self._run, self._run.config, self._run.progress.action_timing
         weights = resources.enter_context(closing(SharedWeights(weight_count(run.learner.network))))
         weights.publish(0, flat_weights(run.learner.network))
-        games = config.test.eval_episode_count
         player = PlayerProcess(
-            make_environment=run.make_environment,
-            environment=self._environment,
+            series=self._series(run.progress.agent_steps),
             network=config.network,
             layout=run.layout,
             compute_dtype=run.machine.worker_precision,
             weights=weights,
-            seed=self._seed(run.progress.agent_steps),
-            slots=slots_for(games),
-            greedy=config.test.test_policy == "greedy",
-            logged=games if config.test.render else 0,
             low_priority=True,
             realtime=as_trained(config.realtime, None if timing is None else timing.action_ms),
             inference_processes=run.machine.inference_processes,
             timeout=config.workers.worker_timeout,
         )
-        return resources.enter_context(closing(PlayerPool(self._children(), player, 1, range(games))))
+        return resources.enter_context(
+            closing(PlayerPool(self._children(), player, 1, range(config.test.eval_episode_count)))
+        )
 
-    def _seed(self, agent_steps: int) -> tuple[int, ...]:
+    def _series(self, agent_steps: int) -> GameSeries:
         """Different games in each evaluation, so that the best policy is not best at a few starting positions only."""
-        return self._run.config.seed, agent_steps
+        config, games = self._run.config, self._run.config.test.eval_episode_count
+        return GameSeries(
+            make_environment=self._run.make_environment,
+            environment=evaluation_options(config.environment),
+            seed=(config.seed, agent_steps),
+            slots=slots_for(games),
+            greedy=config.test.test_policy == "greedy",
+            logged=games if config.test.render else 0,
+        )
 
     def _collect(self, games: _GamesUnderWay, timeout: float) -> None:
         """Take the results of games that have ended; after the last one, conclude the evaluation."""
@@ -208,11 +210,6 @@ class PeriodicEvaluation:
             self._film(games.agent_steps, results)
 
     def _film(self, agent_steps: int, results: list[GameResult]) -> None:
-        showing = LoggedGame(
-            make_environment=self._run.make_environment,
-            environment=self._environment,
-            seed=self._seed(agent_steps),
-            result=sorted(results, key=lambda result: result.return_)[len(results) // 2],
-            policy=self._run.config.test.test_policy,
-        )
+        median = sorted(results, key=lambda result: result.return_)[len(results) // 2]
+        showing = LoggedGame(self._series(agent_steps), median)
         self._filming.begin(showing, f"evaluation_{agent_steps:010}", low_priority=True)

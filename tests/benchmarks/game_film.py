@@ -1,7 +1,6 @@
 """An animation of the best seconds of a game, played and drawn by the code for tests and films."""
 
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from agents.acting import Actor, flat_weights
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
 from evaluation.film import FRAMES_PER_SECOND, Picture
-from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
+from evaluation.logged_game import LoggedGame, Replay
+from evaluation.parallel_games import GameResult, GameSeries, ParallelGames, evaluation_options
 from machine.device import choose_precision
 from option_flags import OPTIONS, Config, EnvironmentOptions
 from options.command_line import given_flags
@@ -24,7 +23,7 @@ from reports.trackers import as_gif
 from run_files.checkpoint import Checkpoint, find_checkpoint
 from run_files.inherited_options import check_playable
 from wrappers.atari import make_atari
-from wrappers.environment import Watch
+from wrappers.environment import MakeWatchedEnvironment, Watch
 
 GAMES = 16  # the best of them is shown
 SECONDS = 15
@@ -58,13 +57,17 @@ def play(config: Config, environment: EnvironmentOptions, checkpoint: Checkpoint
     actor = Actor(network)
     actor.load(flat_weights(network))
     greedy = config.test.test_policy == "greedy"
-    games = ParallelGames(make_atari, environment, actor, layout, (1,), slots=32, greedy=greedy, logged=GAMES)
+    games = ParallelGames(series_of(make_atari, environment, greedy), actor, layout)
     for game in range(GAMES):
         games.start(game)
     results: list[GameResult] = []
     while games.running:
         results += games.step()
     return sorted(results)
+
+
+def series_of(make: MakeWatchedEnvironment, environment: EnvironmentOptions, greedy: bool) -> GameSeries:
+    return GameSeries(make_environment=make, environment=environment, seed=(1,), slots=32, greedy=greedy, logged=GAMES)
 
 
 def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: str) -> list[Picture]:
@@ -79,18 +82,18 @@ def show_best_part(environment: EnvironmentOptions, result: GameResult, policy: 
 
         return make_atari(options, seed, note)
 
-    game = LoggedGame(make_environment=make_watched, environment=environment, seed=(1,), result=result, policy=policy)
-    game.play_back(lambda picture, rate: None)
+    game = LoggedGame(series_of(make_watched, environment, policy == "greedy"), result)
+    Replay(game).play(lambda picture: None)
     begin = best_part(scores, SECONDS * FRAMES_PER_SECOND)
     wanted = range(begin, min(begin + SECONDS * FRAMES_PER_SECOND, len(scores)), EVERY)
     scores.clear()
     pictures: list[Picture] = []
 
-    def keep(picture: Picture, rate: Fraction) -> None:
+    def keep(picture: Picture) -> None:
         if len(scores) - 1 in wanted:
             pictures.append(picture.copy())
 
-    game.play_back(keep)
+    Replay(game).play(keep)
     return pictures
 
 

@@ -19,7 +19,7 @@ import torch
 from agents.acting import Actor
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options, slots_for
+from evaluation.parallel_games import GameResult, GameSeries, ParallelGames, evaluation_options, slots_for
 from machine.device import choose_precision
 from machine.system_settings import use_one_thread
 from option_flags import Config
@@ -68,7 +68,8 @@ def returns_of(run: str, treatment: str, games: int) -> list[float]:
         "restarted": (GamesByLife, replace(whole_games, episodic_life=True, fire_on_life_loss=False)),
     }[treatment]
     slots = slots_for(games)
-    playing = kind(make_environment, options, Actor(network), layout, [SEED], slots=slots, greedy=False, logged=0)
+    series = GameSeries(make_environment=make_environment, environment=options, seed=(SEED,), slots=slots)
+    playing = kind(series, Actor(network), layout)
     left, results = list(range(games)), []
     while left or playing.running:
         while left and playing.running < slots:

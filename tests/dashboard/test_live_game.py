@@ -19,7 +19,7 @@ from agents.spaces import described_spaces, make_unroll_layout
 from dashboard.children import MOST_AT_ONCE, Call, PageChild
 from dashboard.live_game import GamePlayer
 from dashboard.results import PageError
-from evaluation.parallel_games import GameResult, ParallelGames, evaluation_options
+from evaluation.parallel_games import GameResult, GameSeries, ParallelGames, evaluation_options
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from run_files.checkpoint import InvalidCheckpointError, find_checkpoint, write_checkpoint
@@ -76,16 +76,9 @@ def test_the_live_game_is_the_game_of_a_test(tmp_path: Path, lstm: bool) -> None
     network = make_network(config.network, make_unroll_layout(config, make_catch), torch.float32)
     layout = make_unroll_layout(config, make_catch)
     network.load_saved(find_checkpoint(str(tmp_path)).content["learner"]["network"])
-    games = ParallelGames(
-        make_catch,
-        evaluation_options(config.environment),
-        Actor(network),
-        layout,
-        (3,),
-        slots=1,
-        greedy=False,
-        logged=8,
-    )
+    environment = evaluation_options(config.environment)
+    series = GameSeries(make_environment=make_catch, environment=environment, seed=(3,), logged=8)
+    games = ParallelGames(series, Actor(network), layout)
     expected: list[GameResult] = []
     for game in range(8):
         games.start(game)

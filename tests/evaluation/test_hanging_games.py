@@ -17,11 +17,10 @@ import torch
 from agents.acting import flat_weights, weight_count
 from agents.network import make_network
 from agents.spaces import make_unroll_layout
-from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import GameLog, GameResult
-from evaluation.player_pool import PlayerPool
-from evaluation.player_process import PlayerProcess
+from evaluation.parallel_games import GameLog, GameResult, GameSeries
+from evaluation.players import PlayerPool, PlayerProcess
+from evaluation.show_games import FilmProcesses
 from option_flags import Config, EnvironmentOptions
 from processes.failures import WorkersFailedError
 from processes.pool import ChildPool
@@ -30,7 +29,7 @@ from tests.workers.pools import SILENCE_LIMIT, Clock, be_silent
 from tests.wrappers.hand_written import FAULTY, Catch, Faulty
 from workers.memory.shared_weights import SharedWeights
 from wrappers.any_environment.adapter import AnyEnvironment
-from wrappers.environment import MakeEnvironment, Watch
+from wrappers.environment import MakeWatchedEnvironment, Watch
 from wrappers.films import FilmFrames
 
 pytestmark = pytest.mark.slow
@@ -78,32 +77,26 @@ class Scene:
     def children(self) -> ChildPool:
         return ChildPool(self.said.append, silence=SILENCE_LIMIT, clock=self.clock)
 
-    def players(self, make_environment: MakeEnvironment) -> PlayerPool:
+    def players(self, make_environment: MakeWatchedEnvironment) -> PlayerPool:
         layout = make_unroll_layout(CONFIG, make_slow)
         network = make_network(CONFIG.network, layout, torch.float32)
         weights = SharedWeights(weight_count(network))
         self.opened.append(weights)
         weights.publish(0, flat_weights(network))
         player = PlayerProcess(
-            make_environment=make_environment,
-            environment=CONFIG.environment,
+            series=GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(7,)),
             network=CONFIG.network,
             layout=layout,
             compute_dtype=torch.float32,
             weights=weights,
-            seed=(7,),
-            slots=1,
-            greedy=False,
-            logged=0,
-            low_priority=False,
             timeout=SILENCE_LIMIT,
         )
         players = PlayerPool(self.children(), player, 1, range(1))
         self.opened.append(players)
         return players
 
-    def films(self, folder: Path, announced: list[str]) -> FilmProcesses:
-        films = FilmProcesses(folder, announced.append, self.children())
+    def films(self, folder: Path) -> FilmProcesses:
+        films = FilmProcesses(folder, self.children())
         self.opened.append(films)
         return films
 
@@ -166,18 +159,12 @@ def test_neither_a_slow_game_nor_an_idle_player_is_interrupted(scene: Scene) -> 
 
 def logged_game(make_environment: Any, steps: int) -> LoggedGame:
     log = GameLog(np.zeros(steps, np.uint8), np.zeros(steps, np.float32))
-    return LoggedGame(
-        make_environment=make_environment,
-        environment=CONFIG.environment,
-        seed=(1,),
-        result=GameResult(0, 0.0, steps, False, log),
-        policy="sampled",
-    )
+    series = GameSeries(make_environment=make_environment, environment=CONFIG.environment, seed=(1,))
+    return LoggedGame(series, GameResult(0, 0.0, steps, False, log))
 
 
 def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> None:
-    announced: list[str] = []
-    films = scene.films(tmp_path / "videos", announced)
+    films = scene.films(tmp_path / "videos")
     mark = tmp_path / "hangs"
     films.begin(logged_game(partial(make_faulty, "sleeps", mark), STEPS), "hanging", low_priority=True)
     (process,) = spawned()
@@ -188,18 +175,19 @@ def test_a_film_whose_game_hangs_is_given_up(scene: Scene, tmp_path: Path) -> No
     first, place = str(raised.value).splitlines()[:2]
     assert f"could not be made: its process did not respond for {SILENCE_LIMIT:g} seconds; it hangs here" in first
     assert re.search(PLACE, place)
-    assert not films.under_way and not announced
+    assert not films.under_way and not scene.said
     films.close()
     assert not list((tmp_path / "videos").iterdir())
 
 
 def test_a_film_of_a_slow_game_is_made(scene: Scene, tmp_path: Path) -> None:
-    announced: list[str] = []
-    films, begun = scene.films(tmp_path, announced), scene.clock.now
-    films.begin(logged_game(make_slow, STEPS), "slow", low_priority=False)
+    films, begun = scene.films(tmp_path), scene.clock.now
+    percents: list[int] = []
+    films.begin(logged_game(make_slow, STEPS), "slow")
     while films.under_way:
         films.wait(200.0)
+        percents.append(films.percent)
         scene.clock.now += 0.6 * SILENCE_LIMIT
+    assert percents == sorted(percents) and percents[-1] == 100 and len(set(percents)) > 2
     assert scene.clock.now - begun > 2 * SILENCE_LIMIT
-    assert announced == [f"video     {tmp_path}/slow_game0_return0.mp4, {STEPS + 1} frames"]
-    assert not scene.said
+    assert scene.said == [f"video     {tmp_path}/slow_game0_return0.mp4, {STEPS + 1} frames"]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from evaluation.film import Picture, Scene, score_text
-from evaluation.film_processes import FilmProcesses
-from evaluation.logged_game import LoggedGame, WrittenFilm
-from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
+from evaluation.logged_game import LoggedGame, Replay, WrittenFilm
+from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluation_options, game_streams
+from evaluation.show_games import FilmProcesses
 from option_flags import EnvironmentOptions
 from processes.handover import Packed, unpack
 from processes.pool import ChildPool
@@ -50,7 +50,7 @@ def make_fractions(options: EnvironmentOptions, seed: int, watch: Watch | None =
 def logged(return_: float, steps: int, make: Any = make_fractions) -> LoggedGame:
     log = GameLog(np.full(steps, 2, np.uint8), np.zeros(steps, np.float32))
     result = GameResult(3, return_, steps, False, log)
-    return LoggedGame(make_environment=make, environment=options_of(CATCH), seed=(7,), result=result, policy="sampled")
+    return LoggedGame(GameSeries(make_environment=make, environment=options_of(CATCH), seed=(7,)), result)
 
 
 def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
@@ -62,7 +62,7 @@ def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
         _, _, terminated, truncated, _ = environment.step(2)
         ended = terminated or truncated
     shown: list[None] = []
-    assert logged(2.0 * steps, steps, make_environment).play_back(lambda picture, rate: shown.append(None))
+    assert Replay(logged(2.0 * steps, steps, make_environment)).play(lambda picture: shown.append(None))
     assert len(shown) == steps + 1
 
 
@@ -72,14 +72,16 @@ def test_a_game_is_repeated_if_the_environment_honours_its_seed() -> None:
 )
 def test_a_game_that_ends_otherwise_differs(return_: float, steps: int, pictures: int, same: bool) -> None:
     shown: list[None] = []
-    assert logged(return_, steps).play_back(lambda picture, rate: shown.append(None)) == same
+    assert Replay(logged(return_, steps)).play(lambda picture: shown.append(None)) == same
     assert len(shown) == pictures
 
 
 def test_the_user_is_told_of_a_film_of_another_game(tmp_path: Path) -> None:
     same, other = logged(0.96, 10), logged(0.96, 12)
-    assert same.write_film(tmp_path / "same.mp4") == WrittenFilm(11, "")
-    assert other.write_film(tmp_path / "other.mp4") == WrittenFilm(11, NOTE)
+    percent: list[int] = []
+    assert Replay(same).write_film(tmp_path / "same.mp4", percent.append) == WrittenFilm(11, "")
+    assert percent == [*range(0, 101, 10)]
+    assert Replay(other).write_film(tmp_path / "other.mp4") == WrittenFilm(11, NOTE)
     capture = cv2.VideoCapture(str(tmp_path / "other.mp4"))
     assert (capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)) == (20, 40)
 
@@ -92,8 +94,8 @@ def test_a_long_game_does_not_wait_for_its_film_to_begin(tmp_path: Path) -> None
         raise OSError(errno.EAGAIN, "no process today")
 
     announced: list[str] = []
-    films = FilmProcesses(tmp_path, announced.append, ChildPool(print, silence=100.0, start=start))
-    films.begin(logged(0.96, 1_000_000), "best", low_priority=False)
+    films = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0, start=start))
+    films.begin(logged(0.96, 1_000_000), "best")
     content, *others = begun[0].files
     assert len(unpack(os.dup(content), others).game.result.log.actions) == 1_000_000
     begun[0].close()
@@ -103,8 +105,8 @@ def test_a_long_game_does_not_wait_for_its_film_to_begin(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_film_has_its_score_in_its_name(tmp_path: Path) -> None:
     announced: list[str] = []
-    films = FilmProcesses(tmp_path, announced.append, ChildPool(print, silence=100.0))
-    films.begin(logged(0.96, 12), "best", low_priority=False)
+    films = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0))
+    films.begin(logged(0.96, 12), "best")
     while films.under_way:
         films.wait(1.0)
     path = tmp_path / "best_game3_return0.96.mp4"
@@ -125,9 +127,7 @@ def rows_of_a_film(monkeypatch: pytest.MonkeyPatch, env: str, action: int) -> tu
     ((game_return, _),) = environment.get_wrapper_attr("take_finished_games")()
     log = GameLog(np.full(steps, action, np.uint8), np.zeros(steps, np.float32))
     result = GameResult(3, game_return, steps, True, log)
-    game = LoggedGame(
-        make_environment=make_environment, environment=options, seed=(7,), result=result, policy="sampled"
-    )
+    game = LoggedGame(GameSeries(make_environment=make_environment, environment=options, seed=(7,)), result)
     drawn: list[dict[str, str]] = []
 
     def note(scene: Scene, screen: Picture, rows: dict[str, str]) -> Picture:
@@ -135,7 +135,7 @@ def rows_of_a_film(monkeypatch: pytest.MonkeyPatch, env: str, action: int) -> tu
         return screen
 
     monkeypatch.setattr(Scene, "draw", note)
-    assert game.play_back(lambda picture, rate: None)
+    assert Replay(game).play(lambda picture: None)
     return drawn, game_return
 
 
@@ -165,8 +165,8 @@ def test_the_time_follows_the_rate_of_the_environment(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Scene, "draw", note)
     monkeypatch.setattr(Fractions, "metadata", {"render_fps": 5})
-    rates: list[float] = []
-    logged(0.96, 10).play_back(lambda picture, rate: rates.append(float(rate)))
-    assert rates == [5.0] * 11
+    replay = Replay(logged(0.96, 10))
+    replay.play(lambda picture: None)
+    assert replay.format.frames_per_second == 5
     assert [rows["time"] for rows in rows_drawn] == ["0:00"] * 5 + ["0:01"] * 5 + ["0:02"]
     assert rows_drawn[-1]["score"] == "0.96"

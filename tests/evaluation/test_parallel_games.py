@@ -13,16 +13,23 @@ import torch
 from agents.acting import Actor, ActorState, flat_weights, weight_count
 from agents.network import ActorCritic, make_network
 from agents.spaces import make_unroll_layout
-from evaluation.parallel_games import SLOTS, GameResult, ParallelGames, evaluation_options, game_streams, slots_for
-from evaluation.player_pool import PlayerPool
-from evaluation.player_process import PlayerProcess
+from evaluation.parallel_games import (
+    SLOTS,
+    GameResult,
+    GameSeries,
+    ParallelGames,
+    evaluation_options,
+    game_streams,
+    slots_for,
+)
+from evaluation.players import PlayerPool, PlayerProcess
 from option_flags import Config, EnvironmentOptions
 from processes.failures import WorkersFailedError
 from processes.pool import ChildPool
 from replay.unroll_layout import UnrollLayout
 from tests.catch import make_catch
 from workers.memory.shared_weights import SharedWeights
-from wrappers.environment import MakeEnvironment
+from wrappers.environment import MakeWatchedEnvironment, Watch
 
 pytestmark = pytest.mark.slow
 
@@ -49,11 +56,11 @@ class LongOrShort(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, float(reward), terminated, self._short and self._steps == 3, info
 
 
-def make_long_or_short(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, Any]:
+def make_long_or_short(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     return LongOrShort(make_catch(options, seed))
 
 
-def make_broken(options: EnvironmentOptions, seed: int) -> gymnasium.Env[Any, Any]:
+def make_broken(options: EnvironmentOptions, seed: int, watch: Watch | None = None) -> gymnasium.Env[Any, Any]:
     raise RuntimeError("this game cannot be made")
 
 
@@ -65,10 +72,12 @@ def network() -> ActorCritic:
     return network
 
 
-def games(
-    greedy: bool = False, logged: int = 0, make: MakeEnvironment = make_catch, seed: int = 7, slots: int = 32
-) -> ParallelGames:
-    return ParallelGames(make, OPTIONS, Actor(network()), LAYOUT, (seed,), slots=slots, greedy=greedy, logged=logged)
+def series_of(make: MakeWatchedEnvironment = make_catch, seed: int = 7, **others: Any) -> GameSeries:
+    return GameSeries(make_environment=make, environment=OPTIONS, seed=(seed,), **others)
+
+
+def games(**others: Any) -> ParallelGames:
+    return ParallelGames(series_of(**{"slots": 32, **others}), Actor(network()), LAYOUT)
 
 
 def play(played: ParallelGames, numbers: list[int], at_once: int = 32) -> list[GameResult]:
@@ -87,11 +96,11 @@ def plain(results: list[GameResult]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("greedy", [False, True])
 def test_a_game_does_not_depend_on_the_games_beside_it(greedy: bool) -> None:
-    together = plain(play(games(greedy, logged=99), list(range(24))))
-    assert together == plain(play(games(greedy, logged=99), list(range(23, -1, -1)), at_once=9))
-    assert together[17:18] == plain(play(games(greedy, logged=99), [17]))
+    together = plain(play(games(greedy=greedy, logged=99), list(range(24))))
+    assert together == plain(play(games(greedy=greedy, logged=99), list(range(23, -1, -1)), at_once=9))
+    assert together[17:18] == plain(play(games(greedy=greedy, logged=99), [17]))
     assert len({result[1] for result in together}) == 2, "some are won and some are lost"
-    assert together[:16] != plain(play(games(greedy, logged=99, seed=8), list(range(16))))
+    assert together[:16] != plain(play(games(greedy=greedy, logged=99, seed=8), list(range(16))))
 
 
 @pytest.mark.parametrize("slots", SLOTS.values())
@@ -168,18 +177,13 @@ def test_evaluations_play_complete_games() -> None:
     assert (tested.episodic_life, tested.fire_on_life_loss, tested.noop_threshold) == (False, True, 7)
 
 
-def make_player(weights: SharedWeights, make: MakeEnvironment = make_catch) -> PlayerProcess:
+def make_player(weights: SharedWeights, make: MakeWatchedEnvironment = make_catch) -> PlayerProcess:
     return PlayerProcess(
-        make_environment=make,
-        environment=OPTIONS,
+        series=series_of(make, slots=16, logged=100),
         network=CONFIG.network,
         layout=LAYOUT,
         compute_dtype=torch.float32,
         weights=weights,
-        seed=(7,),
-        slots=16,
-        greedy=False,
-        logged=100,
         low_priority=True,
     )
 

@@ -5,8 +5,8 @@ import pytest
 
 from agents.spaces import make_unroll_layout
 from evaluation.film import Picture
-from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import IDLE, GameResult, game_streams
+from evaluation.logged_game import LoggedGame, Replay
+from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
 from evaluation.realtime_games import TestBook
 from option_flags import Config
 from tests.watched import keeping_pictures
@@ -55,14 +55,9 @@ def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: 
     assert results[1].length == -(-len(log.actions) // 4)
 
     filmed: list[Picture] = []
-    game_again = LoggedGame(
-        make_environment=keeping_pictures(make_atari, filmed),
-        environment=config.environment,
-        seed=SEED,
-        result=results[1],
-        policy="sampled",
-    )
+    make = keeping_pictures(make_atari, filmed)
+    again = GameSeries(make_environment=make, environment=config.environment, seed=SEED)
     shown: list[Picture] = []
-    assert game_again.play_back(lambda picture, rate: shown.append(picture)), "the same game, to the same end"
+    assert Replay(LoggedGame(again, results[1])).play(shown.append), "the same game, to the same end"
     assert len(shown) == len(filmed)
     np.testing.assert_array_equal(np.stack(filmed), np.stack(played))

@@ -17,10 +17,11 @@ import torch
 
 from agents.network import make_network
 from agents.spaces import described_spaces, make_unroll_layout
-from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import GameLog, GameResult, evaluation_options, game_streams
-from evaluation.player_process import PlayerProcess
-from evaluation.score_checkpoint import score_checkpoint, with_latency_of_training, write_results
+from evaluation.logged_game import LoggedGame, Replay
+from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluation_options, game_streams
+from evaluation.players import PlayerProcess
+from evaluation.score_checkpoint import score_checkpoint, with_latency_of_training
+from evaluation.score_statistics import write_results
 from option_flags import Config, EnvironmentOptions
 from options.rules import UsageError
 from processes.failures import RunFailedError, WorkersFailedError
@@ -138,7 +139,7 @@ def test_the_games_alone_decide_how_many_a_process_plays_at_once(
     """A forward pass of another size changes the last bits, so processes must not change it."""
 
     def show(_children: ChildPool, player: PlayerProcess, *_: object) -> None:
-        raise WorkersFailedError(f"{player.slots} slots")
+        raise WorkersFailedError(f"{player.series.slots} slots")
 
     monkeypatch.setattr("evaluation.score_checkpoint.PlayerPool", show)
     flags = (f"--test_episode_count={games}", f"--worker_count={processes}")
@@ -181,9 +182,9 @@ def test_a_film_has_every_raw_frame_of_the_game_that_was_played(tmp_path: Path, 
     log = GameLog(np.array(actions, np.uint8), np.zeros(len(actions), np.float32))
     ((game_return, _),) = environment.get_wrapper_attr("take_finished_games")()
     result = GameResult(2, game_return, len(actions), True, log)
-    played = LoggedGame(make_environment=make_atari, environment=options, seed=(4,), result=result, policy="sampled")
+    played = LoggedGame(GameSeries(make_environment=make_atari, environment=options, seed=(4,)), result)
     path = tmp_path / "film.mp4"
-    frames, note = played.write_film(path)
+    frames, note = Replay(played).write_film(path)
     assert not note
     assert frames == emulator.ale.getEpisodeFrameNumber() + 1
     assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FRAME_COUNT) == frames
@@ -248,7 +249,7 @@ def test_results_that_cannot_be_written_are_still_printed(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("evaluation.score_checkpoint.write_json", full)
+    monkeypatch.setattr("evaluation.score_statistics.write_json", full)
     flags = ("--test_episode_count=4", "--seed=3", "--worker_count=1", "--precision=float32")
     config, checkpoint = configured(run_folder, *flags)
     config = config.replace_flags(console="plain")

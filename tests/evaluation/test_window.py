@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.film import HEIGHT, WIDTH, Picture
-from evaluation.show_games import show_in_window
-from evaluation.window import Window, WindowClosedError, open_window
+from evaluation.show_games import Window, WindowClosedError, open_window, show_in_window
 from machine.stop_signals import StopSignals
 
 PICTURE: Picture = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
@@ -36,14 +35,14 @@ def games(stop: StopSignals, stops_at: int) -> list[Any]:
     """Two games of four pictures each; a signal comes at one of the pictures."""
     count = 0
 
-    def play_back(show: Any) -> None:
+    def play(show: Any) -> None:
         nonlocal count
         for _ in range(4):
             count += 1
             stop.requested = stop.requested or count == stops_at
-            show(PICTURE, RATE)
+            show(PICTURE)
 
-    return [SimpleNamespace(play_back=play_back) for _ in range(2)]
+    return [SimpleNamespace(play=play, format=SimpleNamespace(frames_per_second=RATE)) for _ in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,10 @@ def games(stop: StopSignals, stops_at: int) -> list[Any]:
     [(0, 0, 8, 8), (6, 0, 6, 6), (0, 3, 2, 2)],
     ids=["to the end", "closed by the user", "stopped by a signal"],
 )
-def test_games_are_shown_until_the_window_is_closed(closed_at: int, stops_at: int, shown: int, calls: int) -> None:
+def test_games_are_shown_until_the_window_is_closed(
+    monkeypatch: pytest.MonkeyPatch, closed_at: int, stops_at: int, shown: int, calls: int
+) -> None:
+    monkeypatch.setattr("evaluation.show_games.Replay", lambda game: game)
     stop, window = StopSignals(), Seen(closed_at)
     meanwhile: list[None] = []
     show_in_window(window, games(stop, stops_at), stop, lambda: meanwhile.append(None))  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from tests.training.catch_runs import catch_run
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
     with closing(
-        ForkServer(["workers.worker", "evaluation.player_process", "wrappers.make_environment", "tests.catch"])
+        ForkServer(["workers.worker", "evaluation.players", "wrappers.make_environment", "tests.catch"])
     ) as server:
         yield server
 

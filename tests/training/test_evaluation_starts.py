@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from evaluation.parallel_games import GameResult
-from evaluation.player_process import PlayerProcess
+from evaluation.players import PlayerProcess
 from option_flags import Config
 from processes.pool import ChildPool
 from reports.sinks import SinkList
@@ -46,7 +46,7 @@ def test_each_evaluation_has_games_of_its_own_and_none_comes_before_the_first_up
     moments = [(100, 0), (200, 0), (220, 1), (240, 2), (300, 3), (520, 4), (580, 5)]
     players = players_of_evaluations(tmp_path, monkeypatch, moments)
     assert [line["agent_steps"] for line in evaluations(tmp_path)] == [220, 300, 520]
-    assert [player.seed for player in players] == [(1, 220), (1, 300), (1, 520)]
+    assert [player.series.seed for player in players] == [(1, 220), (1, 300), (1, 520)]
 
 
 def players_of_evaluations(

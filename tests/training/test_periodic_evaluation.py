@@ -15,10 +15,10 @@ import psutil
 import pytest
 import torch
 
-from evaluation.film_processes import FilmProcesses
 from evaluation.logged_game import LoggedGame
-from evaluation.parallel_games import GameLog, GameResult
-from evaluation.player_pool import PlayerPool
+from evaluation.parallel_games import GameLog, GameResult, GameSeries
+from evaluation.players import PlayerPool
+from evaluation.show_games import FilmProcesses
 from machine.stop_signals import StopSignals
 from option_flags import Config, EnvironmentOptions
 from processes.child import start_child
@@ -153,7 +153,7 @@ def make_endless(options: EnvironmentOptions, seed: int, watch: Watch | None = N
 
 def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:
     announced: list[str] = []
-    filming = FilmProcesses(tmp_path, announced.append, ChildPool(announced.append, silence=100.0))
+    filming = FilmProcesses(tmp_path, ChildPool(announced.append, silence=100.0))
     filming.begin(a_logged_game(10**6, make_endless), "killed", low_priority=True)
     while not list(tmp_path.iterdir()):
         time.sleep(0.01)
@@ -172,13 +172,9 @@ def test_films_that_fail_leave_no_file_and_no_process(tmp_path: Path) -> None:
 
 def a_logged_game(steps: int, make_environment: MakeWatchedEnvironment = make_catch) -> LoggedGame:
     log = GameLog(np.ones(steps, np.uint8), np.zeros(steps, np.float32))
-    return LoggedGame(
-        make_environment=make_environment,
-        environment=EnvironmentOptions(frames_stacked=1),
-        seed=(1,),
-        result=GameResult(0, 1.0, steps, False, log),
-        policy="sampled",
-    )
+    environment = EnvironmentOptions(frames_stacked=1)
+    series = GameSeries(make_environment=make_environment, environment=environment, seed=(1,))
+    return LoggedGame(series, GameResult(0, 1.0, steps, False, log))
 
 
 @pytest.mark.parametrize("refused", [False, True])
