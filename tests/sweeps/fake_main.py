@@ -8,6 +8,7 @@ an --lr below 0.002 does. With --stop_at_return it finishes after half of its st
 
 import json
 import pickle
+import re
 import signal
 import sys
 import time
@@ -21,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # it is run as a s
 from options.command_line import UNSET
 from tests.run_files.some_checkpoint import some_content, some_progress
 
+CODE = Path(__file__).resolve().parents[2] / "run_files" / "checkpoint.py"  # which loads torch
+FORMAT_VERSION = int(re.findall(r"^FORMAT_VERSION = (\d+)", CODE.read_text(encoding="utf-8"), re.MULTILINE)[0])
 HOPELESS = 0.002
 REPLAYS = bytes(range(256)) * 36_000
 
@@ -90,7 +93,7 @@ class FakeRun:
 def write_checkpoint(path: Path, agent_steps: int, returns: Sequence[float] = ()) -> None:
     """Write the format of torch.save without torch, which takes seconds to load."""
     progress = {**some_progress(agent_steps, 1), "recent_returns": list(returns)}
-    content = {"format_version": 4, **some_content(1, progress=progress)}
+    content = {"format_version": FORMAT_VERSION, **some_content(1, progress=progress)}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("checkpoint/data.pkl", pickle.dumps(content, protocol=2))
         file.writestr("checkpoint/version", "3\n")
