@@ -11,8 +11,7 @@ from agents.distributions.interface import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, GameSeries, game_streams
 from option_flags import RealtimeOptions
 from processes.messages import Kind, receive, send
-from workers.realtime.games import PlayedFrame
-from workers.realtime.player import Book
+from workers.realtime.player import Book, ClockedGame, PlayedFrame
 from workers.realtime.session import RealtimeSession, RealtimeSetup
 
 LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
@@ -97,19 +96,20 @@ def play_in_real_time(
         environments.append(series.make_environment(setup.environment, 0))
         alive()
     book = TestBook([env.get_wrapper_attr("take_finished_games") for env in environments], series.logged)
-    with RealtimeSession(
+    # Each test game brings its own random numbers.
+    games = [ClockedGame(env, np.random.default_rng(), setup.environment) for env in environments]
+    session = RealtimeSession(
         setup,
-        environments,
-        [np.random.default_rng() for _ in environments],  # each game brings its own
+        games,
         book,
         parent,
         choose=lambda decision: distribution.most_likely(decision.logits) if series.greedy else decision.actions,
-    ) as session:
-        while True:
-            alive()
-            if session.step(LONGEST_WAIT):
-                game = receive(parent).index
-                environment_seed, rng = game_streams(series.seed, game)
-                session.games.start(book.begin(game), environment_seed, rng)
-            for result in book.take_results():
-                send(parent, Kind.RESULT, payload=result)
+    )
+    while True:
+        alive()
+        if session.step(LONGEST_WAIT):
+            game = receive(parent).index
+            environment_seed, rng = game_streams(series.seed, game)
+            games[book.begin(game)].start(environment_seed, rng)
+        for result in book.take_results():
+            send(parent, Kind.RESULT, payload=result)

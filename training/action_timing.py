@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import Config
-from realtime.staggering import needed_processes
+from workers.realtime.schedule import needed_processes
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 

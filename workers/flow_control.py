@@ -50,7 +50,18 @@ class PlayOnDemand(FlowControl):
     if that is more. With a shorter window, lag is smaller and the learner waits a little more often.
 
     At the start only `first` rounds are in flight, however many workers there are: otherwise the learner would be busy
-    for long with rounds of the untrained policy. The limit then rises faster, until it first falls.
+    for long with rounds of the untrained policy. The limit then rises faster, until it first falls. An example with
+    eight rounds at most:
+
+        what happens                                             limit
+        the run starts                                           4
+        the learner waits, and no round was delivered yet        4       (the workers are starting)
+        it has taken the first round, and waits for the next     5
+        it still waits 0.1 seconds later                         6
+        12 rounds: 3 more were taken while each lay ready        3.25    (3 less a quarter; 12 are 2 windows of 6)
+        6 rounds that were in flight then                        3.25    (they do not count)
+        the learner waits                                        3.375   (an eighth, as the limit has fallen once)
+        it takes half of a round                                 3.875   (of which three may be in flight)
     """
 
     def __init__(

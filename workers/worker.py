@@ -18,12 +18,11 @@ from processes.inside import Heartbeat
 from processes.messages import Kind, receive, send
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
-from workers.local_policy import ActingPolicy, LocalPolicy
 from workers.memory.shared_array import SharedArray
 from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.open_unrolls import OpenUnrolls
+from workers.policies import ActingPolicy, LocalPolicy, RemotePolicy
 from workers.random_streams import stream_of
 from workers.rollout import Rollout, SeededEnvironment
 from workers.worker_clock import REST, WAITING, WorkerClock, WorkerTimes

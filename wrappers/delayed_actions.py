@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import gymnasium
+import numpy as np
 
 from option_flags import EnvironmentOptions
 from wrappers.emulator import NOOP, AtariWrapper, Frame, Start, Step
@@ -29,30 +30,70 @@ class Effect:
     frames: int = 0  # of one that was cut: those that were played
 
 
+class HeldAction:
+    """The action of each frame of a game that does not wait for decisions.
+
+    An action is played for `skipped_frames` frames from the one in which it took effect, or until the next one takes
+    effect. In all other frames the idle action is played: NOOP, the latest action, or a random action that is drawn
+    anew every `skipped_frames` frames. With `repeat`, idle frames before the first action of a game play NOOP. Repeated
+    frames count as idle too.
+    """
+
+    def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
+        assert isinstance(env.action_space, gymnasium.spaces.Discrete)
+        self._action_count = int(env.action_space.n)
+        self._hold = options.skipped_frames
+        self._idle = options.idle_action
+        self.clear()
+
+    def clear(self) -> None:
+        """A game begins: no action has taken effect."""
+        self.action: int | None = None  # the latest that took effect
+        self.since = 0  # the frame in which it did
+        self._idle_since: int | None = None  # the frame since which the idle action is played
+        self._idle_choice = NOOP
+
+    def take_effect(self, action: int, frame: int) -> None:
+        self.action, self.since = action, frame
+
+    def play(self, frame: int, random: np.random.Generator) -> tuple[int, bool, bool]:
+        """The action of this frame, whether it is the latest one, and whether the frame is idle."""
+        is_idle = self.action is None or frame >= self.since + self._hold
+        if self.action is not None and (not is_idle or self._idle == "repeat"):
+            self._idle_since = None
+            return self.action, True, is_idle
+        if self._idle_since is None:
+            self._idle_since = frame
+        if self._idle == "random" and (frame - self._idle_since) % self._hold == 0:
+            self._idle_choice = int(random.integers(self._action_count))
+        return self._idle_choice, False, True
+
+    def state(self) -> list[int | None]:
+        return [self.action, self.since, self._idle_since, self._idle_choice]
+
+    def restore(self, state: list[Any]) -> None:
+        self.action, self.since, self._idle_since, self._idle_choice = state
+
+
 class DelayedActions(AtariWrapper):
     """Plays raw frames. The first of every `frames_per_step` frames brings a decision; the others repeat its action.
 
-    A decision made at frame s, from the screen after s frames, takes effect at frame s + `action_delay`. Its action is
-    played for `skipped_frames` frames, or until the next one takes effect. In all other frames the idle action is
-    played: NOOP, the latest action, or a random action that is drawn anew every `skipped_frames` frames. With `repeat`,
-    idle frames before the first action of a game play NOOP. Repeated frames count as idle too.
+    A decision made at frame s, from the screen after s frames, takes effect at frame s + `action_delay`, as
+    `HeldAction` describes.
 
     `take_effects` returns the effects of decisions. A decision has none if the game, or the episode of
     `--episodic_life`, ended before its action took effect; its action still counts in the game if the game goes on.
     """
 
     # A snapshot is taken between two agent steps, so what is known of a single step is left out.
-    SAVED = ("frame", "chosen_at", "idle_choice", "frame_count", "idle_count", "decisions", "lives")
+    SAVED = ("frame", "frame_count", "idle_count", "decisions", "lives")
 
     def __init__(self, env: gymnasium.Env[Frame, int], options: EnvironmentOptions) -> None:
         super().__init__(env)
         self._delay = options.action_delay
         self._period = options.frames_per_step
-        self._hold = options.skipped_frames
-        self._idle = options.idle_action
+        self._held = HeldAction(env, options)
         self._episodic_life = options.episodic_life
-        assert isinstance(env.action_space, gymnasium.spaces.Discrete)
-        self._action_count = int(env.action_space.n)
         self._count_lives = env.get_wrapper_attr("lives")
         self._decisions = 0
         self._effects: list[Effect] = []
@@ -64,10 +105,7 @@ class DelayedActions(AtariWrapper):
         """Forget everything about the game before."""
         self._frame = 0  # frames played in this game
         self._waiting: deque[tuple[int | None, int, int]] = deque()  # (decision, action, frame of effect)
-        self._chosen: int | None = None  # the latest action that took effect, and the frame in which it did
-        self._chosen_at = 0
-        self._idle_since: int | None = None  # the frame since which the idle action is played
-        self._idle_choice = NOOP
+        self._held.clear()
         self._current: Effect | None = None  # of the decision that took effect last
         self._lives = self._lives_before = 0
         self._lost_life: Effect | None = None  # the current effect when a life was lost in this step
@@ -85,7 +123,11 @@ class DelayedActions(AtariWrapper):
             self._decisions += 1
             self._lives_before, self._lost_life = self._lives, None
             self._take_effect()  # at once, with a delay of 0
-        observation, reward, terminated, truncated, info = self.env.step(self._action_of_frame())
+        action_of_frame, is_chosen, is_idle = self._held.play(self._frame, self.np_random)
+        age = self._frame - self._held.since + self._delay if is_chosen else None
+        self._played = Played(action_of_frame, age)
+        self._idle_count += is_idle
+        observation, reward, terminated, truncated, info = self.env.step(action_of_frame)
         self._frame += 1
         self._frame_count += 1
         if self._current is not None:
@@ -96,7 +138,7 @@ class DelayedActions(AtariWrapper):
             self._notice_lost_life(step_over=truncated or self._frame % self._period == 0)
             if truncated:
                 self._complete(cut=True)
-            elif self._frame == self._chosen_at + self._period:
+            elif self._frame == self._held.since + self._period:
                 self._complete()
             self._take_effect()
         if terminated or truncated:
@@ -124,8 +166,7 @@ class DelayedActions(AtariWrapper):
     def own_state(self) -> dict[str, Any]:
         return {
             **super().own_state(),
-            "chosen": [] if self._chosen is None else [self._chosen],
-            "idle_since": [] if self._idle_since is None else [self._idle_since],
+            "held": self._held.state(),
             "waiting": [list(entry) for entry in self._waiting],
             "current": [] if self._current is None else [dataclasses.astuple(self._current)],
             "effects": [dataclasses.astuple(effect) for effect in self._effects],
@@ -133,8 +174,7 @@ class DelayedActions(AtariWrapper):
 
     def set_own_state(self, state: dict[str, Any]) -> None:
         super().set_own_state(state)
-        self._chosen = next(iter(state["chosen"]), None)
-        self._idle_since = next(iter(state["idle_since"]), None)
+        self._held.restore(state["held"])
         self._waiting = deque(tuple(entry) for entry in state["waiting"])
         self._current = next((Effect(*effect) for effect in state["current"]), None)
         self._effects = [Effect(*effect) for effect in state["effects"]]
@@ -142,23 +182,9 @@ class DelayedActions(AtariWrapper):
     def _take_effect(self) -> None:
         """Let the decision take effect whose frame has come."""
         if self._waiting and self._waiting[0][2] <= self._frame:
-            decision, self._chosen, self._chosen_at = self._waiting.popleft()
+            decision, action, _ = self._waiting.popleft()
+            self._held.take_effect(action, self._frame)
             self._current = None if decision is None else Effect(decision, 0.0)
-
-    def _action_of_frame(self) -> int:
-        is_held = self._frame < self._chosen_at + self._hold
-        if self._chosen is None or not is_held:
-            self._idle_count += 1
-        if self._chosen is not None and (is_held or self._idle == "repeat"):
-            self._idle_since = None
-            self._played = Played(self._chosen, self._frame - self._chosen_at + self._delay)
-            return self._chosen
-        if self._idle_since is None:
-            self._idle_since = self._frame
-        if self._idle == "random" and (self._frame - self._idle_since) % self._hold == 0:
-            self._idle_choice = int(self.np_random.integers(self._action_count))
-        self._played = Played(self._idle_choice, None)
-        return self._idle_choice
 
     def _notice_lost_life(self, step_over: bool) -> None:
         """End the learner's episode after a step in which a life was lost, as `EpisodicLife` does."""
@@ -180,6 +206,6 @@ class DelayedActions(AtariWrapper):
         if self._current is not None:
             self._current.ended |= ended
             if cut:
-                self._current.cut, self._current.frames = True, self._frame - self._chosen_at
+                self._current.cut, self._current.frames = True, self._frame - self._held.since
             self._effects.append(self._current)
             self._current = None

@@ -8,7 +8,7 @@ from agents.network import ActorCritic, make_network
 from option_flags import Config
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from workers.local_policy import LocalPolicy
+from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.atari import make_atari
 

@@ -23,7 +23,7 @@ from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from replay.unroll_layout import UnrollLayout
 from tests.benchmarks.timing import Stage, Times, in_turns, one_core
-from workers.local_policy import LocalPolicy
+from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.make_environment import make_environment
 

@@ -11,7 +11,7 @@ from evaluation.realtime_games import TestBook
 from option_flags import Config
 from tests.watched import keeping_pictures
 from tests.workers.realtime.fake_inference import FakeSession
-from workers.realtime.games import RealtimeGames
+from workers.realtime.player import ClockedGame
 from wrappers.atari import make_atari
 
 OPTIONS = {
@@ -32,7 +32,7 @@ def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: 
     played: list[Picture] = []
     env = make_atari(config.environment, 0, lambda picture, score: played.append(picture.copy()))
     book = TestBook([env.get_wrapper_attr("take_finished_games")], logged)
-    games = RealtimeGames([env], [np.random.default_rng()], config.environment)
+    games = [ClockedGame(env, np.random.default_rng(), config.environment)]
     times = np.random.default_rng(1)
     layout = make_unroll_layout(config, make_atari)
     session = FakeSession(games, layout, book, lambda process: float(times.uniform(0.2, 1.0)), processes=2)
@@ -40,7 +40,7 @@ def test_games_are_played_to_their_end_and_a_film_shows_the_same_frames(logged: 
     for game in (0, 1):
         played.clear()
         environment_seed, rng = game_streams(SEED, game)
-        games.start(book.begin(game), environment_seed, rng)
+        games[book.begin(game)].start(environment_seed, rng)
         while len(results) == game:
             session.play_on()
             results += book.take_results()

@@ -261,6 +261,31 @@ def test_workers_that_come_begin_with_few_rounds_and_their_number_rises_fast_unt
     assert flow.limit == 1 + FIRST + 3
 
 
+def test_the_example_in_the_docstring() -> None:
+    clock = Clock()
+    flow = PlayOnDemand(8, clock)
+    limits = [flow.limit]
+    flow.nothing_delivered(learner_waits=True)
+    limits.append(flow.limit)
+    take_round(flow)
+    for clock.seconds in (1.0, 1.1):
+        flow.nothing_delivered(learner_waits=True)
+        limits.append(flow.limit)
+    for _ in range(3 + 3 + 12):  # three are ahead, and those that were delivered before them have waited less
+        take_round(flow, waits_for=3)
+    while flow.limit == 6:
+        take_round(flow, waits_for=3)
+    limits.append(flow.limit)
+    for _ in range(6):
+        take_round(flow, waits_for=3)
+    flow.nothing_delivered(learner_waits=True)
+    limits.append(flow.limit)
+    flow.learner_starts_round()
+    flow.unrolls_taken(1, 2)
+    limits.append(flow.limit)
+    assert limits == [4, 4, 5, 6, 3, 3, 3]
+
+
 def test_in_lockstep_all_workers_play_one_round_and_pause() -> None:
     flow = Lockstep(3)
     flow.nothing_delivered(learner_waits=False)

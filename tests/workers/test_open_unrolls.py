@@ -14,8 +14,8 @@ from agents.network import ActorCritic
 from agents.training_batch import rebuild_stacks
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
-from workers.local_policy import LocalPolicy
 from workers.open_unrolls import OpenUnrolls
+from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.atari import make_atari
 

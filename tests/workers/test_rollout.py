@@ -16,7 +16,7 @@ from agents.training_batch import rebuild_stacks
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
 from tests.catch import CELL, CELLS, make_catch
-from workers.local_policy import LocalPolicy
+from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.environment import FinishedGame
 

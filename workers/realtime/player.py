@@ -1,18 +1,94 @@
 """Plays games in real time: what happens when, without the clock and the processes themselves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import gymnasium
+import numpy as np
 import torch
 
 from agents.acting import Decision
+from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs
-from workers.realtime.frame_clock import FrameClock
-from workers.realtime.games import PlayedFrame, RealtimeGames, Register, Screens
-from workers.realtime.inference_schedule import EFFECT, FRAME, InferenceSchedule
+from workers.realtime.schedule import EFFECT, FRAME, FrameClock, InferenceSchedule
+from wrappers.delayed_actions import HeldAction
+from wrappers.emulator import Frame
 from wrappers.environment import as_observation
+
+
+class Register(NamedTuple):
+    """The action that a game plays, and where it comes from."""
+
+    action: int
+    value: float  # the network's value estimate
+    seen: int  # frames of the game before the screen from which the action was chosen
+    sequence: int  # the number of the decision
+
+
+class PlayedFrame(NamedTuple):
+    """One frame of one game."""
+
+    action: int
+    register: Register | None  # where the action comes from; None for idle actions, but for `repeat`, and for FIRE
+    age: int | None  # frames since the screen from which it was chosen
+    idle: bool
+    reward: float  # unclipped
+    ended: bool  # the episode of the learner ended, or was cut off
+    cut: bool  # by the time limit
+
+
+class ClockedGame:
+    """One game, its register and its random numbers. It pauses until it is started, and when its episode has ended.
+
+    An action is played as `HeldAction` describes. Frames are counted over all episodes.
+    """
+
+    def __init__(
+        self, env: gymnasium.Env[Frame, int], uniforms: np.random.Generator, options: EnvironmentOptions
+    ) -> None:
+        self._env = env
+        self._uniforms = uniforms
+        self._held = HeldAction(env, options)
+        self._register: Register | None = None
+        self.look: Callable[[], Frame] = env.get_wrapper_attr("look")  # the newest frame; the next look overwrites it
+        self.is_running = False
+        self.frames = 0
+        self.episode = 0
+
+    def start(self, seed: int | None = None, uniforms: np.random.Generator | None = None) -> None:
+        """Start an episode. Decisions for the one before have no effect on it."""
+        if uniforms is not None:
+            self._uniforms = uniforms
+        self._env.reset(seed=seed)
+        self.is_running = True
+        self.episode += 1
+        self._register = None
+        self._held.clear()
+
+    def draw(self) -> float:
+        """A random number for the next action; 0 while the game pauses."""
+        return self._uniforms.random() if self.is_running else 0.0
+
+    def act(self, register: Register) -> int:
+        """Let an action take effect. Returns the age of its screen, in frames."""
+        self._register = register
+        self._held.take_effect(register.action, self.frames)
+        return self.frames - register.seen
+
+    def play(self) -> PlayedFrame:
+        """Play one frame."""
+        action, is_chosen, idle = self._held.play(self.frames, self._uniforms)
+        register = self._register if is_chosen else None
+        _, reward, terminated, truncated, info = self._env.step(action)
+        if "pressed" in info:  # FIRE after a reset or a lost life
+            action, register, idle = info["pressed"], None, False
+        age = None if register is None else self.frames - register.seen
+        self.frames += 1
+        self.is_running = not (terminated or truncated)
+        ended, cut = not self.is_running, truncated and not terminated
+        return PlayedFrame(action, register, age, idle, float(reward), ended, cut)
 
 
 class Seen(NamedTuple):
@@ -46,8 +122,8 @@ class Book:
     def played(self, game: int, frame: PlayedFrame) -> None:
         """A frame was played."""
 
-    def missed(self, frames: int) -> None:
-        """So many frames were played after the next one was due."""
+    def missed(self) -> None:
+        """The frame of all games that comes now is played after the next one was due."""
 
     def episode_over(self, game: int) -> bool:
         """The episode has ended. Returns whether the next one starts at once; otherwise the game pauses."""
@@ -67,7 +143,7 @@ class Inference(Protocol):
 @dataclass
 class _UnderWay:
     sequence: int
-    screens: Screens
+    seen: list[tuple[int, int]]  # of each game: its episode and its frames when the decision started
     decision: Decision | None = None
 
 
@@ -84,7 +160,7 @@ class RealtimePlayer:
 
     def __init__(
         self,
-        games: RealtimeGames,
+        games: Sequence[ClockedGame],
         layout: UnrollLayout,
         book: Book,
         inference: Inference,
@@ -105,7 +181,7 @@ class RealtimePlayer:
         self._inputs = PolicyInputs.at_start(count, layout)
         self._state = self._inputs.state
         self._rewards = [0.0] * count
-        self._episodes = (-1,) * count  # at the latest decision
+        self._episodes = [-1] * count  # at the latest decision
         self._sequence = 0
         self._under_way: dict[int, _UnderWay] = {}  # by process
 
@@ -124,10 +200,6 @@ class RealtimePlayer:
                 self._start(event.process)
         else:
             self._play_frame(now)
-
-    def stopped(self, seconds: float, now: float) -> None:
-        """This process was stopped for so long."""
-        self._schedule.stopped(seconds, now)
 
     def joined(self, process: int, now: float) -> None:
         """A process is ready."""
@@ -153,20 +225,18 @@ class RealtimePlayer:
 
     @torch.inference_mode()
     def _start(self, process: int) -> None:
-        screens = self.games.screens()
-        restarted = [now != before for now, before in zip(screens.episodes, self._episodes, strict=True)]
-        self._episodes = screens.episodes
-        for game, is_new in enumerate(restarted):
-            self._inputs.show(game, as_observation(self.games.look(game)), starts=is_new)
+        for e, game in enumerate(self.games):
+            is_new, self._episodes[e] = game.episode != self._episodes[e], game.episode
+            self._inputs.show(e, as_observation(game.look()), starts=is_new)
             if is_new:
-                self._state.restart(game)
+                self._state.restart(e)
             else:
-                self._state.previous_rewards[game] = self._clip(self._rewards[game])
-        self._inputs.uniforms.numpy()[:] = self.games.uniforms()
+                self._state.previous_rewards[e] = self._clip(self._rewards[e])
+        self._inputs.uniforms.numpy()[:] = [game.draw() for game in self.games]
         seen = Seen(self._inputs, self._rewards)
         self._book.started(self._sequence, seen)
         self._inference.request(process, self._inputs)
-        self._under_way[process] = _UnderWay(self._sequence, screens)
+        self._under_way[process] = _UnderWay(self._sequence, [(game.episode, game.frames) for game in self.games])
         self._sequence += 1
         self._rewards = [0.0] * len(self.games)
 
@@ -175,20 +245,22 @@ class RealtimePlayer:
         decision = under_way.decision
         assert decision is not None
         choices = zip(self._choose(decision).tolist(), decision.values.tolist(), strict=True)
-        for game, (action, value) in enumerate(choices):
-            if self.games.is_current(game, under_way.screens):
-                register = Register(action, value, under_way.screens.frames[game], process, under_way.sequence)
-                self._book.took_effect(game, register, self.games.act(game, register))
+        for e, (action, value) in enumerate(choices):
+            game, (episode, frames) = self.games[e], under_way.seen[e]
+            if game.is_running and game.episode == episode:
+                register = Register(action, value, frames, under_way.sequence)
+                self._book.took_effect(e, register, game.act(register))
             else:
-                self._book.left_out(game, under_way.sequence)
+                self._book.left_out(e, under_way.sequence)
 
     def _play_frame(self, now: float) -> None:
-        missed = self._clock.missed
-        self._clock.play(now)
-        for game, frame in self.games.play_frame():
-            self._rewards[game] += frame.reward
-            self._book.played(game, frame)
-            if frame.ended and self._book.episode_over(game):
-                self.games.start(game)
-        if self._clock.missed > missed:
-            self._book.missed(self._clock.missed - missed)
+        is_missed = self._clock.play(now)
+        for e, game in enumerate(self.games):
+            if game.is_running:
+                frame = game.play()
+                self._rewards[e] += frame.reward
+                self._book.played(e, frame)
+                if frame.ended and self._book.episode_over(e):
+                    game.start()
+        if is_missed:
+            self._book.missed()

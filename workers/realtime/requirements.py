@@ -12,10 +12,10 @@ from machine.capacity import usable_cores, usable_memory
 from machine.process_memory import PART_OF_FREE, format_bytes
 from option_flags import Config, RealtimeOptions
 from options.rules import UsageError
-from realtime.latency import LatencyModel, parse_latency
-from realtime.staggering import needed_processes
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs
+from workers.realtime.latency import LatencyModel, parse_latency
+from workers.realtime.schedule import needed_processes
 from wrappers.environment import MakeEnvironment
 
 MEASURED_FRAMES, MEASURED_PARTS = 60, 5  # frames in each part; the fastest part counts
@@ -44,56 +44,46 @@ def check_realtime(
     """
     if not config.environment.in_real_time:
         return 0
-    latency = latency_model(config.realtime)
+    latency, options, skipped_frames = (
+        latency_model(config.realtime),
+        config.realtime,
+        config.environment.skipped_frames,
+    )
     times = inference_times(config, layout, games, compute_dtype)
-    skipped_frames = config.environment.skipped_frames
-    processes = config.realtime.inference_processes
+    processes = options.inference_processes
     if not processes:
         longest = max(*times, 0.0 if latency is None else longest_latency(latency))
-        processes = needed_processes(longest, skipped_frames / config.realtime.fps)
+        processes = needed_processes(longest, skipped_frames / options.fps)
     mean = sum(times) / len(times)
-    check_frame_rate(
-        config.realtime.fps,
-        seconds_per_frame(config, make_environment),
+    busy = 1.0 if latency is None else mean / max(mean, latency.mean / 1000)  # the part of a process's time
+    most = highest_rate(
+        games * seconds_per_frame(config, make_environment),
         mean / skipped_frames,
-        processes * (1.0 if latency is None else mean / max(mean, latency.mean / 1000)),
-        workers,
-        games,
-        in_test=config.run.op_mode == "test",
+        processes * busy,
+        MOST_OF_CORES * usable_cores() / workers,
     )
+    if options.fps > most:
+        # An inference for fewer games takes about as much less.
+        fitting = 0 if config.run.op_mode == "test" else int(games * most / options.fps)
+        remedy = f"--fps={_rounded_down(most)} or less"
+        if fitting:
+            remedy = f"--envs_per_worker={fitting} or fewer, or --fps={_rounded_down(most)},"
+        raise UsageError(
+            f"--fps={options.fps:g} is more than this machine can hold: {workers} × {games} games in {usable_cores()} "
+            f"cores reach {_rounded_down(most)} frames a second; {remedy} would be right."
+        )
     check_memory(processes, workers)
     return processes
 
 
-def check_frame_rate(
-    fps: float,
-    game_seconds: float,
-    inference_seconds: float,
-    inference_cores: float,
-    workers: int,
-    games: int,
-    *,
-    in_test: bool = False,
-) -> None:
-    """UsageError if games and inferences cannot keep to this rate.
+def highest_rate(game_seconds: float, inference_seconds: float, inference_cores: float, cores: float) -> float:
+    """Frames a second that one worker can hold if it and its inference processes have so many cores.
 
-    `game_seconds` are those that a frame of one game takes of a core, `inference_seconds` those that all inferences
-    take in the time of a frame, and `inference_cores` the most that the inference processes of a worker can use. A
-    worker plays its games in one core.
+    A frame of all its games takes `game_seconds` of one core. The inferences in the time of a frame take
+    `inference_seconds`, or all that their processes can use, `inference_cores`, whichever is less.
     """
-    cores, games_together = MOST_OF_CORES * usable_cores() / workers, games * game_seconds
-    # Inferences take a share of every frame, or all that their processes can use, whichever is less.
-    most = max(cores / (games_together + inference_seconds), (cores - inference_cores) / games_together)
-    most = min(MOST_OF_CORES / games_together, most)
-    if fps > most:
-        fitting = int(games * most / fps)  # an inference for fewer games takes about as much less
-        remedy = f"--fps={_rounded_down(most)} or less"
-        if fitting and not in_test:
-            remedy = f"--envs_per_worker={fitting} or fewer, or --fps={_rounded_down(most)},"
-        raise UsageError(
-            f"--fps={fps:g} is more than this machine can hold: {workers} × {games} games in {usable_cores()} cores "
-            f"reach {_rounded_down(most)} frames a second; {remedy} would be right."
-        )
+    most = max(cores / (game_seconds + inference_seconds), (cores - inference_cores) / game_seconds)
+    return min(MOST_OF_CORES / game_seconds, most)  # it plays its games in one core
 
 
 def open_unrolls(processes: int, unroll_length: int, workers: int, games: int) -> int:

@@ -4,14 +4,10 @@ import math
 import selectors
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Self
 
-import gymnasium
 import numpy as np
 import torch
 
@@ -21,22 +17,17 @@ from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from processes.child import start_child
 from processes.fork_server import ForkServer
 from processes.pool import ChildPool
-from realtime.latency import MOST as LONGEST_TIME
-from realtime.latency import LatencyModel
-from realtime.staggering import RULES, new_state
 from replay.unroll_layout import UnrollLayout
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_weights import SharedWeights
-from workers.realtime.frame_clock import FrameClock
-from workers.realtime.games import RealtimeGames
-from workers.realtime.inference_pool import Answered, InferencePool, Joined, Lost
-from workers.realtime.inference_process import InferenceProcess
-from workers.realtime.inference_schedule import InferenceSchedule
-from workers.realtime.player import Book, RealtimePlayer
+from workers.realtime.inference import InferencePool, InferenceProcess
+from workers.realtime.latency import MOST as LONGEST_TIME
+from workers.realtime.latency import LatencyModel
+from workers.realtime.player import Book, ClockedGame, RealtimePlayer
 from workers.realtime.requirements import longest_latency
+from workers.realtime.schedule import RULES, FrameClock, InferenceSchedule
 from workers.worker_clock import COLUMNS, ENVIRONMENT, WAITING, WorkerClock
 from wrappers.atari import reward_clipping
-from wrappers.emulator import Frame
 
 RESTART_BUDGET = 100  # deaths of inference processes within ten minutes that a worker accepts
 
@@ -64,84 +55,70 @@ class RealtimeSetup:
 class RealtimeSession:
     """The event loop of one process: frames, inferences and messages of the parent, in the order of their times.
 
-    The clock starts when all inference processes are ready.
+    The clock starts when all inference processes are ready. It stands still while this process is stopped.
     """
 
     def __init__(
         self,
         setup: RealtimeSetup,
-        environments: Sequence[gymnasium.Env[Frame, int]],
-        uniforms: Sequence[np.random.Generator],
+        games: Sequence[ClockedGame],
         book: Book,
         parent: Connection,
-        *,
         choose: Callable[[Decision], torch.Tensor] = lambda decision: decision.actions,
         stopwatch: WorkerClock | None = None,
     ) -> None:
-        self._stopwatch = stopwatch or WorkerClock(np.zeros(COLUMNS))
         self._setup = setup
+        self._games = games
         self._book = book
-        self._choose = choose
-        self.games = RealtimeGames(environments, uniforms, setup.environment)
-        allow_processes(setup.processes)
-        with ExitStack() as undo:
-            self._selector = undo.enter_context(selectors.DefaultSelector())
-            rows = undo.enter_context(closing(InferenceRows(setup.layout, setup.processes, len(environments))))
-            seeds = setup.seed.spawn(setup.processes)
-
-            def make(index: int) -> InferenceProcess:
-                return InferenceProcess(
-                    index=index,
-                    network=setup.network,
-                    compute_dtype=setup.compute_dtype,
-                    rows=rows,
-                    weights=setup.weights,
-                    latency=setup.latency,
-                    seed=seeds[index].spawn(1)[0],
-                )
-
-            server = undo.enter_context(closing(ForkServer([InferenceProcess.__module__])))
-            # What is announced is in the log of this process. The learner replaces a worker whose budget is used up.
-            children = ChildPool(
-                print, silence=_silence(setup), budget=RESTART_BUDGET, start=partial(start_child, launch=server)
-            )
-            undo.callback(children.close)
-            self.inference = InferencePool(children, make, rows)
-            for source in (parent, self.inference):
-                self._selector.register(source, selectors.EVENT_READ)
-            self._resources = undo.pop_all()
         self._parent = parent
+        self._choose = choose
+        self._stopwatch = stopwatch or WorkerClock(np.zeros(COLUMNS))
         self._check_at = 0.0
+        self._stopped = 0.0  # seconds
         self._waited_at = math.inf  # the end of the latest wait
         self._player: RealtimePlayer | None = None
+        self.inference = self._start_inference()
+        self._selector = selectors.DefaultSelector()
+        for source in (parent, self.inference):
+            self._selector.register(source, selectors.EVENT_READ)
 
-    def __enter__(self) -> Self:
-        return self
+    def _start_inference(self) -> InferencePool:
+        setup = self._setup
+        allow_processes(setup.processes)
+        rows = InferenceRows(setup.layout, setup.processes, len(self._games))
+        seeds = setup.seed.spawn(setup.processes)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._resources.close()
+        def make(index: int) -> InferenceProcess:
+            return InferenceProcess(
+                index=index,
+                network=setup.network,
+                compute_dtype=setup.compute_dtype,
+                rows=rows,
+                weights=setup.weights,
+                latency=setup.latency,
+                seed=seeds[index].spawn(1)[0],
+            )
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the clock runs."""
-        return self._player is not None
+        server = ForkServer([InferenceProcess.__module__])
+        # What is announced is in the log of this process. The learner replaces a worker whose budget is used up.
+        children = ChildPool(
+            print, silence=_silence(setup), budget=RESTART_BUDGET, start=partial(start_child, launch=server)
+        )
+        return InferencePool(children, make, rows)
 
     def step(self, longest_wait: float) -> bool:
         """Wait for the next thing and let it happen. Returns whether the parent has sent a message."""
         timeout = longest_wait
         if self._player is not None:
-            timeout = min(max(0.0, self._player.next_time - time.monotonic()), timeout)
+            timeout = min(max(0.0, self._player.next_time - self._now()), timeout)
         ready = self._selector.select(timeout)
-        self._notice_stop(timeout, time.monotonic())
+        self._notice_stop(timeout)
         self._stopwatch.lap(WAITING)
         sources = [key.fileobj for key, _ in ready]
-        now = time.monotonic()
-        if self.inference in sources or now >= self._check_at:
-            self._check_at = now + CHECK_SECONDS
+        if self.inference in sources or self._now() >= self._check_at:
+            self._check_at = self._now() + CHECK_SECONDS
             self._receive()
-            now = time.monotonic()
+        now = self._now()
         if self._player is None:
             if self.inference.all_ready:
                 self._begin(now)
@@ -150,13 +127,14 @@ class RealtimeSession:
         self._stopwatch.lap(ENVIRONMENT)
         return self._parent in sources
 
+    def _now(self) -> float:
+        return time.monotonic() - self._stopped
+
     def _begin(self, now: float) -> None:
         setup = self._setup
-        rule = RULES[setup.realtime.stagger](
-            new_state(setup.processes), setup.environment.skipped_frames / setup.realtime.fps
-        )
+        rule = RULES[setup.realtime.stagger](setup.processes, setup.environment.skipped_frames / setup.realtime.fps)
         self._player = RealtimePlayer(
-            self.games,
+            self._games,
             setup.layout,
             self._book,
             self.inference,
@@ -168,22 +146,26 @@ class RealtimeSession:
         for process in range(setup.processes):
             self._player.joined(process, now)
 
-    def _notice_stop(self, timeout: float, now: float) -> None:
-        """Called after a wait of up to `timeout` seconds, before the answers that came meanwhile are received."""
-        stopped, self._waited_at = now - self._waited_at - timeout, now
+    def _notice_stop(self, timeout: float) -> None:
+        """Called after a wait of up to `timeout` seconds: time in which this process was stopped does not count."""
+        now = self._now()
+        stopped = now - self._waited_at - timeout
         if self._player is not None and stopped > STOPPED_SECONDS:
-            self._player.stopped(stopped, now)
+            self._stopped += stopped
+            now -= stopped
+        self._waited_at = now
 
     def _receive(self) -> None:
-        for event in self.inference.receive():
+        for what, process in self.inference.receive():
             if self._player is None:
                 continue
-            if isinstance(event, Joined):
-                self._player.joined(event.process, time.monotonic())
-            elif isinstance(event, Answered):
-                self._player.answered(event.process, time.monotonic())
-            elif isinstance(event, Lost):
-                self._player.lost(event.process)
+            match what:
+                case "joined":
+                    self._player.joined(process, self._now())
+                case "answered":
+                    self._player.answered(process, self._now())
+                case "lost":
+                    self._player.lost(process)
 
 
 def _silence(setup: RealtimeSetup) -> float:

@@ -13,8 +13,7 @@ from option_flags import EnvironmentOptions
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import as_stacks
-from workers.realtime.games import PlayedFrame, Register
-from workers.realtime.player import Book, Seen
+from workers.realtime.player import Book, PlayedFrame, Register, Seen
 from workers.rollout import SeededEnvironment
 from wrappers.atari import reward_clipping
 
@@ -34,6 +33,16 @@ class _Game:
     played: int = 0  # frames since the newest decision started, and how many of them were idle
     idle: int = 0
     episode_over: bool = False  # since the newest decision started
+
+
+@dataclass
+class _Unrolls:
+    """Open unrolls of all games, over the same decisions."""
+
+    rows: Rows  # [E, nbytes]
+    fields: dict[str, NDArray[Any]]  # views of the rows
+    open_steps: int  # steps of all games whose outcome is not known yet
+    usable: int  # steps that an LSTM passes as it did in the game
 
 
 class RealtimeUnrolls(Book):
@@ -69,28 +78,25 @@ class RealtimeUnrolls(Book):
         self._newest_decided = NO_DECISION  # the newest decision that was made, and its value of each game
         self._values: list[float] = []
         self._first = 0  # the first decision of the oldest open unroll
-        self._rows: deque[Rows] = deque()
-        self._fields: deque[dict[str, NDArray[Any]]] = deque()  # views of the rows
-        self._open_steps: deque[int] = deque()  # of each unroll: steps of all games whose outcome is not known yet
-        self._usable: deque[int] = deque()  # of each unroll: steps that an LSTM passes as it did in the game
+        self._open: deque[_Unrolls] = deque()
 
     def take(self) -> Rows | None:
         """The oldest unrolls [E, nbytes] if all of their steps are known, else None."""
-        if not self._rows or self._open_steps[0] or self._started <= self._first + self._layout.unroll_length:
+        length = self._layout.unroll_length
+        if not self._open or self._open[0].open_steps or self._started <= self._first + length:
             return None
-        self._open_steps.popleft()
-        fields = self._fields.popleft()
-        fields["valid"][:, self._usable.popleft() :] = 0
-        versions = fields["weight_version"]
+        oldest = self._open.popleft()
+        oldest.fields["valid"][:, oldest.usable :] = 0
+        versions = oldest.fields["weight_version"]
         versions[versions == NEVER] = self._version  # all of its decisions were lost
-        self._first += self._layout.unroll_length
-        return self._rows.popleft()
+        self._first += length
+        return oldest.rows
 
     def started(self, sequence: int, seen: Seen) -> None:
         if sequence:
             self._finish_step(sequence - 1, seen)
         if sequence % self._layout.unroll_length == 0:
-            self._open(seen)
+            self._begin(seen)
         self._started += 1
 
     def decided(self, sequence: int, decision: Decision, version: int, seconds: float) -> None:
@@ -107,14 +113,14 @@ class RealtimeUnrolls(Book):
             self._newest_decided, self._values = sequence, decision.values.tolist()
 
     def lost(self, sequence: int) -> None:
-        index, t = self._unroll_of(sequence), sequence % self._layout.unroll_length
-        self._open_steps[index] -= len(self._games)
+        unrolls = self._unrolls_of(sequence)
+        unrolls.open_steps -= len(self._games)
         if self._layout.lstm_size and sequence > self._newest_decided:
             # The learner's LSTM will see the screen of this step, and the one that acts never did.
-            self._usable[index] = min(self._usable[index], t)
+            unrolls.usable = min(unrolls.usable, sequence % self._layout.unroll_length)
 
     def left_out(self, game: int, sequence: int) -> None:
-        self._open_steps[self._unroll_of(sequence)] -= 1
+        self._unrolls_of(sequence).open_steps -= 1
 
     def took_effect(self, game: int, register: Register, age: int) -> None:
         self._complete(game)
@@ -132,8 +138,8 @@ class RealtimeUnrolls(Book):
             self._complete(game)
             self._end_episode(game, frame.cut)
 
-    def missed(self, frames: int) -> None:
-        self._missed += frames
+    def missed(self) -> None:
+        self._missed += 1
 
     def episode_over(self, game: int) -> bool:
         self._environments[game].note_finished_games()
@@ -151,7 +157,7 @@ class RealtimeUnrolls(Book):
             unroll["durations"][game, t] = found.frames / self._hold
             unroll["ages"][game, t] = found.age
             found.newest = max(found.newest, found.acting)
-        self._open_steps[self._unroll_of(found.acting)] -= 1
+        self._unrolls_of(found.acting).open_steps -= 1
         found.acting, found.reward, found.frames = NO_DECISION, 0.0, 0
 
     def _end_episode(self, game: int, cut: bool) -> None:
@@ -181,7 +187,7 @@ class RealtimeUnrolls(Book):
                 finished = self._environments[e].finished_games.popleft()
                 unroll["game_returns"][e, t], unroll["game_lengths"][e, t] = finished
 
-    def _open(self, seen: Seen) -> None:
+    def _begin(self, seen: Seen) -> None:
         """Open the unrolls whose first decision starts."""
         rows = np.zeros((len(self._games), self._layout.nbytes), np.uint8)
         unroll = self._layout.arrays(rows)
@@ -191,13 +197,11 @@ class RealtimeUnrolls(Book):
         unroll["first_reward"][:] = seen.inputs.state.previous_rewards
         unroll["environment_id"][:] = [environment.environment_id for environment in self._environments]
         unroll["weight_version"][:] = NEVER
-        self._rows.append(rows)
-        self._fields.append(unroll)
-        self._open_steps.append(rows.shape[0] * self._layout.unroll_length)
-        self._usable.append(self._layout.unroll_length)
+        length = self._layout.unroll_length
+        self._open.append(_Unrolls(rows, unroll, open_steps=len(rows) * length, usable=length))
 
-    def _unroll_of(self, sequence: int) -> int:
-        return (sequence - self._first) // self._layout.unroll_length
+    def _unrolls_of(self, sequence: int) -> "_Unrolls":
+        return self._open[(sequence - self._first) // self._layout.unroll_length]
 
     def _at(self, sequence: int) -> tuple[dict[str, NDArray[Any]], int]:
-        return self._fields[self._unroll_of(sequence)], sequence % self._layout.unroll_length
+        return self._unrolls_of(sequence).fields, sequence % self._layout.unroll_length

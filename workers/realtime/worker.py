@@ -10,6 +10,7 @@ from processes.messages import Kind, receive, send
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.random_streams import stream_of
+from workers.realtime.player import ClockedGame
 from workers.realtime.requirements import latency_model
 from workers.realtime.session import RealtimeSession, RealtimeSetup
 from workers.realtime.unrolls import RealtimeUnrolls
@@ -42,26 +43,25 @@ class RealtimeWorker(Worker):
         )
         delivery = Delivery(self.rows, layout, 1 + machine.inference_processes // layout.unroll_length)
         heartbeat_at = 0.0
-        seats = [each.env for each in environments]
-        uniforms = [each.uniforms for each in environments]
-        with RealtimeSession(setup, seats, uniforms, unrolls, connection, stopwatch=clock) as session:
-            for game in range(len(seats)):
-                session.games.start(game)
-            while True:
-                if session.step(HEARTBEAT_SECONDS):
-                    delivery.slot_free(receive(connection).index)
-                rows = unrolls.take()
-                if rows is not None:
-                    delivery.add(rows)
-                for slot in delivery.filled():
-                    send(connection, Kind.SLOT_FILLED, slot)
-                now = time.monotonic()
-                if now >= heartbeat_at:
-                    heartbeat_at = now + HEARTBEAT_SECONDS
-                    beat(connection)  # decisions may take longer than the learner waits for an answer
-                    clock.add_cpu(session.inference.take_cpu_seconds())
-                    clock.share()
-                clock.lap(REST)
+        games = [ClockedGame(each.env, each.uniforms, config.environment) for each in environments]
+        session = RealtimeSession(setup, games, unrolls, connection, stopwatch=clock)
+        for game in games:
+            game.start()
+        while True:
+            if session.step(HEARTBEAT_SECONDS):
+                delivery.slot_free(receive(connection).index)
+            rows = unrolls.take()
+            if rows is not None:
+                delivery.add(rows)
+            for slot in delivery.filled():
+                send(connection, Kind.SLOT_FILLED, slot)
+            now = time.monotonic()
+            if now >= heartbeat_at:
+                heartbeat_at = now + HEARTBEAT_SECONDS
+                beat(connection)  # decisions may take longer than the learner waits for an answer
+                clock.add_cpu(session.inference.take_cpu_seconds())
+                clock.share()
+            clock.lap(REST)
 
 
 class Delivery:

@@ -29,11 +29,10 @@ from tests.training.test_train import catch_config
 from tests.workers.test_rollout import make_environment
 from workers.actors import make_pool
 from workers.inference import server as server_module
-from workers.inference.remote_policy import RemotePolicy
 from workers.inference.rows import InferenceRows
 from workers.inference.server import InferenceServer, WorkerPipes, connect_worker
-from workers.local_policy import LocalPolicy
 from workers.memory.shared_weights import NewestWeights, SharedWeights
+from workers.policies import LocalPolicy, RemotePolicy
 from workers.rollout import Rollout
 from workers.worker import PlaySetup
 from workers.worker_clock import CPU, WorkerTimes

@@ -1,19 +1,16 @@
 """Scripted inference processes and a clock that jumps from event to event, to drive a `RealtimePlayer`."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
 from agents.acting import Decision
-from realtime.staggering import RULES, new_state
 from replay.unroll_layout import UnrollLayout
 from workers.policy_inputs import PolicyInputs, as_stacks
-from workers.realtime.frame_clock import FrameClock
-from workers.realtime.games import RealtimeGames
-from workers.realtime.inference_schedule import InferenceSchedule
-from workers.realtime.player import Book, RealtimePlayer
+from workers.realtime.player import Book, ClockedGame, RealtimePlayer
+from workers.realtime.schedule import RULES, FrameClock, InferenceSchedule
 from wrappers.atari import reward_clipping
 
 FPS = 10.0
@@ -55,7 +52,7 @@ class FakeSession:
 
     def __init__(
         self,
-        games: RealtimeGames,
+        games: Sequence[ClockedGame],
         layout: UnrollLayout,
         book: Book,
         seconds: Callable[[int], float],
@@ -65,7 +62,7 @@ class FakeSession:
     ) -> None:
         self.inference = FakeInference(seconds, len(games), layout)
         self.clock = FrameClock(0.0, FPS)
-        schedule = InferenceSchedule(RULES[rule](new_state(processes), frame))
+        schedule = InferenceSchedule(RULES[rule](processes, frame))
         clip = reward_clipping("abs_one_sign")
         self.player = RealtimePlayer(games, layout, book, self.inference, schedule, self.clock, clip=clip)
         for process in range(processes):

@@ -16,7 +16,7 @@ from replay.unroll_layout import UnrollLayout
 from tests.workers.realtime.fake_inference import FakeSession
 from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbered
 from workers.policy_inputs import PolicyInputs
-from workers.realtime.games import RealtimeGames
+from workers.realtime.player import ClockedGame
 from workers.realtime.unrolls import RealtimeUnrolls
 from workers.rollout import SeededEnvironment
 
@@ -49,9 +49,9 @@ def play(layout: UnrollLayout, actor: Actor, processes: int) -> list[Rows]:
         SeededEnvironment(make_numbered(*endings, options=options), e, np.random.default_rng(e))
         for e, endings in enumerate(GAMES)
     ]
-    games = RealtimeGames([each.env for each in environments], [each.uniforms for each in environments], options)
-    for game in range(2):
-        games.start(game)
+    games = [ClockedGame(each.env, each.uniforms, options) for each in environments]
+    for game in games:
+        game.start()
     unrolls = RealtimeUnrolls(layout, options, environments)
     times = np.random.default_rng(3)
     session = Playing(games, layout, unrolls, lambda process: float(times.uniform(0.2, 0.9)), processes, "mean", 0.4)

@@ -176,7 +176,8 @@ def test_a_stop_of_the_worker_is_no_inference_time(make_learner: Callable[..., L
     time.sleep(STOP_SECONDS)
     worker.resume()
     played = [learner.unrolls() for _ in range(3)]
-    assert max(unrolls["missed_frames"].max() for unrolls in played) >= 60, "frames that were due in the stop"
+    frames_of_stop = STOP_SECONDS * OPTIONS["fps"]
+    assert max(unrolls["missed_frames"].max() for unrolls in played) < frames_of_stop, "games stand still, too"
     assert max(unrolls["inference_times"].max() for unrolls in played) < 1000 * STOP_SECONDS
 
 

@@ -1,5 +1,6 @@
 """What is refused before a process starts, and how many inference processes are enough."""
 
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from machine.process_memory import PART_OF_FREE
 from option_flags import Config
 from options.rules import UsageError
 from workers.realtime import requirements
-from workers.realtime.requirements import check_frame_rate, check_memory, check_realtime, open_unrolls
+from workers.realtime.requirements import MOST_OF_CORES, check_memory, check_realtime, highest_rate, open_unrolls
 from wrappers.atari import make_atari
 
 SMALL = {"interaction": "realtime", "frame_scale_resolution": "36,36"}
@@ -78,7 +79,7 @@ def test_the_longest_time_of_a_model_without_a_bound_is_that_of_many_draws() -> 
 
 
 def test_the_inference_time_of_the_network_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "check_frame_rate", lambda *arguments, in_test: None)
+    monkeypatch.setattr(requirements, "highest_rate", lambda *arguments: math.inf)
     assert checked(games=8, fps=1.0) == 1
     assert checked(games=8, fps=90_000.0, skipped_frames=1) > 3
 
@@ -88,44 +89,38 @@ def test_a_frame_rate_that_the_machine_cannot_hold_is_refused_with_one_that_it_c
         checked(fps=90_000.0)
 
 
+def refusal(monkeypatch: pytest.MonkeyPatch, **options: Any) -> str:
+    """What is said of 151 games, of which a machine with two cores could play 150."""
+    monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
+    monkeypatch.setattr(requirements, "seconds_per_frame", lambda *arguments: 0.0001)
+    monkeypatch.setattr(requirements, "inference_times", lambda *arguments: [0.0])
+    with pytest.raises(UsageError) as raised:
+        checked(workers=2, games=151, fps=60.0, inference_processes=1, **options)
+    return str(raised.value)
+
+
+def test_the_sentence_names_what_the_machine_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = "2 × 151 games in 2 cores reach 59 frames a second"
+    assert f"{held}; --envs_per_worker=150 or fewer, or --fps=59, would be right" in refusal(monkeypatch)
+    in_test = refusal(monkeypatch, op_mode="test", load_model_url="results")
+    assert f"{held}; --fps=59 or less would be right" in in_test, "a test has no number of environments to choose"
+
+
 @pytest.mark.parametrize(
-    ("fps", "inference", "most", "workers", "games", "remedy"),
+    ("games", "inference", "inference_cores", "cores", "rate"),
     [
-        (60, 0, 1, 2, 150, None),  # 60 × 150 frames of 0.1 ms are nine tenths of a core
-        (60, 0, 1, 2, 151, "--envs_per_worker=150 or fewer, or --fps=59, "),
-        (60, 0, 1, 4, 76, "--envs_per_worker=75 or fewer, or --fps=59, "),  # two workers share a core
-        (60, 0, 1, 1, 151, "--envs_per_worker=150 or fewer, or --fps=59, "),  # a worker uses one core
-        (60, 0.015, 1, 1, 150, None),  # 15 ms for the games, and as much in the other core for the inferences
-        (60, 0.016, 1, 1, 150, "--envs_per_worker=145 or fewer, or --fps=58, "),
-        (60, 0.016, 0.9, 1, 150, None),  # its process cannot use more
-        (60, 0.03, 0.9, 1, 100, None),
-        (60, 0.005, 1, 2, 100, None),
-        (60, 0.005, 1, 2, 101, "--envs_per_worker=100 or fewer, or --fps=59, "),
-        (9001, 0, 1, 1, 1, "; --fps=9000 or less "),
-        (60, 0, 1, 2, 2000, "--fps=4.5, "),
+        (0.015, 0, 1, 0.9, 60),
+        (0.015, 0, 1, 1.8, 60),  # a worker plays in one core
+        (0.015, 0, 1, 0.45, 30),  # two workers share it
+        (0.015, 0.015, 1, 1.8, 60),  # 15 ms for the games, and as much in the other core for the inferences
+        (0.015, 0.03, 1, 1.8, 0.8 / 0.015),  # its process has a core of its own
+        (0.015, 0.03, 0.9, 1.8, 60),  # their process cannot use more
+        (0.01, 0.005, 1, 0.9, 60),
     ],
 )
-def test_what_the_machine_can_hold(
-    monkeypatch: pytest.MonkeyPatch,
-    fps: float,
-    inference: float,
-    most: float,
-    workers: int,
-    games: int,
-    remedy: str | None,
-) -> None:
-    monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
-    if remedy is None:
-        check_frame_rate(fps, 0.0001, inference, most, workers, games)
-        return
-    with pytest.raises(UsageError, match=remedy):
-        check_frame_rate(fps, 0.0001, inference, most, workers, games)
-
-
-def test_a_test_has_no_number_of_environments_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
-    with pytest.raises(UsageError, match=r"frames a second; --fps=59 or less would be right"):
-        check_frame_rate(60, 0.0001, 0, 1, workers=2, games=151, in_test=True)
+def test_the_highest_rate(games: float, inference: float, inference_cores: float, cores: float, rate: float) -> None:
+    assert MOST_OF_CORES == 0.9
+    assert highest_rate(games, inference, inference_cores, cores) == pytest.approx(rate)
 
 
 def test_more_processes_than_fit_into_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,7 @@ from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from tests.workers.realtime.fake_inference import FakeSession
 from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbered
-from workers.realtime.games import PlayedFrame, RealtimeGames, Register
-from workers.realtime.player import Seen
+from workers.realtime.player import ClockedGame, PlayedFrame, Register, Seen
 from workers.realtime.unrolls import RealtimeUnrolls
 from workers.rollout import SeededEnvironment
 
@@ -66,10 +65,10 @@ class Log(RealtimeUnrolls):
         super().played(game, frame)
         self._deliver()
 
-    def missed(self, frames: int) -> None:
+    def missed(self) -> None:
         for events in self.events:
             events.append(Noted("missed"))
-        super().missed(frames)
+        super().missed()
 
     def _deliver(self) -> None:
         if (rows := self.take()) is not None:
@@ -156,9 +155,9 @@ def play(
         SeededEnvironment(make_numbered(*each), e, np.random.default_rng(e)) for e, each in enumerate(endings)
     ]
     rng = np.random.default_rng(seed)
-    games = RealtimeGames([each.env for each in environments], [each.uniforms for each in environments], OPTIONS)
-    for game in range(len(endings)):
-        games.start(game)
+    games = [ClockedGame(each.env, each.uniforms, OPTIONS) for each in environments]
+    for game in games:
+        game.start()
     log = Log(environments)
     session = FakeSession(
         games, LAYOUT, log, lambda process: float(rng.lognormal(np.log(mean_seconds), 0.6)), processes, rule, 0.4

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from options.rules import UsageError
-from realtime.latency import parse_latency
+from workers.realtime.latency import parse_latency
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,3 @@ def test_a_file_without_times_is_refused(tmp_path: Path, content: bytes, sentenc
     file.write_bytes(content)
     with pytest.raises(UsageError, match=sentence):
         parse_latency(f"measured:{file}")
-
-
-def test_the_subject_of_the_sentence_can_be_another_option() -> None:
-    with pytest.raises(UsageError, match="^--other must be"):
-        parse_latency("50", "--other")

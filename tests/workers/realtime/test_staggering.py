@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from realtime.latency import parse_latency
-from realtime.simulation import Actions, Times, measure, simulate
-from realtime.staggering import RULES, MaxStaggering, MeanStaggering, needed_processes, new_state
-from tests.realtime.event_list import slow_simulation
+from tests.workers.realtime.event_list import slow_simulation
+from tests.workers.realtime.simulation import Actions, Times, measure, simulate
+from workers.realtime.latency import parse_latency
+from workers.realtime.schedule import RULES, MaxStaggering, MeanStaggering, needed_processes
 
 PROCESSES = [2, 3, 10, 100, 1000]
 MODELS = ["fixed:50", "uniform:20:80", "lognormal:50:0.5", "measured:40,41,43,45,95"]
@@ -142,69 +142,27 @@ def test_by_the_longest_time_actions_have_one_age_and_the_order_of_their_observa
 
 
 def test_a_delay_is_passed_on_to_the_other_processes() -> None:
-    rule = MaxStaggering(new_state(2))
-    assert [rule.next_start(process, 0.0) for process in (0, 1)] == [0, 0]
-    assert [rule.finished(process, 0.0, 10.0) for process in (0, 1)] == [10, 10]
-    assert [rule.next_start(process, 10.0) for process in (0, 1)] == [10, 15]
-    assert rule.finished(1, 15.0, 18.0) == 25
-    assert rule.finished(0, 10.0, 34.0) == 34  # 14 later than expected
-    assert rule.next_start(1, 25.0) == 15 + 24 / 2
-    assert rule.next_start(0, 34.0) == 27 + 24 / 2
-    assert rule.finished(1, 27.0, 30.0) == 27 + 24
-    assert rule.next_start(1, 51.0) == 39 + 24 / 2
+    rule = MaxStaggering(2)
+    assert [rule.next_start(0.0) for _ in (0, 1)] == [0, 0]
+    assert [rule.finished(0.0, 10.0) for _ in (0, 1)] == [10, 10]
+    assert [rule.next_start(10.0) for _ in (0, 1)] == [10, 15]
+    assert rule.finished(15.0, 18.0) == 25
+    assert rule.finished(10.0, 34.0) == 34  # 14 later than expected
+    assert rule.next_start(25.0) == 15 + 24 / 2
+    assert rule.next_start(34.0) == 27 + 24 / 2
+    assert rule.finished(27.0, 30.0) == 27 + 24
+    assert rule.next_start(51.0) == 39 + 24 / 2
 
 
 def test_a_process_that_takes_the_place_of_another_gets_a_slot_of_its_own() -> None:
-    rule = MaxStaggering(new_state(2))
-    for process in (0, 1):
-        rule.next_start(process, 0.0)
-        rule.finished(process, 0.0, 10.0)
-    assert rule.next_start(0, 10.0) == 10
-    assert rule.next_start(1, 12.0) == 15
-
-
-# --- A state without a lock -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_a_process_writes_only_its_own_row(rule: str) -> None:
-    state = new_state(3)
-    staggering = RULES[rule](state)
-    for process in range(3):
-        staggering.next_start(process, 0.0)
-    before = state.copy()
-    staggering.next_start(1, staggering.finished(1, 0.0, 10.0))
-    assert not np.array_equal(state[1], before[1])
-    np.testing.assert_array_equal(np.delete(state, 1, axis=0), np.delete(before, 1, axis=0))
-
-
-def test_two_processes_that_see_a_new_maximum_at_once_lose_neither() -> None:
-    """Both read the same state, and each then writes its row."""
-    state = new_state(3)
-    copies = [state.copy(), state.copy()]
-    MaxStaggering(copies[0]).finished(0, 0.0, 70.0)
-    MaxStaggering(copies[1]).finished(1, 0.0, 50.0)
-    state[0], state[1] = copies[0][0], copies[1][1]
-    assert MaxStaggering(state).longest == 70
-    assert MaxStaggering(state).mean == 60
-
-
-def test_two_processes_with_the_same_slot_are_even_again_after_a_cycle() -> None:
-    """Both reserve at the same moment and see the same state, as in a race."""
-    state = new_state(4)
-    rule = MaxStaggering(state)
-    rule.finished(0, 0.0, 40.0)
-    copy = state.copy()
-    starts = [rule.next_start(0, 40.0), MaxStaggering(copy).next_start(1, 40.0)]
-    state[1] = copy[1]
-    assert starts == [40, 40]
-    starts += [rule.next_start(process, 40.0) for process in (2, 3)]
-    for turn in range(12):
-        process = turn % 4
-        starts.append(rule.next_start(process, rule.finished(process, starts[turn], starts[turn] + 15)))
-    np.testing.assert_allclose(np.diff(starts[5:]), 10)
+    rule = MaxStaggering(2)
+    for _ in (0, 1):
+        rule.next_start(0.0)
+        rule.finished(0.0, 10.0)
+    assert rule.next_start(10.0) == 10
+    assert rule.next_start(12.0) == 15
 
 
 def test_no_action_is_held_longer_than_a_cycle_of_all_processes() -> None:
-    rule = MeanStaggering(new_state(4))
-    assert [rule.finished(process, 0.0, 40.0) for process in range(4)] == [40, 50, 60, 70]
+    rule = MeanStaggering(4)
+    assert [rule.finished(0.0, 40.0) for _ in range(4)] == [40, 50, 60, 70]

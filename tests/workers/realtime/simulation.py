@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from realtime.staggering import RULES, Staggering, new_state
+from workers.realtime.schedule import RULES
 
 Times = NDArray[np.float64]
 _FINISH, _ACT = range(2)
@@ -40,7 +40,7 @@ def simulate(rule: str, inference_times: Times, frame: float = 0.0) -> Actions:
         frame: the shortest interval that is of use; 0 if every interval is.
     """
     processes, count = inference_times.shape
-    staggering: Staggering = RULES[rule](new_state(processes), frame)
+    staggering = RULES[rule](processes, frame)
     started, done = np.zeros(processes), np.zeros(processes, dtype=int)
     events: list[tuple[float, int, int, int]] = []  # time, number, kind, process; of two at once, the older comes first
     times, ages = [], []
@@ -56,18 +56,18 @@ def simulate(rule: str, inference_times: Times, frame: float = 0.0) -> Actions:
         add(time + inference_times[process, done[process]], _FINISH, process)
 
     for process in range(processes):
-        start(process, staggering.next_start(process, 0.0))
+        start(process, staggering.next_start(0.0))
     while True:
         now, _, kind, process = heapq.heappop(events)
         if kind == _FINISH:
-            add(staggering.finished(process, started[process], now), _ACT, process)
+            add(staggering.finished(started[process], now), _ACT, process)
             continue
         times.append(now)
         ages.append(now - started[process])
         done[process] += 1
         if done[process] == count:
             return Actions(np.array(times), np.array(ages))
-        start(process, staggering.next_start(process, now))
+        start(process, staggering.next_start(now))
 
 
 def measure(actions: Actions, frame: float, since: float = 0.0) -> Timing:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from realtime.simulation import Actions, measure
+from tests.workers.realtime.simulation import Actions, measure
 
 
 def test_the_figures_of_a_few_actions() -> None:

@@ -5,15 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from realtime.simulation import simulate
-from realtime.staggering import RULES, new_state
-from workers.realtime.inference_schedule import EFFECT, LATEST_START, START, InferenceSchedule
+from tests.workers.realtime.simulation import simulate
+from workers.realtime.schedule import EFFECT, LATEST_START, RULES, START, FrameClock, InferenceSchedule
 
 
 def played(rule: str, times: np.ndarray, frame: float) -> tuple[list[float], list[float]]:
     """When actions take effect, and how old their observations are then, until a process has used all its times."""
     processes, count = times.shape
-    schedule = InferenceSchedule(RULES[rule](new_state(processes), frame))
+    schedule = InferenceSchedule(RULES[rule](processes, frame))
     for process in range(processes):
         schedule.joined(process, 0.0)
     finishes: dict[int, float] = {}
@@ -50,7 +49,7 @@ def test_actions_take_effect_as_in_the_simulation(rule: str, processes: int, fra
 
 
 def test_a_lost_process_does_nothing_until_it_joins_again() -> None:
-    schedule = InferenceSchedule(RULES["none"](new_state(3), 0.0))
+    schedule = InferenceSchedule(RULES["none"](3))
     for process in range(3):
         schedule.joined(process, 0.0)
     assert [schedule.take(0.0).process for _ in range(3)] == [0, 1, 2]
@@ -68,23 +67,29 @@ def test_a_lost_process_does_nothing_until_it_joins_again() -> None:
     assert (event.time, event.kind, event.process) == (4.0, START, 1)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_stop_of_the_worker_is_no_part_of_an_inference(rule: str) -> None:
-    """One inference runs when the worker is stopped for ten minutes, another one should have started meanwhile."""
-    staggering = RULES[rule](new_state(2), 0.0)
-    schedule = InferenceSchedule(staggering)
-    schedule.joined(0, 0.0)
-    schedule.take(0.0)
-    schedule.joined(1, 0.2)
-    schedule.stopped(600.0, 600.1)
-    assert schedule.finished(0, 600.3) == pytest.approx(0.3)
-    assert schedule.take(600.3).kind == START
-    assert schedule.finished(1, 600.8) == pytest.approx(0.5)
-    assert staggering.longest == pytest.approx(0.5)
-
-
-def test_a_start_that_is_a_little_late_counts_from_its_time_in_the_schedule() -> None:
-    schedule = InferenceSchedule(RULES["mean"](new_state(1), 0.0))
+@pytest.mark.parametrize(("late", "counted"), [(LATEST_START / 2, 3.0), (2 * LATEST_START, 1.0)])
+def test_a_start_that_is_a_little_late_counts_from_its_time_in_the_schedule(late: float, counted: float) -> None:
+    schedule = InferenceSchedule(RULES["mean"](1))
     schedule.joined(0, 5.0)
-    schedule.take(5.0 + LATEST_START / 2)
-    assert schedule.finished(0, 6.0) == 1.0
+    schedule.take(5.0 + late)
+    assert schedule.finished(0, 8.0) == counted
+
+
+@pytest.mark.parametrize("fps", [60.0, 59.94, 7.0])
+def test_frames_do_not_drift_in_an_hour(fps: float) -> None:
+    """Each frame is played some time after it was due, and the last one of the hour is still due in time."""
+    clock = FrameClock(1000.0, fps)
+    for k in range(round(3600 * fps)):
+        assert clock.due == pytest.approx(1000 + k / fps, abs=1e-9)
+        assert not clock.play(clock.due + 0.8 / fps)
+
+
+def test_frames_that_are_late_are_missed_and_none_is_skipped() -> None:
+    clock = FrameClock(0.0, 10.0)
+    assert not clock.play(0.0)
+    played = []
+    while clock.due <= 0.55:  # after a pause of half a second
+        due = round(clock.due, 9)
+        played.append((due, clock.play(0.55)))
+    assert played == [(0.1, True), (0.2, True), (0.3, True), (0.4, True), (0.5, False)]
+    assert clock.due == pytest.approx(0.6)

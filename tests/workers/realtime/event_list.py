@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from realtime.simulation import Times
+from tests.workers.realtime.simulation import Times
 
 
 def slow_simulation(rule: str, inference_times: Times, frame: float) -> list[float]:

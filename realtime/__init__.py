@@ -1,1 +1,0 @@
-"""When inference processes act in a game that does not wait: staggering rules, latency models and a simulation."""
