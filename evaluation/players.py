@@ -19,9 +19,8 @@ from processes.messages import Kind, receive, send
 from processes.pool import ChildPool, Ended, Member
 from replay.unroll_layout import UnrollLayout
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.random_streams import stream_of
+from workers.realtime.inference import RealtimeSetup
 from workers.realtime.requirements import latency_model
-from workers.realtime.session import RealtimeSetup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +70,7 @@ class PlayerProcess:
             latency=latency_model(self.realtime),
             processes=self.inference_processes,
             timeout=self.timeout,
-            seed=stream_of("latency", *self.series.seed),
+            seed=self.series.seed,
         )
 
 

@@ -11,8 +11,9 @@ from agents.distributions.interface import distribution_of
 from evaluation.parallel_games import IDLE, GameLog, GameResult, GameSeries, game_streams
 from option_flags import RealtimeOptions
 from processes.messages import Kind, receive, send
+from workers.realtime.inference import RealtimeSetup
 from workers.realtime.player import Book, ClockedGame, PlayedFrame
-from workers.realtime.session import RealtimeSession, RealtimeSetup
+from workers.realtime.session import RealtimeSession
 
 LONGEST_WAIT = 1.0  # seconds without a message of the parent, before the clock starts
 

@@ -28,7 +28,7 @@ from training.memory_budget import plan_memory
 from training.progress import Progress
 from training.resume import Resume, load_weights, plan_resume, plan_updates
 from training.run import Run
-from workers.open_unrolls import rounds_behind
+from workers.delayed_rollout import rounds_behind
 from workers.realtime.requirements import check_realtime, open_unrolls
 from wrappers.environment import EnvironmentSpec, MakeWatchedEnvironment
 

@@ -4,7 +4,6 @@ import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from agents.acting import Decision
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from workers.open_unrolls import OpenUnrolls
 from workers.policies import ActingPolicy
 from workers.policy_inputs import as_stacks
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
@@ -77,11 +75,9 @@ class Rollout:
         policy: ActingPolicy,
         layout: UnrollLayout,
         clock: WorkerClock | None = None,
-        open_unrolls: OpenUnrolls | None = None,  # with delayed actions
         alive: Callable[[], None] = lambda: None,  # called after each step of the environments
     ) -> None:
         self._environments = environments
-        self._open_unrolls = open_unrolls
         self._clock = clock or WorkerClock(np.zeros(COLUMNS))
         self._alive = alive
         self._policy = policy
@@ -98,10 +94,7 @@ class Rollout:
     @torch.inference_mode()
     def collect(self, rows: Rows) -> None:
         """Play T steps in each environment, and write an unroll of each to `rows [E, nbytes]`."""
-        if self._open_unrolls is None:
-            self._play(self._layout.arrays(rows))
-        else:
-            self._open_unrolls.play(rows, self._play)
+        self._play(self._layout.arrays(rows))
 
     def _play(self, unrolls: dict[str, NDArray[Any]]) -> None:
         """Play T steps in each environment and write them to `unrolls`."""
@@ -144,7 +137,6 @@ class Rollout:
             "lstm_state": self._state.lstm_state.tolist(),
             "previous_actions": self._state.previous_actions.tolist(),
             "previous_rewards": self._state.previous_rewards.tolist(),
-            **({"open_unrolls": self._open_unrolls.snapshot()} if self._open_unrolls else {}),
         }
 
     @torch.inference_mode()
@@ -161,8 +153,6 @@ class Rollout:
             for name in ("lstm_state", "previous_actions", "previous_rewards"):
                 into = getattr(state, name)
                 into[e] = torch.tensor(snapshot[name][e], dtype=into.dtype)
-        if self._open_unrolls:
-            self._open_unrolls.restore(snapshot["open_unrolls"])
 
     def _write_start(self, unrolls: dict[str, NDArray[Any]]) -> None:
         if self._layout.has_pictures:
@@ -192,8 +182,6 @@ class Rollout:
     def _step(self, e: int, action: Any, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
         environment = self._environments[e]
-        if self._open_unrolls:
-            self._open_unrolls.before_step(e)
         observation, reward, terminated, truncated, info = environment.env.step(action)
         for place, name in enumerate(self._layout.reported_info):
             if name in info:
@@ -202,18 +190,19 @@ class Rollout:
         self._policy.inputs.show(e, as_observation(observation), starts=False)
         self._previous_rewards[e] = reward
         unrolls["dones"][e, t] = done
-        if self._open_unrolls:
-            self._open_unrolls.after_step(e, t, float(reward), partial(self._policy.value_of, e))
-        else:
-            unrolls["rewards"][e, t] = reward
-            if truncated and not terminated:
-                unrolls["bootstraps"][e, t] = self._policy.value_of(e)
+        self._note_outcome(unrolls, e, t, float(reward), is_cut=truncated and not terminated)
         if done:
             self._policy.inputs.show(e, environment.reset(), starts=True)
             self._state.restart(e)
         if self._layout.has_pictures:
             unrolls["frames"][e, self._layout.frame_stack + t] = self._stacks[e, -1]
         self._write_finished_game(environment, unrolls, e, t)
+
+    def _note_outcome(self, unrolls: dict[str, NDArray[Any]], e: int, t: int, reward: float, is_cut: bool) -> None:
+        """Write what step t led to; the policy is shown the state after it. `is_cut`: a time limit ends the episode."""
+        unrolls["rewards"][e, t] = reward
+        if is_cut:
+            unrolls["bootstraps"][e, t] = self._policy.value_of(e)
 
     def _write_finished_game(
         self, environment: SeededEnvironment, unrolls: dict[str, NDArray[Any]], e: int, t: int

@@ -18,10 +18,10 @@ from processes.inside import Heartbeat
 from processes.messages import Kind, receive, send
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
+from workers.delayed_rollout import DelayedRollout
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_array import SharedArray
 from workers.memory.shared_weights import NewestWeights, SharedWeights
-from workers.open_unrolls import OpenUnrolls
 from workers.policies import ActingPolicy, LocalPolicy, RemotePolicy
 from workers.random_streams import stream_of
 from workers.rollout import Rollout, SeededEnvironment
@@ -84,10 +84,11 @@ class Worker:
         # The time that the learner waits for an answer is then a limit for one step of the environments.
         alive = Heartbeat(connection)
         environments = self.make_environments(alive)
-        open_unrolls = None
+        policy = self._make_policy()
         if layout.delayed_actions:
-            open_unrolls = OpenUnrolls(layout, config.environment, [each.env for each in environments])
-        rollout = Rollout(environments, self._make_policy(), layout, clock, open_unrolls, alive)
+            rollout: Rollout = DelayedRollout(environments, policy, layout, config.environment, clock, alive)
+        else:
+            rollout = Rollout(environments, policy, layout, clock, alive)
         if self.place.snapshot is not None:
             rollout.restore(self.place.snapshot)
         while True:
@@ -97,10 +98,10 @@ class Worker:
                 continue
             clock.lap(WAITING)
             rollout.collect(self.rows[message.index])
-            send(connection, Kind.SLOT_FILLED, message.index)
             failures = [failure for each in environments for failure in each.take_failed_resets()]
             if failures:
                 send(connection, Kind.FAILED_RESETS, len(failures), failures[-1][-LONGEST_FAILURE:])
+            send(connection, Kind.SLOT_FILLED, message.index)
             clock.lap(REST)
             clock.share()
 

@@ -28,7 +28,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    with closing(ForkServer(["tests.workers.pattern_worker", "wrappers.make_environment"])) as server:
+    with closing(ForkServer(["tests.workers.pattern_worker", "workers.actors"])) as server:
         yield server
 
 

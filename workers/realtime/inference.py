@@ -1,7 +1,7 @@
 """The inference processes of one worker: what each does, and the pool that asks them and replaces them."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -13,29 +13,45 @@ import torch
 from agents.acting import Actor, ActorState, Decision
 from agents.network import make_network
 from machine.system_settings import use_one_thread
-from option_flags import NetworkOptions
+from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
+from processes.child import Work
 from processes.messages import Kind, receive, send
 from processes.pool import ChildPool, Ended, Member
+from replay.unroll_layout import UnrollLayout
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_weights import NewestWeights, SharedWeights
 from workers.policy_inputs import PolicyInputs, as_batch
+from workers.random_streams import stream_of
 from workers.realtime.latency import LatencyModel
 
 WARM_UP = 3  # inferences before the first decision: the first ones of a process take much longer
 DRAWN_AT_ONCE = 100
 
 
+@dataclass(frozen=True, kw_only=True)
+class RealtimeSetup:
+    """What the games and the inference processes of one worker or player need."""
+
+    environment: EnvironmentOptions
+    realtime: RealtimeOptions
+    network: NetworkOptions
+    layout: UnrollLayout
+    compute_dtype: torch.dtype
+    weights: SharedWeights
+    latency: LatencyModel | None
+    processes: int
+    timeout: float  # seconds, beside the latency, after which an inference process that does not answer is replaced
+    seed: Sequence[int]  # of the latencies
+
+
 @dataclass(frozen=True)
 class InferenceProcess:
     """What the process gets when it starts, and what it does."""
 
-    index: int
-    network: NetworkOptions
-    compute_dtype: torch.dtype
+    setup: RealtimeSetup
     rows: InferenceRows  # of all inference processes of the worker
-    weights: SharedWeights
-    latency: LatencyModel | None
-    seed: np.random.SeedSequence
+    index: int
+    starts: int  # processes before this one in its place
 
     def run(self, worker: Connection) -> None:
         """Answer each request with a decision by the newest weights, until the worker closes the connection.
@@ -43,8 +59,9 @@ class InferenceProcess:
         An answer has the CPU time since the one before.
         """
         use_one_thread()
-        actor = Actor(make_network(self.network, self.rows.layout, self.compute_dtype))
-        newest = NewestWeights(self.weights, actor, torch.device("cpu"))
+        latency = self.setup.latency
+        actor = Actor(make_network(self.setup.network, self.setup.layout, self.setup.compute_dtype))
+        newest = NewestWeights(self.setup.weights, actor, torch.device("cpu"))
         games = slice(0, self.rows.environments)
         request = self.rows.request_layout.arrays(self.rows.requests[self.index, games])
         result = self.rows.result_layout.arrays(self.rows.results[self.index, games])
@@ -53,7 +70,7 @@ class InferenceProcess:
             *(torch.from_numpy(request[name]) for name in ("lstm_state", "previous_action", "previous_reward"))
         )
         uniforms = torch.from_numpy(request["uniform"])
-        random = np.random.default_rng(self.seed)
+        random = np.random.default_rng(stream_of("latency", *self.setup.seed, self.index, self.starts))
         times: list[float] = []  # seconds of the next inferences
         newest.load()
         for _ in range(WARM_UP):
@@ -70,8 +87,8 @@ class InferenceProcess:
             result["value"][:] = decision.values
             result["features"][:] = decision.features
             result["lstm_state"][:] = decision.lstm_state
-            if self.latency is not None:
-                times = times or (self.latency.sample(random, DRAWN_AT_ONCE) / 1000).tolist()
+            if latency is not None:
+                times = times or (latency.sample(random, DRAWN_AT_ONCE) / 1000).tolist()
                 time.sleep(max(0.0, begun + times.pop() - time.monotonic()))
             before, cpu = cpu, time.process_time()
             send(worker, Kind.ACTION_RESULT, payload=cpu - before)
@@ -87,7 +104,8 @@ class News(NamedTuple):
 class InferencePool:
     """Keeps N processes running. For a wait for several things, it is ready when `receive` would find one."""
 
-    def __init__(self, children: ChildPool, make: Callable[[int], InferenceProcess], rows: InferenceRows) -> None:
+    def __init__(self, children: ChildPool, make: Callable[[int, int], Work], rows: InferenceRows) -> None:
+        """`make` gets the index of a process, and the number of processes before it in its place."""
         self._children = children
         games = slice(0, rows.environments)
         self._requests = [rows.request_layout.arrays(row[games]) for row in rows.requests]
@@ -96,12 +114,9 @@ class InferencePool:
         self._decisions = [Decision(*(torch.from_numpy(result[name]) for name in names)) for result in results]
         self._versions = [result["weight_version"] for result in results]
 
-        def make_process(index: int, starts: int) -> InferenceProcess:
-            return make(index)
-
         # The first answer of a process says that it is ready.
         self._members = [
-            Member(f"inference process {index}", partial(make_process, index), index, owes_at_start=1)
+            Member(f"inference process {index}", partial(make, index), index, owes_at_start=1)
             for index in range(rows.workers)
         ]
         self._ready: set[int] = set()

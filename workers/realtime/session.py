@@ -4,7 +4,6 @@ import math
 import selectors
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -13,16 +12,12 @@ import torch
 
 from agents.acting import Decision
 from machine.capacity import allow_processes
-from option_flags import EnvironmentOptions, NetworkOptions, RealtimeOptions
 from processes.child import start_child
 from processes.fork_server import ForkServer
 from processes.pool import ChildPool
-from replay.unroll_layout import UnrollLayout
 from workers.inference.rows import InferenceRows
-from workers.memory.shared_weights import SharedWeights
-from workers.realtime.inference import InferencePool, InferenceProcess
+from workers.realtime.inference import InferencePool, InferenceProcess, RealtimeSetup
 from workers.realtime.latency import MOST as LONGEST_TIME
-from workers.realtime.latency import LatencyModel
 from workers.realtime.player import Book, ClockedGame, RealtimePlayer
 from workers.realtime.requirements import longest_latency
 from workers.realtime.schedule import RULES, FrameClock, InferenceSchedule
@@ -34,22 +29,6 @@ RESTART_BUDGET = 100  # deaths of inference processes within ten minutes that a 
 UNBOUNDED_FACTOR = 3  # of the longest time that was drawn
 CHECK_SECONDS = 1.0  # between two checks for processes that do not answer
 STOPPED_SECONDS = 1.0  # a step that takes so much longer than its wait means that this process was stopped
-
-
-@dataclass(frozen=True, kw_only=True)
-class RealtimeSetup:
-    """What the games and the inference processes of one worker or player need."""
-
-    environment: EnvironmentOptions
-    realtime: RealtimeOptions
-    network: NetworkOptions
-    layout: UnrollLayout
-    compute_dtype: torch.dtype
-    weights: SharedWeights
-    latency: LatencyModel | None
-    processes: int
-    timeout: float  # seconds, beside the latency, after which an inference process that does not answer is replaced
-    seed: np.random.SeedSequence
 
 
 class RealtimeSession:
@@ -86,25 +65,12 @@ class RealtimeSession:
         setup = self._setup
         allow_processes(setup.processes)
         rows = InferenceRows(setup.layout, setup.processes, len(self._games))
-        seeds = setup.seed.spawn(setup.processes)
-
-        def make(index: int) -> InferenceProcess:
-            return InferenceProcess(
-                index=index,
-                network=setup.network,
-                compute_dtype=setup.compute_dtype,
-                rows=rows,
-                weights=setup.weights,
-                latency=setup.latency,
-                seed=seeds[index].spawn(1)[0],
-            )
-
         server = ForkServer([InferenceProcess.__module__])
         # What is announced is in the log of this process. The learner replaces a worker whose budget is used up.
         children = ChildPool(
             print, silence=_silence(setup), budget=RESTART_BUDGET, start=partial(start_child, launch=server)
         )
-        return InferencePool(children, make, rows)
+        return InferencePool(children, partial(InferenceProcess, setup, rows), rows)
 
     def step(self, longest_wait: float) -> bool:
         """Wait for the next thing and let it happen. Returns whether the parent has sent a message."""

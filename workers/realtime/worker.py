@@ -9,10 +9,10 @@ from processes.inside import HEARTBEAT_SECONDS, Heartbeat, beat
 from processes.messages import Kind, receive, send
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
-from workers.random_streams import stream_of
+from workers.realtime.inference import RealtimeSetup
 from workers.realtime.player import ClockedGame
 from workers.realtime.requirements import latency_model
-from workers.realtime.session import RealtimeSession, RealtimeSetup
+from workers.realtime.session import RealtimeSession
 from workers.realtime.unrolls import RealtimeUnrolls
 from workers.worker import Worker
 from workers.worker_clock import REST, WorkerClock
@@ -37,9 +37,7 @@ class RealtimeWorker(Worker):
             latency=latency_model(config.realtime),
             processes=machine.inference_processes,
             timeout=config.workers.worker_timeout,
-            seed=stream_of(
-                "latency", config.seed, self.place.worker, self.setup.resume_count, self.place.restart_index
-            ),
+            seed=(config.seed, self.place.worker, self.setup.resume_count, self.place.restart_index),
         )
         delivery = Delivery(self.rows, layout, 1 + machine.inference_processes // layout.unroll_length)
         heartbeat_at = 0.0

@@ -41,7 +41,7 @@ class Pool:
         start = partial(start_child, launch=fork_server)
         self._rows = InferenceRows(LAYOUT, 1, 1)
         children = ChildPool(self.announced.append, silence=SILENCE_LIMIT, start=start, clock=clock)
-        make: Any = lambda index: Starts(ready.pop(0))  # noqa: E731
+        make: Any = lambda index, starts: Starts(ready.pop(0))  # noqa: E731
         self.inference = InferencePool(children, make, self._rows)
 
     def events(self, seconds: float) -> list[Any]:

@@ -17,6 +17,7 @@ from agents.spaces import make_unroll_layout
 from machine.machine_setup import Machine
 from option_flags import Config
 from processes.child import start_child
+from processes.fork_server import ForkServer
 from processes.messages import Kind, receive, send
 from replay.unroll_layout import UnrollLayout
 from workers.memory.shared_array import SharedArray
@@ -29,7 +30,7 @@ from wrappers.atari import make_atari
 pytestmark = pytest.mark.slow
 
 GAMES, STEPS, LATENCY_FRAMES = 2, 5, 12
-STOP_SECONDS = 6.0
+STOP_SECONDS = 3.0
 OPTIONS = {
     "interaction": "realtime",
     "envs_per_worker": GAMES,
@@ -44,7 +45,7 @@ OPTIONS = {
 class Learner:
     """One worker with its memory, and the learner's end of the pipe."""
 
-    def __init__(self, processes: int, **options: Any) -> None:
+    def __init__(self, fork_server: ForkServer, processes: int, **options: Any) -> None:
         config = Config.from_flags({**OPTIONS, **options})
         self.layout: UnrollLayout = make_unroll_layout(config, make_atari)
         network = make_network(config.network, self.layout, torch.float32)
@@ -55,7 +56,7 @@ class Learner:
         machine = Machine(torch.device("cpu"), torch.float32, torch.float32, 1, 2, 1, inference_processes=processes)
         setup = PlaySetup(config, make_atari, self.layout, machine)
         worker = RealtimeWorker(setup, SharedMemory(self.slots, self.weights, self.times), Place(0))
-        self.child = start_child(worker, "worker 0")
+        self.child = start_child(worker, "worker 0", launch=fork_server)
         self.alive = True
 
     def descendants(self) -> list[psutil.Process]:
@@ -91,11 +92,11 @@ def next_filled(connection: Connection) -> int:
 
 
 @pytest.fixture
-def make_learner() -> Iterator[Callable[..., Learner]]:
+def make_learner(fork_server: ForkServer) -> Iterator[Callable[..., Learner]]:
     learners = []
 
     def make(processes: int, **options: Any) -> Learner:
-        learners.append(Learner(processes, **options))
+        learners.append(Learner(fork_server, processes, **options))
         return learners[-1]
 
     yield make

@@ -14,7 +14,7 @@ from agents.network import ActorCritic
 from agents.training_batch import rebuild_stacks
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
-from workers.open_unrolls import OpenUnrolls
+from workers.delayed_rollout import DelayedRollout
 from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
 from wrappers.atari import make_atari
@@ -39,8 +39,9 @@ def make_rollout(options: EnvironmentOptions, environments: int = 2) -> Rollout:
     network = ActorCritic("impala_shallow", (2, 36, 36), Categorical(ACTIONS), 4, projected_size=4)
     policy = LocalPolicy(Actor(network), layout, environments, itertools.count().__next__)
     seeded = [SeededEnvironment(make_atari(options, e), e, np.random.default_rng(e)) for e in range(environments)]
-    opened = OpenUnrolls(layout, options, [each.env for each in seeded]) if layout.delayed_actions else None
-    return Rollout(seeded, policy, layout, open_unrolls=opened)
+    return (
+        DelayedRollout(seeded, policy, layout, options) if layout.delayed_actions else Rollout(seeded, policy, layout)
+    )
 
 
 def collect(rollout: Rollout, options: EnvironmentOptions, rounds: int) -> list[Unroll]:
