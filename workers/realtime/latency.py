@@ -47,7 +47,8 @@ class LatencyModel:
     def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
         """`count` independent times [count]."""
         if self.kind == "uniform":
-            return random.uniform(*self.numbers, count)
+            low, high = self.numbers
+            return random.uniform(low, high, count)
         if self.kind == "lognormal":
             mean, sigma = self.numbers
             return random.lognormal(math.log(mean) - sigma**2 / 2, sigma, count)

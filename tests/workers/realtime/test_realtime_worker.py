@@ -30,13 +30,13 @@ from wrappers.atari import make_atari
 pytestmark = pytest.mark.slow
 
 GAMES, STEPS, LATENCY_FRAMES = 2, 5, 12
-STOP_SECONDS = 3.0
+STOP_SECONDS, FPS = 3.0, 60.0
 OPTIONS = {
     "interaction": "realtime",
     "envs_per_worker": GAMES,
     "r_f_steps": STEPS,
     "frame_scale_resolution": "36,36",
-    "fps": 60.0,
+    "fps": FPS,
     "inference_latency": f"fixed:{1000 * LATENCY_FRAMES / 60}",
     "seed": 1,
 }
@@ -177,7 +177,7 @@ def test_a_stop_of_the_worker_is_no_inference_time(make_learner: Callable[..., L
     time.sleep(STOP_SECONDS)
     worker.resume()
     played = [learner.unrolls() for _ in range(3)]
-    frames_of_stop = STOP_SECONDS * OPTIONS["fps"]
+    frames_of_stop = STOP_SECONDS * FPS
     assert max(unrolls["missed_frames"].max() for unrolls in played) < frames_of_stop, "games stand still, too"
     assert max(unrolls["inference_times"].max() for unrolls in played) < 1000 * STOP_SECONDS
 
