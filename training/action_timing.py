@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from option_flags import Config
-from workers.realtime.schedule import needed_processes
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
+from workers.realtime.schedule import needed_processes
 
 
 class ActionTiming:
