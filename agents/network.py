@@ -1,12 +1,12 @@
 """The network: a torso from observations to features, an optional LSTM, and one head each for policy and value."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from agents.distributions.interface import PolicyDistribution, distribution_of
+from agents.distributions.interface import distribution_of
 from agents.heads import make_policy_head, make_value_head
 from agents.torsos.make_torso import (
     Observed,
@@ -59,32 +59,28 @@ class ActorCritic(nn.Module):
 
     def __init__(
         self,
-        torso_name: str,
-        observation_shape: tuple[int, int, int],  # [S*C, H, W]; all 0 without a picture
-        distribution: PolicyDistribution,
-        lstm_size: int = 0,
+        options: NetworkOptions,
+        layout: UnrollLayout,  # of the observations and actions
         compute_dtype: torch.dtype = torch.float32,
-        projected_size: int = 0,
-        vector_size: int = 0,
-        one_hot_size: int = 0,
-        popart: bool = False,
-        joystick: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        observed = Observed(observation_shape, vector_size)
-        self.distribution = distribution
+        channels, height, width = layout.frame_shape
+        picture = (layout.frame_stack * channels, height, width)
+        vector_size, lstm_size, projected_size = layout.vector_size, layout.lstm_size, layout.feature_size
+        observed = Observed(picture, vector_size)
+        self.distribution = distribution = distribution_of(layout)
         self.action_count = distribution.parameter_count
         self.lstm_size = lstm_size
         self.compute_dtype = compute_dtype if observed.has_picture else torch.float32
-        self.has_own_torso = is_own(torso_name)
-        self.torso_name = chosen_network(observed) if torso_name == "auto" else torso_name
-        self.torso, feature_size = make_torso(self.torso_name, observed)
+        self.has_own_torso = is_own(options.network)
+        self.torso_name = chosen_network(observed) if options.network == "auto" else options.network
+        self.torso, feature_size = make_torso(self.torso_name, observed, options.network_width)
         self.background: torch.Tensor
-        self.register_buffer("background", torch.zeros(observation_shape))
+        self.register_buffer("background", torch.zeros(picture))
         # A random projection, never trained: it approximately preserves distances between features.
         self.projection: torch.Tensor
         self.register_buffer("projection", torch.randn(feature_size, projected_size) / max(1, projected_size) ** 0.5)
-        self._measured = slice(0, vector_size - one_hot_size)  # the entries of a vector that are normalised
+        self._measured = slice(0, vector_size - layout.one_hot_size)  # the entries of a vector that are normalised
         self.vector_mean: torch.Tensor | None
         self.vector_deviation: torch.Tensor | None
         self.register_buffer("vector_mean", torch.zeros(vector_size) if vector_size else None)
@@ -94,8 +90,9 @@ class ActorCritic(nn.Module):
         if lstm_size:
             self.lstm = nn.LSTM(feature_size + distribution.encoded_size + 1, lstm_size)
             for_policy = for_value = slice(0, lstm_size)
+        joystick = layout.action_names if options.factored_actions else ()
         self.policy_head = make_policy_head(distribution, for_policy, joystick)
-        self.value_head = make_value_head(for_value, popart)
+        self.value_head = make_value_head(for_value, options.popart)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -253,18 +250,4 @@ class ActorCritic(nn.Module):
 
 def make_network(options: NetworkOptions, layout: UnrollLayout, compute_dtype: torch.dtype) -> ActorCritic:
     """The network of `--network` for the observations and actions of `layout`."""
-    channels, height, width = layout.frame_shape
-    observation_shape = (layout.frame_stack * channels, height, width)
-    distribution = distribution_of(layout)
-    return ActorCritic(
-        options.network,
-        observation_shape,
-        distribution,
-        layout.lstm_size,
-        compute_dtype,
-        layout.feature_size,
-        layout.vector_size,
-        layout.one_hot_size,
-        options.popart,
-        layout.action_names if options.factored_actions else (),
-    )
+    return ActorCritic(options, layout, compute_dtype)

@@ -46,6 +46,12 @@ class NetworkOptions(Options):
         "observations without a picture; policy and value have layers of their own. module:function imports a network "
         "of your own.",
     )
+    network_width: int = option(
+        1,
+        whole(1, 32),
+        "Multiplies the channels and units of the program's own networks.",
+        Need("a --network of the program", lambda c: ":" not in c.network.network),
+    )
     use_lstm: bool = option(False, ON_OFF, "Add an LSTM between the convolutions and the policy and value heads.")
     lstm_size: int = option(256, whole(1, 8192), "Units of the LSTM.", flag_given("use_lstm"))
     popart: bool = option(

@@ -38,15 +38,15 @@ def rows(inputs: TorsoInput, which: slice) -> TorsoInput:
     return inputs[which] if isinstance(inputs, torch.Tensor) else (inputs[0][which], inputs[1][which])
 
 
-def make_torso(name: str, observed: Observed) -> tuple[nn.Module, int]:
-    """The torso of `--network` for such observations, and its number of features, F."""
+def make_torso(name: str, observed: Observed, width: int = 1) -> tuple[nn.Module, int]:
+    """The torso of `--network` and `--network_width` for such observations, and its number of features, F."""
     if name == "auto":
         name = chosen_network(observed)
     if is_own(name):
         return make_own_torso(name, observation_space(observed), trial_input(observed))
     if name not in (*VECTOR_NETWORKS, *PICTURE_NETWORKS):
         raise ValueError(f"there is no network named {name}")
-    torso, feature_count = _torso_of(name, observed)
+    torso, feature_count = _torso_of(name, observed, width)
     if observed.vector:
         first_vector_layers(torso)  # which the learner needs: now, not when its statistics first move
     return torso, feature_count
@@ -67,21 +67,22 @@ def trial_input(observed: Observed) -> TorsoInput:
     return torso_input(picture, torch.zeros(TRIAL_SIZE, observed.vector) if observed.vector else None)
 
 
-def _torso_of(name: str, observed: Observed) -> tuple[nn.Module, int]:
+def _torso_of(name: str, observed: Observed, width: int) -> tuple[nn.Module, int]:
     if (name in VECTOR_NETWORKS) == observed.has_picture:
         seen = "have a picture" if observed.has_picture else "have no picture"
         raise UsageError(
             f"--network={name} does not fit this environment, whose observations {seen}; auto, or "
             f"{chosen_network(observed)}, would be right."
         )
+    units = width * MLP_UNITS
     if name == "separate_mlp":
-        return SeparateLayers(observed.vector), 2 * MLP_UNITS
+        return SeparateLayers(observed.vector, units), 2 * units
     if name == "mlp":
-        return vector_layers(observed.vector), MLP_UNITS
-    layers = picture_layers(name, observed.picture)
+        return vector_layers(observed.vector, units), units
+    layers = picture_layers(name, observed.picture, width)
     if not observed.vector:
         return nn.Sequential(layers.convolutions, nn.Flatten(), *layers.dense(layers.flat_size)), layers.hidden
-    return PictureAndVector(layers, observed.vector), layers.hidden
+    return PictureAndVector(layers, observed.vector, units), layers.hidden
 
 
 def chosen_network(observed: Observed) -> str:
@@ -94,9 +95,9 @@ def chosen_network(observed: Observed) -> str:
     return "tiny_conv" if shorter_side < SMALL else "nature"
 
 
-def vector_layers(size: int) -> nn.Sequential:
+def vector_layers(size: int, units: int) -> nn.Sequential:
     """Two hidden layers. Their tanh keeps features small even where numbers are far from those seen before."""
-    return nn.Sequential(nn.Linear(size, MLP_UNITS), nn.Tanh(), nn.Linear(MLP_UNITS, MLP_UNITS), nn.Tanh())
+    return nn.Sequential(nn.Linear(size, units), nn.Tanh(), nn.Linear(units, units), nn.Tanh())
 
 
 class SeparateLayers(nn.Module):
@@ -105,10 +106,10 @@ class SeparateLayers(nn.Module):
     The first half of the features is for the policy.
     """
 
-    def __init__(self, vector_size: int) -> None:
+    def __init__(self, vector_size: int, units: int) -> None:
         super().__init__()
-        self.policy_layers = vector_layers(vector_size)
-        self.value_layers = vector_layers(vector_size)
+        self.policy_layers = vector_layers(vector_size, units)
+        self.value_layers = vector_layers(vector_size, units)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         return torch.cat([self.policy_layers(vectors), self.value_layers(vectors)], dim=1)
@@ -117,7 +118,7 @@ class SeparateLayers(nn.Module):
 def parts_for_heads(torso: nn.Module, feature_size: int) -> tuple[slice, slice]:
     """Which features are for the policy, and which for the value."""
     if isinstance(torso, SeparateLayers):
-        return slice(0, MLP_UNITS), slice(MLP_UNITS, feature_size)
+        return slice(0, feature_size // 2), slice(feature_size // 2, feature_size)
     return slice(0, feature_size), slice(0, feature_size)
 
 
@@ -135,11 +136,11 @@ def first_vector_layers(torso: nn.Module) -> list[nn.Linear]:
 class PictureAndVector(nn.Module):
     """Convolutions for the picture and two layers for the vector, side by side; then one dense layer for both."""
 
-    def __init__(self, layers: PictureLayers, vector_size: int) -> None:
+    def __init__(self, layers: PictureLayers, vector_size: int, units: int) -> None:
         super().__init__()
         self.convolutions = layers.convolutions
-        self.vector_layers = vector_layers(vector_size)
-        self.hidden = layers.dense(layers.flat_size + MLP_UNITS)
+        self.vector_layers = vector_layers(vector_size, units)
+        self.hidden = layers.dense(layers.flat_size + units)
 
     def forward(self, inputs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         picture, vector = inputs

@@ -1,6 +1,6 @@
 """The convolutions of the networks for pictures, their initial weights and their order in memory."""
 
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -26,46 +26,52 @@ class PictureLayers(NamedTuple):
         return nn.Sequential(nn.Linear(size, self.hidden), *normalisation, nn.ReLU())
 
 
-def picture_layers(name: str, shape: tuple[int, int, int]) -> PictureLayers:
-    """The layers of `--network` for pictures `[S*C, H, W]`."""
-    channels, height, width = shape
+def picture_layers(name: str, shape: tuple[int, int, int], width: int = 1) -> PictureLayers:
+    """The layers of `--network` for pictures `[S*C, H, W]`, with `width` times as many channels and units."""
+    channels, *size = shape
     normalised = name == "nature_norm"
+    layers: list[tuple[int, int, int]] = []  # filters, kernel, stride
     if name in ("nature", "nature_norm"):
-        convolutions = _convolutions(channels, [(32, 8, 4), (64, 4, 2), (64, 3, 1)], normalised=normalised)
+        layers = [(32, 8, 4), (64, 4, 2), (64, 3, 1)]
         hidden = 512
     elif name == "nature_small":
-        convolutions = _convolutions(channels, [(16, 8, 4), (32, 4, 2), (64, 3, 2)])
+        layers = [(16, 8, 4), (32, 4, 2), (64, 3, 2)]
         hidden = 512
     elif name == "impala_shallow":
-        convolutions = _convolutions(channels, [(16, 8, 4), (32, 4, 2)])
+        layers = [(16, 8, 4), (32, 4, 2)]
         hidden = 256
     elif name == "conv3":
-        convolutions = _convolutions(channels, [(64, 3, 3), (64, 3, 2), (128, 3, 2)])
+        layers = [(64, 3, 3), (64, 3, 2), (128, 3, 2)]
         hidden = 512
     elif name == "impala_deep":
-        blocks = [ResidualSection(i, o) for i, o in ((channels, 16), (16, 32), (32, 32))]
-        convolutions = nn.Sequential(*blocks, nn.ReLU())
         hidden = 256
     elif name in ("small_conv", "tiny_conv"):
-        if height * width > MOST_SMALL_PIXELS:
+        if size[0] * size[1] > MOST_SMALL_PIXELS:
             raise UsageError(
-                f"--network={name} is for pictures of at most {MOST_SMALL_PIXELS:,} pixels, not {height}×{width}; "
+                f"--network={name} is for pictures of at most {MOST_SMALL_PIXELS:,} pixels, not {size[0]}×{size[1]}; "
                 "--network=impala_shallow, or a smaller --frame_scale_resolution, would be right."
             )
-        stride = 1 if max(height, width) <= 16 else 2
-        convolutions = _convolutions(channels, [(32, 3, 1), (32, 3, stride)], padding=int(name == "small_conv"))
+        stride = 1 if max(size) <= 16 else 2
+        layers = [(32, 3, 1), (32, 3, stride)]
         hidden = 128
     else:
         raise ValueError(f"there is no network named {name}")
+    convolutions: nn.Module
+    if name == "impala_deep":
+        sections = pairwise([channels, 16 * width, 32 * width, 32 * width])
+        convolutions = nn.Sequential(*(ResidualSection(*sizes) for sizes in sections), nn.ReLU())
+    else:
+        wide = [(width * filters, kernel, stride) for filters, kernel, stride in layers]
+        convolutions = _convolutions(channels, wide, padding=int(name == "small_conv"), normalised=normalised)
     try:
         with torch.no_grad():
             flat_size = convolutions(torch.zeros(1, *shape)).numel()
     except RuntimeError:  # a kernel is larger than its input
         raise UsageError(
-            f"--frame_scale_resolution={height},{width} is too small for --network={name}; 84,84 would be right, "
+            f"--frame_scale_resolution={size[0]},{size[1]} is too small for --network={name}; 84,84 would be right, "
             "or --network=auto."
         ) from None
-    return PictureLayers(convolutions, flat_size, hidden, normalised)
+    return PictureLayers(convolutions, flat_size, width * hidden, normalised)
 
 
 def initialise_torso(torso: nn.Module) -> None:

@@ -2,8 +2,9 @@
 
 import torch
 
-from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic, NetworkInput
+from option_flags import NetworkOptions
+from replay.unroll_layout import UnrollLayout
 
 FEATURES = {
     "nature": 512,
@@ -35,11 +36,22 @@ def random_input(
     return inputs
 
 
+def picture_network(
+    name: str,
+    shape: tuple[int, int, int],
+    actions: int,
+    lstm_size: int = 0,
+    compute_dtype: torch.dtype = torch.float32,
+    projected_size: int = 0,
+) -> ActorCritic:
+    """A network for pictures `[S, H, W]` and one of so many actions."""
+    layout = UnrollLayout(1, shape[0], (1, *shape[1:]), actions, lstm_size, projected_size)
+    return ActorCritic(NetworkOptions(network=name), layout, compute_dtype)
+
+
 def small_network(lstm_size: int = 0, compute_dtype: torch.dtype = torch.float32, seed: int = 0) -> ActorCritic:
     torch.manual_seed(seed)
-    network = ActorCritic(
-        "impala_shallow", (2, 20, 20), Categorical(ACTIONS), lstm_size, compute_dtype, projected_size=3
-    )
+    network = picture_network("impala_shallow", (2, 20, 20), ACTIONS, lstm_size, compute_dtype, projected_size=3)
     with torch.no_grad():  # a policy that depends on the state and on biases
         for parameter in (*network.policy_head.parameters(), *network.value_head.parameters()):
             parameter.normal_(0, 0.5)

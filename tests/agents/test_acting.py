@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState, flat_weights
-from agents.distributions.categorical import Categorical
 from agents.learner import Learner
 from agents.network import ActorCritic
 from agents.training_batch import make_training_batch
 from option_flags import LossOptions, OptimizerOptions
 from replay.batch_mix import Batch
 from replay.unroll_layout import UnrollLayout
+from tests.agents.networks import picture_network
 
 ENVIRONMENTS = 3
 
@@ -19,7 +19,7 @@ ENVIRONMENTS = 3
 def varied_network(lstm_size: int, seed: int = 0) -> ActorCritic:
     """A policy that differs between states; an initial one is almost uniform."""
     torch.manual_seed(seed)
-    network = ActorCritic("impala_shallow", (2, 20, 20), Categorical(4), lstm_size, projected_size=7)
+    network = picture_network("impala_shallow", (2, 20, 20), 4, lstm_size, projected_size=7)
     torch.nn.init.normal_(network.policy_head.weight, std=5 if lstm_size else 1)
     return network
 

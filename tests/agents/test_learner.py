@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from agents.acting import Actor, ActorState, flat_weights, load_flat_weights, weight_count
-from agents.distributions.categorical import Categorical
 from agents.learner import Learner
-from agents.network import ActorCritic, NetworkInput, make_network
+from agents.network import NetworkInput, make_network
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.unroll_layout import UnrollLayout
 from tests.agents.learners import ALL_TERMS, LAYOUT, LSTM_LAYOUT, inputs_of, make_batch, make_learner, reported
+from tests.agents.networks import picture_network
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
@@ -28,7 +28,7 @@ def test_repeated_updates_fit_one_batch(optimizer: str) -> None:
 def test_the_nature_network_learns() -> None:
     layout = UnrollLayout(unroll_length=2, frame_stack=4, frame_shape=(1, 84, 84), action_count=6)
     torch.manual_seed(0)
-    network = ActorCritic("nature", (4, 84, 84), Categorical(6))
+    network = picture_network("nature", (4, 84, 84), 6)
     options = OptimizerOptions(optimizer="adam", lr=3e-4)
     learner = Learner(network, layout, LossOptions(), options, 100, torch.device("cpu"))
     batch = make_batch([True, False], layout)
@@ -90,7 +90,7 @@ def test_a_batch_of_one_state_works() -> None:
 def test_an_actor_computes_the_same_bits_as_the_learner(name: str, dtype: torch.dtype) -> None:
     """The actor rounds its weights to bfloat16 once, autocast rounds them at every step."""
     torch.manual_seed(0)
-    network = ActorCritic(name, (4, 36, 36), Categorical(6), compute_dtype=dtype)
+    network = picture_network(name, (4, 36, 36), 6, compute_dtype=dtype)
     torch.nn.init.normal_(network.policy_head.weight)
     twin = copy.deepcopy(network)
     load_flat_weights(twin, torch.zeros(weight_count(twin)))

@@ -5,11 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from agents.distributions.categorical import Categorical
-from agents.network import ActorCritic, make_network
+from agents.network import make_network
 from option_flags import NetworkOptions
 from replay.unroll_layout import UnrollLayout
-from tests.agents.networks import ACTIONS, FEATURES, random_input, small_network
+from tests.agents.networks import ACTIONS, FEATURES, picture_network, random_input, small_network
 
 
 @pytest.mark.parametrize("lstm_size", [0, 5])
@@ -39,7 +38,7 @@ def test_weights_fit_a_network_with_another_number_of_actions(lstm_size: int, ac
     saved, inputs = small_network(lstm_size), random_input(3, 2, (2, 20, 20), lstm_size)
     inputs.previous_actions.fill_(-1)
     torch.manual_seed(1)
-    network = ActorCritic("impala_shallow", (2, 20, 20), Categorical(actions), lstm_size, projected_size=3)
+    network = picture_network("impala_shallow", (2, 20, 20), actions, lstm_size, projected_size=3)
     own = network(inputs).logits
     network.load_saved(network.adapted(saved.state_dict()))
     before, after = saved(inputs), network(inputs)
@@ -55,7 +54,7 @@ def test_weights_fit_a_network_with_another_number_of_actions(lstm_size: int, ac
 @pytest.mark.parametrize(("lstm_size", "channels"), [(0, 1), (5, 12)])
 def test_every_network_gives_a_policy_and_a_value_for_each_state(name: str, lstm_size: int, channels: int) -> None:
     shape = (channels, 36, 44)
-    network = ActorCritic(name, shape, Categorical(ACTIONS), lstm_size)
+    network = picture_network(name, shape, ACTIONS, lstm_size)
     inputs = random_input(3, 2, shape, lstm_size)
     output = network(inputs)
     assert output.logits.shape == (3, 2, ACTIONS)
@@ -71,7 +70,7 @@ def test_every_network_gives_a_policy_and_a_value_for_each_state(name: str, lstm
 def test_the_background_is_subtracted(name: str) -> None:
     """A picture on another background has the same features."""
     torch.manual_seed(0)
-    network = ActorCritic(name, (4, 36, 36), Categorical(ACTIONS))
+    network = picture_network(name, (4, 36, 36), ACTIONS)
     picture, scenery = torch.randint(0, 100, (2, 5, 4, 36, 36), dtype=torch.uint8)
     plain = network.features(picture)
     network.update_background_mean(scenery[:1], 1.0)
@@ -84,7 +83,7 @@ def test_the_background_is_subtracted(name: str) -> None:
 @pytest.mark.parametrize("name", FEATURES)
 def test_the_first_policy_is_close_to_uniform_but_depends_on_the_state(name: str) -> None:
     torch.manual_seed(0)
-    network = ActorCritic(name, (4, 36, 36), Categorical(ACTIONS))
+    network = picture_network(name, (4, 36, 36), ACTIONS)
     policy = network(random_input(1, 32, (4, 36, 36))).logits.softmax(-1)
     assert (policy - 1 / ACTIONS).abs().max() < 0.02
     assert policy.std(1).max() > 0
@@ -135,7 +134,7 @@ def test_without_an_lstm_the_output_depends_on_the_observation_only() -> None:
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_every_weight_gets_a_gradient(name: str) -> None:
-    network = ActorCritic(name, (2, 36, 36), Categorical(ACTIONS), lstm_size=4)
+    network = picture_network(name, (2, 36, 36), ACTIONS, lstm_size=4)
     output = network(random_input(2, 3, (2, 36, 36), 4))
     (output.logits.square().sum() + output.values.square().sum()).backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
@@ -157,7 +156,7 @@ def test_only_the_torso_computes_in_bfloat16() -> None:
 @pytest.mark.parametrize("compute_dtype", [torch.float32, torch.bfloat16])
 def test_the_projection_preserves_distances_and_is_not_trained(compute_dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    network = ActorCritic("impala_shallow", (2, 20, 20), Categorical(ACTIONS), 0, compute_dtype, projected_size=100)
+    network = picture_network("impala_shallow", (2, 20, 20), ACTIONS, 0, compute_dtype, projected_size=100)
     features = torch.randn(30, 256).abs()
     projected = network.project(features)
     assert (projected.shape, projected.dtype) == ((30, 100), torch.float16)
@@ -170,7 +169,7 @@ def test_the_projection_preserves_distances_and_is_not_trained(compute_dtype: to
 
 
 def test_without_a_projection_there_are_no_features_to_store() -> None:
-    network = ActorCritic("impala_shallow", (2, 20, 20), Categorical(ACTIONS))
+    network = picture_network("impala_shallow", (2, 20, 20), ACTIONS)
     assert network.project(torch.ones(3, 256)).shape == (3, 0)
 
 
@@ -189,8 +188,8 @@ def test_the_layout_of_unrolls_decides_the_sizes_of_the_network() -> None:
 @pytest.mark.parametrize(("saved_size", "own_size"), [(6, 0), (0, 6), (6, 6), (6, 4)])
 def test_a_checkpoint_with_another_projection_is_loaded(saved_size: int, own_size: int) -> None:
     """A test needs no projection, and a run may be resumed with other replays."""
-    saved = ActorCritic("impala_shallow", (2, 20, 20), Categorical(ACTIONS), projected_size=saved_size)
-    own = ActorCritic("impala_shallow", (2, 20, 20), Categorical(ACTIONS), projected_size=own_size)
+    saved = picture_network("impala_shallow", (2, 20, 20), ACTIONS, projected_size=saved_size)
+    own = picture_network("impala_shallow", (2, 20, 20), ACTIONS, projected_size=own_size)
     before = own.projection.clone()
     own.load_saved(saved.state_dict())
     assert torch.equal(own.projection, saved.projection if saved_size == own_size else before)

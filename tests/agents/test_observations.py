@@ -85,9 +85,10 @@ def test_small_convolutions_take_pictures_of_any_size(name: str, shape: tuple[in
     assert sum(parameter.numel() for parameter in torso.parameters()) < 20e6
 
 
+@pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("name", PICTURE_NETWORKS)
-def test_every_picture_network_takes_a_vector_too(name: str) -> None:
-    torso, size = make_torso(name, Observed((2, 40, 44), 5))
+def test_every_picture_network_takes_a_vector_too(name: str, width: int) -> None:
+    torso, size = make_torso(name, Observed((2, 40, 44), 5), width)
     assert isinstance(torso, PictureAndVector)
     picture, vector = torch.rand(3, 2, 40, 44), torch.rand(3, 5)
     features = torso((picture, vector))

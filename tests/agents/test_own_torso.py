@@ -22,6 +22,7 @@ from evaluation import export
 from evaluation.exported_policy import exported
 from option_flags import NetworkOptions, OptimizerOptions
 from options.rules import UsageError
+from replay.unroll_layout import UnrollLayout
 from tests.agents.every_layout import PARTS, PICTURES
 
 PICTURE, VECTOR, BOTH = Observed((4, 10, 12), 0), Observed((0, 0, 0), 7), Observed((4, 10, 12), 7)
@@ -129,10 +130,8 @@ def test_it_may_have_three_dimensional_convolutions(write_module: WriteModule) -
 
 
 def test_a_picture_arrives_scaled_and_a_vector_beside_it(write_module: WriteModule) -> None:
-    network = ActorCritic(
-        write_module(TORSO), (2, 12, 12), make_network(NetworkOptions(), PICTURES, torch.float32).distribution,
-        vector_size=3,
-    )  # fmt: skip
+    layout = UnrollLayout(1, 2, (1, 12, 12), 4, vector_size=3)
+    network = ActorCritic(NetworkOptions(network=write_module(TORSO)), layout)
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
     network.torso.register_forward_pre_hook(lambda _torso, args: seen.append(args[0]))
     network.features(torch.full((5, 2, 12, 12), 128, dtype=torch.uint8), torch.full((5, 3), 0.75))

@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from agents.distributions.categorical import Categorical
-from agents.network import ActorCritic
 from agents.torsos.make_torso import Observed, make_torso
 from agents.torsos.pictures import ResidualSection, initialise_torso
 from options.rules import UsageError
-from tests.agents.networks import ACTIONS, FEATURES
+from tests.agents.networks import ACTIONS, FEATURES, picture_network
 
 
+@pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize(
     ("name", "convolutions", "flat"),
     [
@@ -25,9 +24,11 @@ from tests.agents.networks import ACTIONS, FEATURES
         ("impala_deep", [(16, 3, 1)] * 5 + [(32, 3, 1)] * 10, 11 * 11 * 32),
     ],
 )
-def test_the_layers_are_those_of_the_documents(name: str, convolutions: list[tuple[int, int, int]], flat: int) -> None:
+def test_the_layers_are_those_of_the_documents(
+    name: str, convolutions: list[tuple[int, int, int]], flat: int, width: int
+) -> None:
     """Layers are recorded in the order of a forward pass, not taken from the list of modules."""
-    torso, size = make_torso(name, Observed((4, 84, 84), 0))
+    torso, size = make_torso(name, Observed((4, 84, 84), 0), width)
     passed: list[Any] = []
     for module in torso.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -36,8 +37,8 @@ def test_the_layers_are_those_of_the_documents(name: str, convolutions: list[tup
     *layers, hidden = passed
     assert all(isinstance(layer, nn.Conv2d) for layer in layers)
     seen = [(layer.out_channels, layer.kernel_size, layer.stride) for layer in layers]
-    assert seen == [(channels, (kernel,) * 2, (stride,) * 2) for channels, kernel, stride in convolutions]
-    assert (hidden.in_features, hidden.out_features) == (flat, FEATURES[name])
+    assert seen == [(width * channels, (kernel,) * 2, (stride,) * 2) for channels, kernel, stride in convolutions]
+    assert (hidden.in_features, hidden.out_features) == (width * flat, width * FEATURES[name])
 
 
 def test_a_normalised_network_does_not_depend_on_the_size_of_what_it_sees() -> None:
@@ -74,7 +75,7 @@ def assert_orthogonal(weight: torch.Tensor, gain: float) -> None:
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_initial_weights_are_orthogonal_and_biases_zero(name: str) -> None:
-    network = ActorCritic(name, (1, 36, 36), Categorical(ACTIONS), lstm_size=6)
+    network = picture_network(name, (1, 36, 36), ACTIONS, lstm_size=6)
     layers = [module for module in network.torso.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     sections = [module for module in network.torso.modules() if isinstance(module, ResidualSection)]
     small = {block.get_submodule("3") for section in sections for block in section.blocks}

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic, make_network
 from agents.spaces import described_spaces, make_unroll_layout
 from evaluation import export
@@ -18,6 +17,7 @@ from evaluation.exported_policy import ExportedPolicy, exported
 from option_flags import Config
 from options.rules import UsageError
 from run_files.checkpoint import find_checkpoint, write_checkpoint
+from tests.agents.networks import picture_network
 from tests.run_files.some_checkpoint import some_content, some_learner
 from wrappers.any_environment.faults import EnvironmentFaultError
 from wrappers.make_environment import make_environment
@@ -122,7 +122,7 @@ def test_the_largest_difference_is_relative_to_the_largest_number_and_looks_at_s
 @pytest.mark.parametrize("lstm_size", [0, 16])
 def test_the_exported_step_equals_the_networks_step(lstm_size: int) -> None:
     torch.manual_seed(1)
-    network = ActorCritic("impala_shallow", (4, 84, 84), Categorical(6), lstm_size)
+    network = picture_network("impala_shallow", (4, 84, 84), 6, lstm_size)
     torch.nn.init.uniform_(network.background, 0, 255)
     count = 5
     inputs: tuple[torch.Tensor, ...] = (torch.randint(0, 256, (count, 4, 84, 84), dtype=torch.uint8),)

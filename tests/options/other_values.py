@@ -72,6 +72,7 @@ OTHER_VALUES: dict[str, Any] = {
     "use_replay_compression": True,
     "lz4_compression_level": 9,
     "network": "impala_deep",
+    "network_width": 2,
     "use_lstm": True,
     "lstm_size": 32,
     "popart": True,

@@ -9,11 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor
-from agents.distributions.categorical import Categorical
-from agents.network import ActorCritic
 from agents.training_batch import rebuild_stacks
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
+from tests.agents.networks import picture_network
 from workers.delayed_rollout import DelayedRollout
 from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
@@ -36,7 +35,7 @@ def layout_of(options: EnvironmentOptions) -> UnrollLayout:
 def make_rollout(options: EnvironmentOptions, environments: int = 2) -> Rollout:
     torch.manual_seed(0)
     layout = layout_of(options)
-    network = ActorCritic("impala_shallow", (2, 36, 36), Categorical(ACTIONS), 4, projected_size=4)
+    network = picture_network("impala_shallow", (2, 36, 36), ACTIONS, 4, projected_size=4)
     policy = LocalPolicy(Actor(network), layout, environments, itertools.count().__next__)
     seeded = [SeededEnvironment(make_atari(options, e), e, np.random.default_rng(e)) for e in range(environments)]
     return (

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from agents.acting import Actor, Decision
-from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
 from agents.training_batch import rebuild_stacks
 from option_flags import EnvironmentOptions
 from replay.unroll_layout import UnrollLayout
+from tests.agents.networks import picture_network
 from tests.catch import CELL, CELLS, make_catch
 from workers.policies import LocalPolicy
 from workers.rollout import Rollout, SeededEnvironment
@@ -40,7 +40,7 @@ class CutAfterThree(gymnasium.Wrapper[Any, Any, Any, Any]):
 def make_rollout(environments: int, lstm_size: int, time_limit: bool) -> tuple[Rollout, UnrollLayout, ActorCritic]:
     torch.manual_seed(0)
     layout = UnrollLayout(STEPS, 3, (1, CELLS * CELL, CELLS * CELL), 3, lstm_size, feature_size=4)
-    network = ActorCritic("nature", (3, CELLS * CELL, CELLS * CELL), Categorical(3), lstm_size, projected_size=4)
+    network = picture_network("nature", (3, CELLS * CELL, CELLS * CELL), 3, lstm_size, projected_size=4)
     torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy that depends on the observation
     policy = LocalPolicy(Actor(network), layout, environments, itertools.count().__next__)
     return Rollout([make_environment(e, time_limit) for e in range(environments)], policy, layout), layout, network

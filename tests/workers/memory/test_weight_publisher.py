@@ -3,8 +3,8 @@
 import torch
 
 from agents.acting import flat_weights, load_flat_weights, weight_count
-from agents.distributions.categorical import Categorical
 from agents.network import ActorCritic
+from tests.agents.networks import picture_network
 from workers.memory.shared_weights import NOT_PUBLISHED, SharedWeights, WeightPublisher, make_publisher
 
 
@@ -24,7 +24,7 @@ class Copying:
 
 
 def make_network(value: float) -> ActorCritic:
-    network = ActorCritic("impala_shallow", (1, 36, 36), Categorical(3))
+    network = picture_network("impala_shallow", (1, 36, 36), 3)
     load_flat_weights(network, torch.full((weight_count(network),), value))
     return network
 

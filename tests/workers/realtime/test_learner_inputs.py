@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from agents.acting import Actor, Decision
-from agents.distributions.categorical import Categorical
-from agents.network import ActorCritic
 from agents.training_batch import make_training_batch
 from replay.batch_mix import Batch
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
+from tests.agents.networks import picture_network
 from tests.workers.realtime.fake_inference import FakeSession
 from tests.workers.realtime.numbered_frames import OPTIONS, Ending, make_numbered
 from workers.policy_inputs import PolicyInputs
@@ -68,7 +67,7 @@ def play(layout: UnrollLayout, actor: Actor, processes: int) -> list[Rows]:
 def test_the_network_computes_the_same_from_the_stored_unrolls(lstm_size: int, processes: int) -> None:
     torch.manual_seed(0)
     layout = make_layout(lstm_size)
-    network = ActorCritic("nature", (3, 36, 36), Categorical(3), lstm_size)
+    network = picture_network("nature", (3, 36, 36), 3, lstm_size)
     torch.nn.init.orthogonal_(network.policy_head.weight)  # a policy that depends on what it sees
     delivered = play(layout, Actor(network), processes)
     rewards = np.concatenate([layout.array(rows, "seen_rewards") for rows in delivered])
