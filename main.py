@@ -15,7 +15,7 @@ from machine.capacity import usable_cores
 from machine.program import explained, run_program
 from option_flags import OPTIONS, TOPICS, Config
 from options.command_line import FlagFile, given_flags
-from options.presets import merged
+from options.presets import STANDARD, merged
 from options.rules import counted
 from processes.failures import RunFailedError
 from wrappers.any_environment.faults import EnvironmentFaultError
@@ -61,6 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         print(first_line(given, config), flush=True)  # at once: what is imported next takes seconds
     # Imported here, not at the top: a mistyped flag is reported without the time of these imports, and worker
     # processes, which import this file too, need less memory.
+    from agents.spaces import suited_settings
     from evaluation.score_checkpoint import score_checkpoint
     from learners.group import connect
     from learners.rank import end_with_launcher
@@ -78,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         with refusing_foreign_content(parent):
             flags = merged(inherited_options(parent, given), given)
             config = Config.from_flags(flags)
-    check_environment(config.environment, films=config.test.render)
+    spec = check_environment(config.environment, films=config.test.render)
     if mode == "test":
         assert parent is not None  # a test without --load_model_url is refused by Config
         score_checkpoint(config, make_environment, parent)
@@ -89,8 +90,8 @@ def run(arguments: Sequence[str]) -> int:
     end_with_launcher()
     notes = complaints(config.environment)
     is_new = parent is None or config.run.load_weights_only
-    if is_new and rank is None:  # the settings for a GPU were not tried with several learners
-        config, note = settle_settings(config, flags)
+    if is_new and rank is None:  # they were not tried with several learners
+        config, note = settle_settings(config, flags, STANDARD if spec is None else suited_settings(spec))
         notes = [*note, *notes]
     with closing(connect(rank, config)) as learners, learners.guarded():
         train(config, make_environment, parent, notes, learners)

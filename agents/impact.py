@@ -107,7 +107,7 @@ def impact_terms(rho: float, epsilon: float) -> dict[str, Term]:
     def proximal_loss(batch: Judged, mask: torch.Tensor) -> torch.Tensor:
         return policy_cloning_loss(batch.policy, batch.logits, batch.reference.logits[:-1], mask)
 
-    return {"policy_loss": Term(policy_loss, "all"), "proximal_loss": Term(proximal_loss, "fresh")}
+    return {"policy_loss": Term(policy_loss, "decided"), "proximal_loss": Term(proximal_loss, "fresh")}
 
 
 # What a network says about a batch, and what V-trace corrects to.

@@ -92,6 +92,8 @@ class Learner:
 
         log_behaviour = policy.log_prob(unrolls.behaviour_logits, unrolls.actions)
         log_ratios = (policy.log_prob(reference.logits[:-1], unrolls.actions) - log_behaviour).detach()
+        if unrolls.held is not None:  # what happens there is the game's doing, and not corrected
+            log_ratios = log_ratios.masked_fill(unrolls.held, 0.0)
         # Steps without effect are no experience: like states that LASER leaves out, nothing is learned from them.
         trusted = unrolls.valid
         if loss.use_kl_mask:

@@ -45,7 +45,8 @@ class Term(NamedTuple):
     """One term of the loss."""
 
     sum: Callable[[Judged, torch.Tensor], torch.Tensor]  # over the states under a mask [T, B]
-    states: Literal["all", "entropy", "fresh", "replayed"]  # those of the mask, without the ones that are not trusted
+    # Which states of an update it is about; those that are not trusted are left out. "decided": without held actions.
+    states: Literal["all", "decided", "entropy", "fresh", "replayed"]
 
 
 # Their weights and names in reports are declared in options/learning_options.py, in this order.
@@ -54,7 +55,7 @@ TERMS: Mapping[str, Term] = {
         lambda batch, mask: policy_gradient_loss(
             batch.policy, batch.logits, batch.unrolls.actions, batch.in_units(batch.trace.advantages), mask
         ),
-        "all",
+        "decided",
     ),
     "value_loss": Term(
         lambda batch, mask: value_loss(batch.values, batch.in_units(batch.trace.targets), mask),
@@ -129,7 +130,8 @@ def weighted_terms(
 ) -> dict[str, torch.Tensor]:
     """Each term of the loss, times its weight and `scale`; 0 for a term that is off, or that has no states."""
     unrolls, trusted = batch.unrolls, batch.trusted
-    masks = {"all": trusted, "entropy": unrolls.entropy_on & trusted}
+    decided = trusted if unrolls.held is None else trusted & ~unrolls.held
+    masks = {"all": trusted, "decided": decided, "entropy": unrolls.entropy_on & trusted}
     if unrolls.any_fresh:
         masks["fresh"] = unrolls.fresh & trusted
     if unrolls.any_replayed:

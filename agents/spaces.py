@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from agents.torsos.pictures import SMALL
 from option_flags import Config
+from options.presets import CONTINUOUS, NUMBERS, SMALL_PICTURES, STANDARD
 from options.rules import UsageError
 from replay.stored_vectors import VectorPart
 from replay.unroll_layout import UnrollLayout
@@ -42,7 +44,17 @@ def unroll_layout(config: Config, spec: EnvironmentSpec) -> UnrollLayout:
         action_sizes=spec.action_sizes if spec.action_kind != "discrete" else (),
         action_names=spec.action_names,
         reported_info=() if config.environment.in_real_time else spec.reported_info,
+        explores=config.workers.exploring_share > 0 and config.environment.interaction == "turns",
     )
+
+
+def suited_settings(spec: EnvironmentSpec) -> str:
+    """The settings for an environment with such observations and actions."""
+    if spec.action_kind == "gaussian":
+        return CONTINUOUS
+    if not spec.has_picture:
+        return NUMBERS
+    return SMALL_PICTURES if min(spec.frame_shape[1:]) < SMALL else STANDARD
 
 
 def described_spaces(layout: UnrollLayout) -> dict[str, Any]:

@@ -19,7 +19,8 @@ class TrainingBatch(NamedTuple):
     actions: torch.Tensor  # [T, B, ...]: `layout.action_shape` for each step
     rewards: torch.Tensor  # [T, B], at a time limit plus γ times the value of the final state
     discounts: torch.Tensor  # [T, B], γ·(1 − done)
-    behaviour_logits: torch.Tensor  # [T, B, A]
+    behaviour_logits: torch.Tensor  # [T, B, A], of the acting policy
+    held: torch.Tensor | None  # [T, B] bool, the steps whose action the policy did not choose; None: there are none
     stored_values: torch.Tensor  # [T, B], V(x_t) by the acting policy
     fresh: torch.Tensor  # [B] bool, True for unrolls from a queue
     any_fresh: bool
@@ -60,6 +61,7 @@ def make_training_batch(batch: Batch, layout: UnrollLayout, gamma: float, device
         rewards=(fields["rewards"] + step_discounts * fields["bootstraps"]).T,
         discounts=(step_discounts * ~ended).T,
         behaviour_logits=fields["behaviour_logits"].transpose(0, 1),
+        held=fields["held"].bool().T if layout.explores else None,
         stored_values=fields["values"].T,
         fresh=fresh,
         any_fresh=any_fresh,

@@ -13,7 +13,7 @@ from machine.capacity import usable_cores
 from machine.device import choose_device, choose_precision, is_nvidia, learner_threads, prepare_torch
 from machine.system_settings import keep_freed_memory, use_long_time_slices
 from option_flags import Config
-from options.presets import ATARI_GPU, against_gpu_settings, is_noframeskip
+from options.presets import ATARI_GPU, STANDARD, WHAT_FOR, against_gpu_settings, is_noframeskip
 from options.rules import UsageError
 
 # One slot per worker is enough if a round of unrolls from the other workers is enough for this many updates.
@@ -49,21 +49,26 @@ class Machine:
         }
 
 
-def settle_settings(config: Config, given: Mapping[str, Any]) -> tuple[Config, list[str]]:
-    """The configuration of a new run with what --settings=auto chooses on this machine, and a line that says so.
+def settle_settings(config: Config, given: Mapping[str, Any], suited: str) -> tuple[Config, list[str]]:
+    """The configuration of a new run with what --settings=auto chooses, and a line that says so.
 
-    `given` are the flags of the command line, and those that come with weights from another run.
+    `given` are the flags of the command line, and those that come with weights from another run. `suited` are the
+    settings for such an environment without a GPU.
     """
-    is_open = config.run.settings == "auto" and is_noframeskip(config.environment.env)
-    if not is_open or not is_nvidia(choose_device(config.run.device)):
+    if config.run.settings != "auto":
         return config, []
-    against = against_gpu_settings(given)
-    if against:
-        return config, [
-            f"settings: standard, because --{against[0]} is given; --settings={ATARI_GPU} would choose those for a GPU"
-        ]
-    return Config.from_flags({**given, "settings": ATARI_GPU}), [
-        f"settings: {ATARI_GPU}, which learns from each step four times; --settings=standard would choose the others"
+    if is_noframeskip(config.environment.env) and is_nvidia(choose_device(config.run.device)):
+        against = against_gpu_settings(given)
+        if against:
+            return config, [
+                f"settings: {STANDARD}, because --{against[0]} is given; --settings={ATARI_GPU} would choose those for "
+                "a GPU"
+            ]
+        suited = ATARI_GPU
+    if suited == STANDARD:
+        return config, []
+    return Config.from_flags({**given, "settings": suited}), [
+        f"settings: {suited}, {WHAT_FOR[suited]}; --settings={STANDARD} would choose the others"
     ]
 
 

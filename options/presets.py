@@ -7,8 +7,35 @@ from options.command_line import flag_words
 from options.rules import UsageError
 
 CLASSIC, VTRACE = "classic", "vtrace"  # the defaults, which set the declared defaults of other options
-ATARI_GPU = "atari_gpu"
+STANDARD, ATARI_GPU = "standard", "atari_gpu"
+NUMBERS, SMALL_PICTURES, CONTINUOUS = "numbers", "small_pictures", "continuous"
 NATIVE = "native"  # the value of --frame_scale_resolution that leaves pictures in their own size
+
+# The declared defaults of all options that some settings set, so that nothing is left of others.
+_STANDARD: Mapping[str, Any] = {
+    "envs_per_worker": 32,
+    "r_f_steps": 20,
+    "batch_size": 8,
+    "replay_parameters": '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
+    "loss": VTRACE,
+    "impact_batches": 4,
+    "impact_uses": 2,
+    "impact_epsilon": 0.3,
+    "optimizer": "rmsprop",
+    "lr": 1e-3,
+    "gradient_clip_by_norm_threshold": 0.5,
+    "entropy_loss_weight": 0.003,
+    "proximal_loss_weight": 0.05,
+    "popart": False,
+    "network": "auto",
+    "spread_starts": False,
+}
+# Each unroll is used several times, as by PPO.
+_IMPACT: Mapping[str, Any] = {
+    "loss": "impact",
+    "proximal_loss_weight": 0.0,
+    "optimizer": "adam",
+}
 
 # Options by the values of the option that sets them, where they are not given one by one.
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -33,21 +60,15 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "max_game_frames": 108_000,
         },
     },
-    # What suits a kind of game on a kind of machine; `settle_settings` chooses for auto.
+    # What suits a kind of environment on a kind of machine; `settle_settings` chooses for auto.
     "settings": {
         "auto": {},
-        "standard": {
-            "envs_per_worker": 32,
-            "batch_size": 8,
-            "replay_parameters": '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]',
-            "lr": 1e-3,
-            "entropy_loss_weight": 0.003,
-            "proximal_loss_weight": 0.05,
-        },
+        STANDARD: _STANDARD,
         # A GPU updates faster than the cores play: each step is learned from four times, by twice as many updates as
         # with the declared defaults. The entropy bonus and the proximal loss apply to fresh unrolls and are divided
         # by the whole batch, so they are four times as large here.
         ATARI_GPU: {
+            **_STANDARD,
             "envs_per_worker": 8,
             "batch_size": 16,
             "replay_parameters": (
@@ -58,11 +79,52 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "entropy_loss_weight": 0.012,
             "proximal_loss_weight": 0.2,
         },
+        # Steps and updates cost microseconds: each step is learned from eight times.
+        NUMBERS: {
+            **_STANDARD,
+            **_IMPACT,
+            "envs_per_worker": 8,
+            "r_f_steps": 32,
+            "impact_batches": 2,
+            "impact_uses": 8,
+            "entropy_loss_weight": 0.0,
+            "popart": True,
+        },
+        SMALL_PICTURES: {
+            **_STANDARD,
+            "batch_size": 16,
+            "optimizer": "adam",
+            "lr": 3e-3,
+            "gradient_clip_by_norm_threshold": 1.0,
+            "entropy_loss_weight": 0.005,
+        },
+        CONTINUOUS: {
+            **_STANDARD,
+            **_IMPACT,
+            "envs_per_worker": 8,
+            "r_f_steps": 80,
+            "batch_size": 2,
+            "impact_batches": 8,
+            "impact_uses": 8,
+            "impact_epsilon": 0.2,
+            "lr": 3e-4,
+            "entropy_loss_weight": 0.0,
+            "popart": True,
+            "network": "separate_mlp",
+            "spread_starts": True,
+        },
     },
     "loss": {
         VTRACE: {"proximal_loss_weight": 0.05},
         "impact": {"proximal_loss_weight": 0.0},  # the clip bounds how far the policy moves, as in the paper
     },
+}
+# What a user is told of the settings that --settings=auto chooses.
+WHAT_FOR: Mapping[str, str] = {
+    ATARI_GPU: "which learn from each step four times",
+    NUMBERS: "for observations without a picture",
+    SMALL_PICTURES: "for small pictures",
+    CONTINUOUS: "for real-valued actions",
 }
 # Atari games with Gymnasium's own ids skip frames themselves, and repeat actions by chance as their id says.
 ALE_DEFAULTS: Mapping[str, Any] = {"skipped_frames": 1, "noop_threshold": 0, "episodic_life": False}
@@ -120,7 +182,7 @@ def dependent_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 def against_gpu_settings(given: Mapping[str, Any]) -> list[str]:
     """The given flags for which --settings=auto does not take those for a GPU: its own, and others that it was not
     tried with."""
-    own = [name for name in given if name in PRESETS["settings"][ATARI_GPU]]
+    own = [name for name in given if PRESETS["settings"][ATARI_GPU].get(name) != _STANDARD.get(name)]
     return own + [name for name, tried in TRIED_WITH_GPU.items() if given.get(name, tried) != tried]
 
 

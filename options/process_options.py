@@ -13,6 +13,7 @@ from options.rules import (
     UsageError,
     above,
     at_least,
+    between,
     flag_given,
     one_of,
     option,
@@ -35,6 +36,13 @@ class WorkerOptions(Options):
     )
     envs_per_worker: int = option(
         32, whole(1), "Environments per worker, all stepped together.", aliases=("num_envs_per_worker",)
+    )
+    exploring_share: float = option(
+        0.0,
+        between(0, 0.5),
+        "Share of the environments that explore: now and then, they hold a random action for a random time. Their "
+        "games do not count in the statistics.",
+        Need("--interaction=turns", lambda c: c.environment.interaction == "turns"),
     )
     inference: str = option(
         "worker",

@@ -57,8 +57,9 @@ class RunOptions(Options):
     settings: str = option(
         "auto",
         one_of(*PRESETS["settings"]),
-        "Defaults of several flags at once: standard, or atari_gpu for Atari games on an NVIDIA GPU. auto: atari_gpu "
-        "for a NoFrameskip game whose learner has such a GPU, if none of its flags is given.",
+        "Defaults of several flags at once. auto: continuous for actions that are real numbers, numbers for "
+        "observations without a picture, small_pictures for those with fewer than 36 pixels on a side; atari_gpu for a "
+        "NoFrameskip game whose learner has an NVIDIA GPU, if none of its flags is given; else standard.",
     )
     reproducible: bool = option(False, ON_OFF, "Give bit-identical results for the same seed, at some cost in speed.")
     run_name: str | None = option(

@@ -41,6 +41,7 @@ class UnrollLayout(RowLayout):
     action_sizes: tuple[int, ...] = ()  # product: the number of actions in each factor; gaussian: one 1 per dimension
     action_names: tuple[str, ...] = ()  # discrete actions of an Atari game: what the joystick does, such as UPFIRE
     reported_info: tuple[str, ...] = ()  # entries of the environment's `info` that are reported
+    explores: bool = False  # some environments hold random actions now and then
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -87,6 +88,8 @@ class UnrollLayout(RowLayout):
             ("weight_version", (), "int64"),
             ("environment_id", (), "int32"),
         ]
+        if self.explores:
+            fields.append(("held", (steps,), "uint8"))  # the action was not chosen by the policy
         if self.reported_info:
             fields.append(("reported_info", (len(self.reported_info), 2), "float32"))  # sum; steps that had the entry
         if self.vector_size:

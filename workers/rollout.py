@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from agents.acting import Decision
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
+from workers.exploration import HeldActions
 from workers.policies import ActingPolicy
 from workers.policy_inputs import as_stacks
 from workers.worker_clock import COLUMNS, ENVIRONMENT, INFERENCE, REST, WEIGHTS, WorkerClock
@@ -27,6 +28,7 @@ class SeededEnvironment:
     env: gymnasium.Env[Any, Any]
     environment_id: int
     uniforms: np.random.Generator
+    held_actions: HeldActions | None = None  # if it explores
 
     def __post_init__(self) -> None:
         self.take_finished_games = self.env.get_wrapper_attr("take_finished_games")
@@ -40,8 +42,10 @@ class SeededEnvironment:
         return as_observation(seen)
 
     def note_finished_games(self) -> None:
-        """Take over the games that have ended, until an unroll stores them."""
-        self.finished_games.extend(self.take_finished_games())
+        """Take over the games that have ended, until an unroll stores them. Those with held actions do not count."""
+        finished = self.take_finished_games()
+        if self.held_actions is None:
+            self.finished_games.extend(finished)
 
     def take_failed_resets(self) -> list[str]:
         """How resets failed that were tried again, since the last call."""
@@ -53,6 +57,7 @@ class SeededEnvironment:
             "game": self.env.get_wrapper_attr("snapshot")() if self._can_snapshot else None,
             "uniforms": json.dumps(self.uniforms.bit_generator.state),
             "finished_games": [list(game) for game in self.finished_games],
+            **({"held_actions": self.held_actions.snapshot()} if self.held_actions else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -60,6 +65,8 @@ class SeededEnvironment:
             self.env.get_wrapper_attr("restore")(state["game"])
         self.uniforms.bit_generator.state = json.loads(state["uniforms"])
         self.finished_games = deque((game_return, length) for game_return, length in state["finished_games"])
+        if self.held_actions:
+            self.held_actions.restore(state["held_actions"])
 
 
 class Rollout:
@@ -109,6 +116,8 @@ class Rollout:
             for group, environments in enumerate(self._policy.groups):
                 decision, version = self._policy.result(group)
                 versions.add(version)
+                if self._layout.explores:
+                    self._explore(decision, unrolls, environments, t)
                 self._write_decision(decision, unrolls, environments, t)
                 self._clock.lap(INFERENCE)
                 for e, action in enumerate(each_action(decision.actions), environments.start):
@@ -179,6 +188,15 @@ class Rollout:
         self._state.lstm_state[environments] = decision.lstm_state
         self._state.previous_actions[environments] = decision.actions.to(self._state.previous_actions.dtype)
 
+    def _explore(self, decision: Decision, unrolls: dict[str, NDArray[Any]], environments: slice, t: int) -> None:
+        """Put held actions in place of those of the policy."""
+        unrolls["held"][environments, t] = 0
+        for place, environment in enumerate(self._environments[environments]):
+            held = environment.held_actions.next() if environment.held_actions else None
+            if held is not None:
+                decision.actions[place] = torch.from_numpy(held)
+                unrolls["held"][environments.start + place, t] = 1
+
     def _step(self, e: int, action: Any, unrolls: dict[str, NDArray[Any]], t: int) -> None:
         """One agent step of one environment."""
         environment = self._environments[e]
@@ -194,6 +212,8 @@ class Rollout:
         if done:
             self._policy.inputs.show(e, environment.reset(), starts=True)
             self._state.restart(e)
+            if environment.held_actions:
+                environment.held_actions.restart()
         if self._layout.has_pictures:
             unrolls["frames"][e, self._layout.frame_stack + t] = self._stacks[e, -1]
         self._write_finished_game(environment, unrolls, e, t)

@@ -19,6 +19,7 @@ from processes.messages import Kind, receive, send
 from replay.row_layout import Rows
 from replay.unroll_layout import UnrollLayout
 from workers.delayed_rollout import DelayedRollout
+from workers.exploration import HeldActions, explores
 from workers.inference.rows import InferenceRows
 from workers.memory.shared_array import SharedArray
 from workers.memory.shared_weights import NewestWeights, SharedWeights
@@ -128,6 +129,10 @@ class Worker:
             if config.environment.spread_starts:
                 time_limit = environment.get_wrapper_attr("time_limit")
                 environment = SpreadStarts(environment, time_limit, np.random.default_rng(cut_stream))
-            environments.append(SeededEnvironment(environment, environment_id, np.random.default_rng(action_stream)))
+            held = None
+            if self.setup.layout.explores and explores(environment_id, config.workers.exploring_share):
+                held = HeldActions(self.setup.layout, np.random.default_rng(sequence.spawn(1)[0]))
+            uniforms = np.random.default_rng(action_stream)
+            environments.append(SeededEnvironment(environment, environment_id, uniforms, held))
             alive()
         return environments

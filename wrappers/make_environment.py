@@ -12,7 +12,7 @@ from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.creation import check_any_environment, create
 from wrappers.atari import make_atari
 from wrappers.emulator import check_atari
-from wrappers.environment import Watch
+from wrappers.environment import EnvironmentSpec, Watch
 from wrappers.films import FilmFrames
 
 
@@ -33,8 +33,11 @@ def _create(options: EnvironmentOptions, watch: Watch | None) -> gymnasium.Env[A
     return environment if watch is None else FilmFrames(environment, watch)
 
 
-def check_environment(options: EnvironmentOptions, films: bool = False) -> None:
-    """Raise a UsageError if `make_environment` cannot make the environment; with `films`, if it cannot be filmed."""
+def check_environment(options: EnvironmentOptions, films: bool = False) -> EnvironmentSpec | None:
+    """Raise a UsageError if `make_environment` cannot make the environment; with `films`, if it cannot be filmed.
+
+    Returns the observations and actions of an environment of Gymnasium; None for a NoFrameskip game.
+    """
     if is_noframeskip(options.env):
         for name in ("env_kwargs", "env_wrapper", "largest_pixel", "spread_starts"):
             if getattr(options, name) != getattr(EnvironmentOptions, name):
@@ -43,5 +46,5 @@ def check_environment(options: EnvironmentOptions, films: bool = False) -> None:
                     "such as ALE/Pong-v5, would be right."
                 )
         check_atari(options)
-    else:
-        check_any_environment(options, films)
+        return None
+    return check_any_environment(options, films)

@@ -9,6 +9,7 @@ import torch
 import machine.machine_setup
 from machine.machine_setup import choose_slots_per_worker, settle_settings
 from option_flags import Config
+from options.presets import PRESETS
 
 QUEUE_AND_STANDARD = json.dumps(
     [
@@ -42,7 +43,7 @@ def test_slots_per_worker_are_as_many_as_the_learner_needs(flags: dict[str, Any]
 def test_a_gpu_gets_settings_of_its_own(device: str, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device(device))
     given: dict[str, Any] = {"env": "PongNoFrameskip-v4", "seed": 3}
-    config, notes = settle_settings(Config.from_flags(given), given)
+    config, notes = settle_settings(Config.from_flags(given), given, "standard")
     assert (config.run.settings, config.seed) == (chosen, 3)
     assert [note for note in notes if "--settings=standard" in note] == (notes if device == "cuda" else [])
     assert bool(notes) == (device == "cuda")
@@ -53,16 +54,29 @@ def test_amd_gpus_keep_the_standard_settings(
 ) -> None:
     monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(torch.version, "hip", "6.4")
-    assert settle_settings(Config(), {}) == (Config(), [])
+    assert settle_settings(Config(), {}, "standard") == (Config(), [])
 
 
 def test_flags_that_are_given_keep_the_standard_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device("cuda"))
     given: dict[str, Any] = {"batch_size": 8}
-    config, notes = settle_settings(Config.from_flags(given), given)
+    config, notes = settle_settings(Config.from_flags(given), given, "standard")
     assert config == Config.from_flags(given)
     assert len(notes) == 1
     assert "because --batch_size is given" in notes[0]
-    for given in ({"settings": "standard"}, {"env": "CartPole-v1"}):
-        config = Config.from_flags(given)
-        assert settle_settings(config, given) == (config, [])
+    config = Config.from_flags({"settings": "standard"})
+    assert settle_settings(config, {"settings": "standard"}, "standard") == (config, [])
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_other_environments_get_the_settings_for_their_kind(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each machine; flags that are given beat them, and so does a name of settings."""
+    monkeypatch.setattr(machine.machine_setup, "choose_device", lambda name: torch.device(device))
+    given: dict[str, Any] = {"env": "CartPole-v1", "lr": 0.25}
+    config, notes = settle_settings(Config.from_flags(given), given, "numbers")
+    assert config.run.settings == "numbers" and config.optimizer.lr == 0.25
+    assert config.loss.impact_uses == PRESETS["settings"]["numbers"]["impact_uses"]
+    assert len(notes) == 1 and "settings: numbers, for observations without a picture" in notes[0]
+    given["settings"] = "standard"
+    config = Config.from_flags(given)
+    assert settle_settings(config, given, "numbers") == (config, [])

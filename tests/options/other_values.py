@@ -19,6 +19,7 @@ OTHER_VALUES: dict[str, Any] = {
     "precision": "bfloat16",
     "cuda_graphs": False,
     "learner_threads": 3,
+    "exploring_share": 0.25,
     "env": "BreakoutNoFrameskip-v4",
     "env_kwargs": '{"sutton_barto_reward": true}',
     "env_wrapper": "minigrid.wrappers:ImgObsWrapper",

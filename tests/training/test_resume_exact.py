@@ -36,7 +36,7 @@ TWO_STANDARDS = (
             (15, 435, 905),
             {
                 **{"replay_parameters": TWO_STANDARDS, "keep_checkpoints": 1, "optimizer": "adam"},
-                **{"env": "BreakoutNoFrameskip-v4", "use_kl_mask": True},
+                **{"env": "BreakoutNoFrameskip-v4", "use_kl_mask": True, "exploring_share": 0.5},
             },
         ),
         (

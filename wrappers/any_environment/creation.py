@@ -18,6 +18,7 @@ from options.rules import UsageError
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.any_environment.faults import FAILURES, UserCodeError, last_line, traceback_of, users_code
 from wrappers.any_environment.registry import find_environment, import_function, package_for
+from wrappers.environment import EnvironmentSpec
 from wrappers.films import colour_picture
 
 PICTURES = "rgb_array"  # the render mode of films
@@ -127,12 +128,12 @@ def _wrapped(environment: gymnasium.Env[Any, Any], options: EnvironmentOptions) 
 
 
 @cache  # the runs of a sweep often have the same environment
-def check_any_environment(options: EnvironmentOptions, films: bool) -> None:
-    """Raise a UsageError if the environment cannot be made; with `films`, if it cannot render."""
+def check_any_environment(options: EnvironmentOptions, films: bool) -> EnvironmentSpec:
+    """Its observations and actions. UsageError if the environment cannot be made; with `films`, if it cannot render."""
     with closing_quietly(create(options)) as environment:
         if films:
             _check_films(options, environment.metadata.get("render_modes"))
-        AnyEnvironment(environment, options, seed=0)
+        return AnyEnvironment(environment, options, seed=0).spec_for_agent
 
 
 def _check_films(options: EnvironmentOptions, modes: object) -> None:

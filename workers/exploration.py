@@ -1,0 +1,72 @@
+"""Exploration: in some environments, a random action is now and then held for a random time.
+
+Where a policy acts step by step, chance hardly ever leads far: random play does not cross the road of Freeway. A held
+action does. The lengths of holds are drawn from a zeta distribution, so a few of them are very long (Dabney et al.
+2021, arXiv 2006.01782).
+
+A hold counts as something that happens in the game: the steps teach what the states are worth, and nothing about the
+policy, which had no choice.
+"""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replay.unroll_layout import UnrollLayout
+
+RATE = 0.1  # of the steps without a held action, the share that begins to hold one
+EXPONENT = 1.5  # of the zeta distribution
+LONGEST = 100  # steps
+
+_LENGTHS = np.arange(1, LONGEST + 1.0) ** -EXPONENT
+_AT_MOST_SHARE = _LENGTHS.cumsum() / _LENGTHS.sum()
+
+
+class HeldActions:
+    """The held actions of one environment."""
+
+    def __init__(self, layout: UnrollLayout, generator: np.random.Generator) -> None:
+        self._layout = layout
+        self._generator = generator
+        self._held = self._draw()
+        self._steps_left = 0
+
+    def restart(self) -> None:
+        """At the start of an episode, nothing is held."""
+        self._steps_left = 0
+
+    def _draw(self) -> NDArray[Any]:
+        """A random action; real numbers are between −1 and 1, where bounded ones have their bounds."""
+        if self._layout.action_kind == "gaussian":
+            return self._generator.uniform(-1, 1, self._layout.action_shape).astype(np.float32)
+        choices = self._layout.action_sizes or self._layout.action_count
+        return np.array(self._generator.integers(choices))
+
+    def next(self) -> NDArray[Any] | None:
+        """The action that is held in the next step; None if the policy decides."""
+        if self._steps_left == 0 and self._generator.random() < RATE:
+            self._held = self._draw()
+            self._steps_left = 1 + int(np.searchsorted(_AT_MOST_SHARE, self._generator.random()))
+        if self._steps_left == 0:
+            return None
+        self._steps_left -= 1
+        return self._held
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "held": self._held.tolist(),
+            "steps_left": self._steps_left,
+            "generator": json.dumps(self._generator.bit_generator.state),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._held, self._steps_left = np.array(state["held"], self._held.dtype), state["steps_left"]
+        self._generator.bit_generator.state = json.loads(state["generator"])
+
+
+def explores(environment_id: int, share: float) -> bool:
+    """Whether an environment is one of the given share, which are spread evenly."""
+    return math.floor((environment_id + 1) * share) > math.floor(environment_id * share)
