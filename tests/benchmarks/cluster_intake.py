@@ -50,6 +50,7 @@ def measure(config: Config, layout: UnrollLayout, nodes: int, seconds: float) ->
     try:
         for slot in range(SLOTS):
             child.send(Kind.SLOT_FREE, slot)
+        child.connection.poll(60.0)  # until it has started
         intake_for(1.0, child, intake, mix)  # burn-in
         begun = time.perf_counter()
         taken = intake_for(seconds, child, intake, mix)
