@@ -23,7 +23,7 @@ from dashboard.results import UNREADABLE, PageError, Results, RunRow, printable
 from reports.compare_runs import Group
 from reports.number_format import game_return
 from reports.panels import X_AXES
-from reports.published_scores import game_name
+from reports.scores import game_name
 from run_files.run_reader import ReadLimits, RunReader
 
 REFRESH_SECONDS = 5.0

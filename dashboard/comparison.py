@@ -12,11 +12,10 @@ from dashboard.charts import ChartOptions, Frame, Line, line_chart, parallel_cha
 from dashboard.results import RunRow
 from options.replay_options import REPLAY_KEYS, parse_replays
 from options.rules import UsageError
-from reports.compare_runs import Group, group_runs, seed_band
-from reports.configurations import IGNORED_OPTIONS, all_options
+from reports.compare_runs import IGNORED_OPTIONS, Group, all_options, group_runs, seed_band
 from reports.number_format import count_or_nothing, game_return
 from reports.panels import colour_of, dashes
-from reports.published_scores import game_name
+from reports.scores import game_name
 from run_files.job_runs import is_job, run_of_job
 from run_files.metrics import EVALUATIONS, METRICS, flat_numbers, last_report
 from run_files.run_history import EVALUATED, Curve, History

@@ -11,7 +11,7 @@ import numpy as np
 from evaluation.film import AgentScore, Film, Picture, Scene, film_format, score_text
 from evaluation.parallel_games import IDLE, GameResult, GameSeries, game_streams
 from options.rules import counted
-from reports.published_scores import game_name
+from reports.scores import game_name
 from run_files.run_folder import write_atomically
 from wrappers.delayed_actions import Played
 from wrappers.emulator import FIRE, NOOP

@@ -29,9 +29,9 @@ from options.rules import UsageError, counted
 from processes.failures import RunFailedError
 from processes.pool import ChildPool
 from reports.console import Console, make_console
+from reports.hints import unused_in_test
 from reports.run_header import protocol_in_words
 from reports.scoreboard import TestStatus, result_lines
-from reports.unused_options import unused_in_test
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable
 from workers.memory.shared_weights import SharedWeights

@@ -9,8 +9,7 @@ import numpy as np
 
 from evaluation.parallel_games import GameResult
 from option_flags import Config
-from reports.published_scores import human_normalised
-from reports.score_aggregates import RESAMPLES, interval_of
+from reports.scores import RESAMPLES, human_normalised, interval_of
 from run_files.checkpoint import Checkpoint
 from run_files.run_folder import write_json
 

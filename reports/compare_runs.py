@@ -1,14 +1,27 @@
-"""Groups runs of equal configuration, and averages curves over seeds."""
+"""Which runs belong together: groups of equal configuration, named by the options in which they differ."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from options.rules import counted
-from reports.configurations import compared_options, group_names
-from run_files.run_history import Curve, History, Series
+from option_flags import OPTIONS, CheckpointOptions, LossOptions, ReportOptions, TestOptions, defaults_beside
+from options.replay_options import A_REPLAY, REPLAY_KEYS, ReplaySpec, parse_replays
+from options.rules import UsageError, counted, declared
+from run_files.run_folder import read_config
+from run_files.run_history import CHOSEN_NETWORK, Curve, History, Series
 
+# Options that do not influence learning, and the seed: runs of one group may differ in them.
+IGNORED_OPTIONS = {
+    *("op_mode", "load_model_url", "load_weights_only", "seed", "stop_at_return"),
+    *("run_name", "tags", "results_dir", "worker_timeout", "worker_restart_budget"),
+    *(item.name for options in (CheckpointOptions, ReportOptions, TestOptions) for item in fields(options)),
+}
+# Options without effect in a run that has no replay.
+ONLY_WITH_REPLAY = {name for name, item in declared(LossOptions).items() if A_REPLAY in item.metadata["needs"]}
+MAX_STEPS, SCHEDULE = "environment_max_steps", "lr_scheduler_steps"
 GRID_POINTS = 400
 
 
@@ -20,24 +33,21 @@ class Group(NamedTuple):
     runs: tuple[History, ...]
 
     @property
-    def seeds(self) -> int:
-        """The number of different seeds. A run whose seed is not known counts as one."""
-        seeds = [run.options.get("seed") for run in self.runs]
-        return len(set(seeds) - {None}) + seeds.count(None)
-
-    @property
     def label(self) -> str:
-        """The name, and the number of seeds if there are several runs."""
-        return label_of_all([self])
+        """The name, and the number of runs if there are several: as seeds, if no two have the same."""
+        seeds = {run.options.get("seed") for run in self.runs}
+        how_many = counted(len(self.runs), "seed" if len(seeds) == len(self.runs) else "run")
+        return ", ".join(part for part in (self.name, how_many if len(self.runs) > 1 else "") if part)
 
 
-class Band(NamedTuple):
-    """Several seeds as one curve: mean, lowest and highest value, in the range that all seeds cover."""
+class _Configuration(NamedTuple):
+    """The options by which runs are compared. What is not a default is worth a name."""
 
-    x: Series
-    mean: Series
-    low: Series
-    high: Series
+    values: dict[str, Any]
+    defaults: Mapping[str, Any]  # beside the environment, the protocol and the loss of the run
+
+    def has_default(self, name: str) -> bool:
+        return bool(self.values[name] == self.defaults.get(name))
 
 
 def group_runs(histories: Sequence[History]) -> list[Group]:
@@ -47,33 +57,18 @@ def group_runs(histories: Sequence[History]) -> list[Group]:
     the other one.
     """
     histories = each_once(histories)
-    groups: list[tuple[dict[str, Any], list[History]]] = []
-    for history, configuration in zip(histories, compared_options(histories), strict=True):
-        runs = next((runs for known, runs in groups if known == configuration), None)
+    groups: list[tuple[_Configuration, list[History]]] = []
+    for history, configuration in zip(histories, _configurations(histories), strict=True):
+        runs = next((runs for known, runs in groups if known.values == configuration.values), None)
         if runs is None:
             groups.append((configuration, [history]))
         else:
             runs.append(history)
-    names = group_names([configuration for configuration, _ in groups])
+    names = _group_names([configuration for configuration, _ in groups])
     return [
-        Group(name, str(configuration["env"]), tuple(without_continued(runs)))
+        Group(name, str(configuration.values["env"]), tuple(without_continued(runs)))
         for name, (configuration, runs) in zip(names, groups, strict=True)
     ]
-
-
-def label_of_all(groups: Sequence[Group]) -> str:
-    """The name of one configuration in several games, and how many seeds it has there: `lr 0.001, 2 to 3 seeds`.
-
-    `6 runs of 3 seeds` where a seed has more than one run; nothing about a single run.
-    """
-    runs, seeds = [len(group.runs) for group in groups], [group.seeds for group in groups]
-    how_many = _range(seeds, "seed") if runs == seeds else f"{_range(runs, 'run')} of {_range(seeds, 'seed')}"
-    return ", ".join(part for part in (groups[0].name, how_many if max(runs) > 1 else "") if part)
-
-
-def _range(numbers: Sequence[int], noun: str) -> str:
-    low, high = min(numbers), max(numbers)
-    return counted(high, noun) if low == high else f"{low:,} to {counted(high, noun)}"
 
 
 def each_once(histories: Sequence[History]) -> list[History]:
@@ -87,6 +82,135 @@ def without_continued(runs: Sequence[History]) -> list[History]:
         for run in runs
         if not any(run.folder.resolve() in other.ancestors and other.agent_steps >= run.agent_steps for other in runs)
     ]
+
+
+# --- Configurations ---------------------------------------------------------------------------------------------------
+
+
+def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a run; one that an older run does not have is its default. A cluster's address does not matter."""
+    values = {name: options.get(name, item.default) for name, item in OPTIONS.items()}
+    return {**values, "cluster": values["cluster"] is not None}
+
+
+def _configurations(histories: Sequence[History]) -> list[_Configuration]:
+    """For each run the options by which it is grouped; all have the same names.
+
+    Runs of an archive do not have `environment_max_steps`, whose effect is the length of the learning-rate schedule.
+    If there is such a run, all are compared by this length instead.
+    """
+    found = [_configuration(history) for history in histories]
+    if any(MAX_STEPS not in history.options for history in histories):
+        for history, (values, _) in zip(histories, found, strict=True):
+            del values[MAX_STEPS]
+            values[SCHEDULE] = values[SCHEDULE] or (read_config(history.folder) or {}).get("planned_updates")
+    return found
+
+
+def _configuration(history: History) -> _Configuration:
+    values = all_options(history.options)
+    defaults = dict(defaults_beside(values))
+    with suppress(UsageError):  # settings of another version are compared as text
+        for each in (values, defaults):
+            each["replay_parameters"] = parse_replays(str(each["replay_parameters"]))
+        if all(replay.type == "queue" for replay in values["replay_parameters"]):
+            values |= {name: OPTIONS[name].default for name in ONLY_WITH_REPLAY}
+    if values["network"] == "auto":
+        values["network"] = defaults["network"] = history.options.get(CHOSEN_NETWORK, "auto")
+    compared = {name: value for name, value in values.items() if name not in IGNORED_OPTIONS}
+    return _Configuration({**compared, "weights_from": history.weights_from}, defaults)
+
+
+# --- Names ------------------------------------------------------------------------------------------------------------
+
+
+def _group_names(configurations: Sequence[_Configuration]) -> list[str]:
+    """A name for each of some different configurations. In one game no two have the same name.
+
+    It has the options that differ within a game: each game has a panel of its own. Those that are defaults everywhere,
+    and the length of the learning-rate schedule, which usually follows from the others, are named only where they alone
+    separate two configurations.
+    """
+    differing = _differing(configurations, [""] * len(configurations))
+    shown = [
+        name for name in differing if name != SCHEDULE and not all(each.has_default(name) for each in configurations)
+    ]
+    needed = _differing(configurations, _names(configurations, shown))
+    return _names(configurations, [name for name in differing if name in needed or name in shown])
+
+
+def _differing(configurations: Sequence[_Configuration], names: Sequence[str]) -> list[str]:
+    """The options in which configurations of the same game and name differ."""
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for each, name in zip(configurations, names, strict=True):
+        alike.setdefault((each.values["env"], name), []).append(each.values)
+    return [
+        option
+        for option in (configurations[0].values if configurations else ())
+        if any(other[option] != first[option] for first, *others in alike.values() for other in others)
+    ]
+
+
+def _names(configurations: Sequence[_Configuration], options: Sequence[str]) -> list[str]:
+    replays = [each.values["replay_parameters"] for each in configurations]
+    keys = differing_keys([each for each in replays if isinstance(each, tuple)])
+    return [", ".join(_in_words(name, each.values[name], keys) for name in options) for each in configurations]
+
+
+def _in_words(name: str, value: Any, keys: set[str]) -> str:
+    if name == "replay_parameters":
+        return describe_replays(value, keys) if isinstance(value, tuple) else str(value)
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    return f"{name} {_number(value) if isinstance(value, float) else value}"
+
+
+def differing_keys(settings: Sequence[Sequence[ReplaySpec]]) -> set[str]:
+    """The optional keys in which replays of the same type and position differ between the settings."""
+    seen: dict[tuple[int, str, str], set[object]] = {}
+    for replays in settings:
+        for place, replay in enumerate(replays):
+            for key in _optional_keys(replay.type):
+                seen.setdefault((place, replay.type, key), set()).add(getattr(replay, key))
+    return {key for (_, _, key), values in seen.items() if len(values) > 1}
+
+
+def describe_replays(replays: Sequence[ReplaySpec], keys: Collection[str] = ()) -> str:
+    """`0.5 queue + 0.5 standard (1,000)`, with the given optional keys; a queue alone is just `queue`."""
+    words = " + ".join(_replay_in_words(replay, keys) for replay in replays)
+    return words.removeprefix("1 ") if all(replay.type == "queue" for replay in replays) else words
+
+
+def _replay_in_words(replay: ReplaySpec, keys: Collection[str]) -> str:
+    facts = [] if replay.type == "queue" else [f"{replay.capacity:,}"]
+    for key in _optional_keys(replay.type):
+        if key in keys:
+            value = getattr(replay, key)
+            facts.append(f"{key} {_number(value) if isinstance(value, float) else value}")
+    return f"{_number(replay.sample_ratio)} {replay.type}" + (f" ({', '.join(facts)})" if facts else "")
+
+
+def _number(value: float) -> str:
+    """All digits."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _optional_keys(kind: str) -> list[str]:
+    """Keys that a label does not always contain. The capacity of a queue matters little, so it is one of them."""
+    always = {"type", "sample_ratio"} if kind == "queue" else {"type", "sample_ratio", "capacity"}
+    return [key for key in REPLAY_KEYS[kind] if key not in always]
+
+
+# --- Seeds ------------------------------------------------------------------------------------------------------------
+
+
+class Band(NamedTuple):
+    """Several seeds as one curve: mean, lowest and highest value, in the range that all seeds cover."""
+
+    x: Series
+    mean: Series
+    low: Series
+    high: Series
 
 
 def seed_band(curves: Sequence[Curve]) -> Band:

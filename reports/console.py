@@ -15,7 +15,6 @@ from rich.constrain import Constrain
 from rich.live import Live
 from rich.text import Text
 
-from options.rules import counted
 from reports.cards import Trend
 
 LIVE_PERIOD = 0.5  # seconds; a drawing takes some milliseconds of the learner's time
@@ -25,13 +24,6 @@ TERMS_WITHOUT_CURSOR = ("dumb", "unknown")  # values of TERM for which rich draw
 
 class Display(Protocol):
     """A state that a console can show."""
-
-    @property
-    def starting(self) -> bool:
-        """Whether the workers have delivered nothing yet."""
-
-    @property
-    def worker_count(self) -> int: ...
 
     @property
     def trend_value(self) -> float | None:
@@ -121,15 +113,6 @@ class PlainConsole(Console):
     def __init__(self, stream: TextIO, period: float, messages: Path | None = None) -> None:
         super().__init__(messages, period)
         self._output = _QuietStream(stream)
-        self._start_announced = False
-
-    def show(self, status: Display, now: float) -> None:
-        if not status.starting:
-            super().show(status, now)
-        elif not self._start_announced:
-            self._start_announced = True
-            workers = counted(status.worker_count, "worker")
-            self._print([f"starting {workers}" if status.worker_count else "waiting for other nodes"])
 
     def _print(self, texts: Sequence[str]) -> None:
         self._output.write("".join(f"{text}\n" for text in texts))

@@ -17,13 +17,16 @@ from options.command_line import split_words
 from options.rules import Options, UsageError, declared, one_of, option, whole
 from reports.compare_runs import group_runs
 from reports.number_format import NOTHING_YET, count, percent, score
-from reports.published_scores import AGENTS, AT_10M_FRAMES, game_name, human_normalised, published_name
-from reports.score_aggregates import (
+from reports.scores import (
+    AGENTS,
     ATARI_5,
+    PUBLISHED,
     Estimate,
-    atari5_median,
     atari5_median_of_runs,
+    game_name,
+    human_normalised,
     interquartile_mean_of_runs,
+    published_name,
 )
 from reports.tables import markdown_table, table_lines
 from run_files.curve_archive import SUFFIX, read_histories
@@ -34,6 +37,10 @@ from run_files.run_history import History
 USAGE = "usage: python -m reports.game_scores SWEEP|RUN [RUN ...] [--name=value ...]"
 LAST_GAMES = 100
 HEADINGS = ("game", "runs", "steps", "return", "lowest", "highest", "human-normalised", *AGENTS)
+RULES = (
+    f"{', '.join(AGENTS)}: Dopamine's after 10 million frames, means of five runs with sticky actions, and only the "
+    "actions that a game needs (--full_action_space=false)."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,25 +53,17 @@ class GameScoreOptions(Options):
     format: str = option("text", one_of("text", "markdown"), "How the tables are written.")
 
 
-class RunScore(NamedTuple):
-    return_mean: float  # of the last games
-    agent_steps: float
-
-
 class GameRow(NamedTuple):
     """The runs of one game with equal options."""
 
     env: str
-    runs: Sequence[RunScore]
-
-    @property
-    def returns(self) -> list[float]:
-        return [run.return_mean for run in self.runs]
+    returns: Sequence[float]  # the mean of the last games of each run
+    agent_steps: float  # of the run with the fewest
 
     @property
     def normalised(self) -> list[float]:
         """The score of each run; empty for a game without published scores of human players."""
-        scores = [human_normalised(self.env, run.return_mean) for run in self.runs]
+        scores = [human_normalised(self.env, mean) for mean in self.returns]
         return [found for found in scores if found is not None]
 
 
@@ -74,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
     if not places:
         raise UsageError("name at least one run or sweep, such as results/sweep_atari5.")
     histories = [history for place in places for history in runs_in(Path(place))]
-    print("\n".join(score_lines(histories, options.agent_steps, markdown=options.format == "markdown")))
+    print("\n".join(score_lines(histories, options)))
 
 
 def runs_in(place: Path) -> Iterator[History]:
@@ -90,34 +89,35 @@ def runs_in(place: Path) -> Iterator[History]:
             yield from read_histories(folder)
 
 
-def score_lines(histories: Sequence[History], agent_steps: int, *, markdown: bool) -> list[str]:
+def score_lines(histories: Sequence[History], options: GameScoreOptions) -> list[str]:
     """A table for each configuration, and below it what is over all of its games."""
     rows: dict[str, list[GameRow]] = {}
-    without_games: list[History] = []
+    without_games: list[str] = []
     for group in group_runs(histories):
-        scores = [(run, run_score(run, agent_steps)) for run in group.runs]
-        without_games += [run for run, found in scores if found is None]
-        known = [found for _, found in scores if found is not None]
+        means = [(run, _last_mean(run, options.agent_steps)) for run in group.runs]
+        without_games += [str(run.folder) for run, mean in means if mean is None]
+        known = [mean for _, mean in means if mean is not None]
         if known:
-            rows.setdefault(group.name, []).append(GameRow(group.env, known))
+            steps = min(run.agent_steps for run, mean in means if mean is not None)
+            steps = min(steps, options.agent_steps or math.inf)
+            rows.setdefault(group.name, []).append(GameRow(group.env, known, steps))
+    by_then = f" by {options.agent_steps:,} agent steps" if options.agent_steps else ""
     if not rows:
-        raise UsageError(_why_without_score(without_games[0], agent_steps))
+        raise UsageError(f"{without_games[0]} has no finished game{by_then}, so there are no scores.")
+    markdown = options.format == "markdown"
     parts: list[list[str]] = []
     for name, games in rows.items():
         if len(rows) > 1:
             parts.append([f"### {name}" if markdown else f"{name}:"])
         parts += _tables(sorted(games), markdown)
-    if any(published_name(group.env) in AT_10M_FRAMES for games in rows.values() for group in games):
-        rules = "with sticky actions, and only the actions that a game needs (--full_action_space=false)"
-        parts.append([f"{', '.join(AGENTS)}: Dopamine's after 10 million frames, means of five runs {rules}."])
+    if any(_published(group.env) for games in rows.values() for group in games):
+        parts.append([RULES])
     if without_games:
-        by_then = f" by {agent_steps:,} agent steps" if agent_steps else ""
-        folders = ", ".join(str(run.folder) for run in without_games)
-        parts.append([f"left out, without a finished game{by_then}: {folders}"])
+        parts.append([f"left out, without a finished game{by_then}: {', '.join(without_games)}"])
     return [line for part in parts for line in ("", *part)][1:]
 
 
-def run_score(history: History, agent_steps: int) -> RunScore | None:
+def _last_mean(history: History, agent_steps: int) -> float | None:
     """The mean return of the last games up to `agent_steps` (0: all); None if no game has ended."""
     limit = agent_steps or math.inf
     if limit < math.inf and history.agent_steps < limit:
@@ -125,68 +125,61 @@ def run_score(history: History, agent_steps: int) -> RunScore | None:
             f"--agent_steps={agent_steps} is more than {history.folder} has, {history.agent_steps:,.0f}; a smaller "
             "number would be right."
         )
-    steps = min(history.agent_steps, limit)
     returns = history.games.y[history.games.x <= limit][-LAST_GAMES:]
     if not len(returns):  # an archive of curves has no games, but their means
         means = history.curve("return_mean")
         returns = means.y[means.x <= limit][-1:]
-    return RunScore(float(np.mean(returns)), steps) if len(returns) else None
-
-
-def _why_without_score(run: History, agent_steps: int) -> str:
-    if agent_steps and run_score(run, 0) is not None:
-        return f"no game of {run.folder} had ended by --agent_steps={agent_steps}; a larger number would be right."
-    return f"{run.folder} has no finished game yet, so there are no scores."
+    return float(np.mean(returns)) if len(returns) else None
 
 
 def _tables(games: Sequence[GameRow], markdown: bool) -> list[list[str]]:
     """The table by game, and with several runs the one over all of them, each as lines."""
     table = markdown_table if markdown else table_lines
-    by_game = table([_cells(row) for row in games], HEADINGS, right=range(1, len(HEADINGS)))
+    parts = [table([_cells(row) for row in games], HEADINGS, right=range(1, len(HEADINGS)))]
     scores: dict[str, list[float]] = {}
     for row in games:
         if row.normalised:
             scores.setdefault(published_name(row.env), []).extend(row.normalised)
     runs = sum(map(len, scores.values()))
     if runs < 2:
-        return [by_game]
+        return parts
     over_all = [_estimate_cells(f"interquartile mean of {runs} runs", interquartile_mean_of_runs(scores))]
     missing = [game for game in ATARI_5 if game not in scores]
     if not missing:
         over_all.append(_estimate_cells("Atari-5's estimate of the median of 57 games", atari5_median_of_runs(scores)))
-        over_all += [_estimate_cells(f"the same for {agent}", _published(agent)) for agent in AGENTS]
-    parts = [by_game, table(over_all, ("human-normalised", "value", "95% interval over seeds"), right=(1, 2))]
+        for place, agent in enumerate(AGENTS):
+            published = {game: human_normalised(game, PUBLISHED[game].agents[place] or 0.0) or 0.0 for game in ATARI_5}
+            estimate = atari5_median_of_runs({game: [value] for game, value in published.items()})
+            over_all.append(_estimate_cells(f"the same for {agent}", estimate))
+    parts.append(table(over_all, ("human-normalised", "value", "95% interval over seeds"), right=(1, 2)))
     if 0 < len(missing) < len(ATARI_5):
         parts.append([f"Atari-5's estimate of the median of 57 games needs {', '.join(missing)} too."])
     return parts
 
 
 def _cells(row: GameRow) -> list[str]:
-    returns, normalised = row.returns, row.normalised
-    several = len(returns) > 1
-    published = AT_10M_FRAMES.get(published_name(row.env), (None,) * len(AGENTS))
+    several = len(row.returns) > 1
     return [
         game_name(row.env),
-        str(len(returns)),
-        count(min(run.agent_steps for run in row.runs)),
-        score(float(np.mean(returns))),
-        score(min(returns)) if several else NOTHING_YET,
-        score(max(returns)) if several else NOTHING_YET,
-        percent(float(np.mean(normalised)) if normalised else None),
-        *(score(value) for value in published),
+        str(len(row.returns)),
+        count(row.agent_steps),
+        score(float(np.mean(row.returns))),
+        score(min(row.returns)) if several else NOTHING_YET,
+        score(max(row.returns)) if several else NOTHING_YET,
+        percent(float(np.mean(row.normalised)) if row.normalised else None),
+        *(score(value) for value in _published(row.env) or (None,) * len(AGENTS)),
     ]
+
+
+def _published(env: str) -> tuple[float | None, ...]:
+    scores = PUBLISHED.get(published_name(env))
+    return () if scores is None else scores.agents
 
 
 def _estimate_cells(name: str, estimate: Estimate) -> list[str]:
     interval = estimate.interval
     between = NOTHING_YET if interval is None else f"{percent(interval[0])} to {percent(interval[1])}"
     return [name, percent(estimate.value), between]
-
-
-def _published(agent: str) -> Estimate:
-    column = AGENTS.index(agent)
-    scores = {game: human_normalised(game, AT_10M_FRAMES[game][column]) for game in ATARI_5}
-    return Estimate(float(atari5_median({game: np.asarray(value) for game, value in scores.items()})), None)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from run_files.run_history import Curve, History
 # seen on white and on nearly black.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C6D1F", "#7D838C")
 GAMES, MEAN, TESTED = COLOURS[5], COLOURS[0], COLOURS[4]  # of the returns
-DASH, DOT, GAP = 3.0, 1.0, 1.2  # in widths of the line
+DASH, GAP = 3.0, 1.2  # in widths of the line
 AGES = "Age of drawn unrolls, updates"
 MINUTES_BELOW = 2 * 3600  # seconds; the time axis of a longer run is in hours
 
@@ -39,7 +39,10 @@ def time_axis(seconds: float) -> XAxis:
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: its figures by flat name with their labels. A name that ends in `/` stands for all that begin so."""
+    """One chart: its figures by flat name, with their labels.
+
+    A name with a `*` stands for all that fit, labelled by what is in its place.
+    """
 
     title: str
     figures: Sequence[tuple[str, str]]
@@ -48,7 +51,6 @@ class Panel:
     stacked: bool = False
     from_zero: bool = False  # the axis begins at 0
     without_zero: bool = False  # leave out figures that are always 0, such as switched-off losses
-    spare: bool = False  # curves.png has it only where a place is free
 
     def curves(self, history: History, x: str = "agent_steps") -> list[tuple[str, Curve, str]]:
         """The label, the points and the colour of each figure."""
@@ -65,11 +67,11 @@ LEARNING = (
     Panel("KL divergence, acting to present policy", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
     Panel("KL divergence, target to present policy", (("kl_target", ""),), True),
     Panel("Share of states that are clipped", (("clipped_share", ""),), percent=True, from_zero=True),
-    Panel("Importance weight π/μ", (("ratio_fresh", "fresh"), ("ratio_replayed", "replayed")), spare=True),
-    Panel("Mean value estimate", (("value_mean", ""),), spare=True),
-    Panel("Learning rate", (("learning_rate", ""),), spare=True),
-    Panel("Ratio to the target policy", (("ratio_target", ""),), spare=True),
-    Panel("What the environment tells", (("environment/", ""),)),
+    Panel("Importance weight π/μ", (("ratio_fresh", "fresh"), ("ratio_replayed", "replayed"))),
+    Panel("Mean value estimate", (("value_mean", ""),)),
+    Panel("Learning rate", (("learning_rate", ""),)),
+    Panel("Ratio to the target policy", (("ratio_target", ""),)),
+    Panel("What the environment tells", (("environment/*", ""),)),
 )
 TIMING = (  # of games that do not wait
     Panel(
@@ -77,42 +79,41 @@ TIMING = (  # of games that do not wait
         (("action_age_mean", "mean"), ("action_age_95", "95%"), ("action_age_max", "maximum")),
         from_zero=True,
     ),
-    Panel(
-        "Interval between actions, frames",
-        (
-            ("action_interval_mean", "mean"),
-            ("action_interval_deviation", "deviation"),
-            ("action_interval_max", "maximum"),
-        ),
-        from_zero=True,
-    ),
+    Panel("Interval between actions, frames", (("action_interval_*", ""),), from_zero=True),
     Panel(
         "Share of frames, idle or late",
-        (("idle_share", "idle action"), ("missed_share", "late")),
+        (("idle_share", "idle"), ("missed_share", "late")),
         percent=True,
         from_zero=True,
     ),
-    Panel("Inference time, ms", (("inference_ms_mean", "mean"), ("inference_ms_max", "maximum")), from_zero=True),
-    Panel(
-        "Inference processes that are needed",
-        (("needed_processes_mean", "by the mean"), ("needed_processes_max", "by the maximum")),
-        from_zero=True,
-    ),
+    Panel("Inference time, ms", (("inference_ms_*", ""),), from_zero=True),
+    Panel("Inference processes that are needed", (("needed_processes_*", ""),), from_zero=True),
     Panel("Updates a second", (("updates_per_second", ""),), from_zero=True),
     Panel("Core-seconds for 1,000 frames", (("core_seconds_per_1000_frames", ""),), from_zero=True),
 )
 SPEED = Panel("Speed, agent steps per second", (("steps_per_second", ""),), from_zero=True)
-LEARNER_TIME = Panel("Time of the learner", (("time_shares/", ""),), percent=True, stacked=True)
+LEARNER_TIME = Panel("Time of the learner", (("time_shares/*", ""),), percent=True, stacked=True)
 MACHINE = (
     SPEED,
     LEARNER_TIME,
-    Panel("Time of the workers", (("worker_time_shares/", ""),), percent=True, stacked=True),
+    Panel("Time of the workers", (("worker_time_shares/*", ""),), percent=True, stacked=True),
     Panel("CPU, percent of one core", (("cpu_learner", "learner"), ("cpu_workers", "all workers")), from_zero=True),
     Panel("Memory, MB", (("memory_learner_mb", "learner"), ("memory_workers_mb", "workers")), from_zero=True),
     Panel("GPU, percent", (("gpu_utilization", ""),), from_zero=True),
     Panel("GPU memory, MB", (("gpu_memory_mb", ""),), from_zero=True),
     Panel("Rounds of unrolls in flight", (("rounds_under_way", ""),), from_zero=True),
     Panel("Replaced workers", (("worker_restarts", ""),), without_zero=True),
+)
+
+
+REPLAYS = (
+    Panel(AGES, (("replays/*/age_mean", ""),), from_zero=True),
+    Panel("How often a drawn unroll had been drawn", (("replays/*/times_drawn_mean", ""),), from_zero=True),
+    Panel("Distance", (("replays/*/distance_drawn", "drawn"), ("replays/*/distance_candidates", "all candidates"))),
+    Panel("Candidates for each drawn unroll (λ)", (("replays/*/lambda", ""),)),
+    Panel("Divergence of policies on drawn unrolls", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
+    Panel("Unrolls in each replay", (("replays/*/size", ""),), from_zero=True),
+    Panel("Time for drawing, share of the total", (("replay_time_shares/*", ""),), percent=True, from_zero=True),
 )
 
 
@@ -128,40 +129,15 @@ def machine_panels(history: History) -> list[Panel]:
 
 def replay_panels(history: History) -> list[Panel]:
     """What the replays chose: one chart for each figure of the draws, with a line for each replay."""
-    names = history.names()
-    found: dict[str, list[tuple[str, str]]] = {}
-    for name in names:
-        parts = name.split("/")
-        if parts[0] == "replays" and len(parts) == 3:
-            found.setdefault(parts[2], []).append((name, replay_label(parts[1])))
-    distances = [
-        Panel(
-            f"Distance, {label}",
-            ((name.replace("distance_candidates", "distance_drawn"), "drawn"), (name, "all candidates")),
-        )
-        for name, label in found.get("distance_candidates", ())
-    ]
-    panels = [
-        Panel(AGES, found.get("age_mean", ()), from_zero=True),
-        Panel("How often a drawn unroll had been drawn", found.get("times_drawn_mean", ()), from_zero=True),
-        *distances,
-        Panel("Candidates for each drawn unroll (λ)", found.get("lambda", ())),
-        Panel("Divergence of policies on drawn unrolls", (("kl_fresh", "fresh"), ("kl_replayed", "replayed")), True),
-        Panel("Unrolls in each replay", found.get("size", ()), from_zero=True),
-        Panel("Time for drawing, share of the total", (("replay_time_shares/", ""),), percent=True, from_zero=True),
-    ]
-    return shown(panels, names)
+    return shown(REPLAYS, history.names())
 
 
-def page_panels(history: History, free: int) -> list[Panel]:
-    """Those of curves.png, whose rows have `free` places each: what is learned, the replays' ages, speed and time."""
-    learning = learning_panels(history)
-    panels = [panel for panel in learning if not panel.spare]
+def page_panels(history: History) -> list[Panel]:
+    """Those of curves.png: what is learned, the ages of replayed unrolls, speed and time."""
     # Unrolls of a queue are new ones.
     ages = [panel for panel in replay_panels(history) if panel.title == AGES]
-    panels += [panel for panel in ages if any("queue" not in name for name, _ in panel.figures)]
-    panels += shown((SPEED, LEARNER_TIME), history.names())
-    return panels + [panel for panel in learning if panel.spare][: -len(panels) % free]
+    ages = [panel for panel in ages if any("queue" not in name for name, _ in panel.figures)]
+    return learning_panels(history) + ages + shown((SPEED, LEARNER_TIME), history.names())
 
 
 def shown(panels: Sequence[Panel], names: Sequence[str]) -> list[Panel]:
@@ -169,11 +145,14 @@ def shown(panels: Sequence[Panel], names: Sequence[str]) -> list[Panel]:
     found = []
     for panel in panels:
         figures: list[tuple[str, str]] = []
-        for name, label in panel.figures:
-            if name.endswith("/"):
-                figures += [(each, replay_label(each.removeprefix(name))) for each in names if each.startswith(name)]
-            elif name in names:
-                figures.append((name, label))
+        for pattern, label in panel.figures:
+            begin, star, end = pattern.partition("*")
+            for name in names:
+                if not star and name == pattern:
+                    figures.append((name, label))
+                elif star and name.startswith(begin) and name.endswith(end):
+                    own = replay_label(name[len(begin) : len(name) - len(end)])
+                    figures.append((name, f"{own}, {label}" if label else own))
         if figures:
             found.append(replace(panel, figures=figures))
     return found
@@ -192,8 +171,6 @@ def colour_of(place: int) -> str:
 def dashes(place: int) -> tuple[float, ...]:
     """How a picture's line at this place is interrupted: lengths that are drawn and left out in turn.
 
-    Empty for the first lines, which are solid. When all colours are used, they begin again with dashes, then with a
-    dash and a dot, a dash and two dots, and so on.
+    Empty for the first lines, which are solid. Then the colours begin again with dashes, longer each time.
     """
-    repeats = place // len(COLOURS)
-    return (DASH, GAP, *(DOT, GAP) * (repeats - 1)) if repeats else ()
+    return (DASH * (place // len(COLOURS)), GAP) if place >= len(COLOURS) else ()

@@ -1,6 +1,5 @@
 """The style of all curves: colours, axes, smoothing. Importing it takes half a second, because of matplotlib."""
 
-from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -8,15 +7,13 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from options.rules import UsageError, matching, option
 from run_files.run_folder import write_atomically
-from run_files.run_history import Curve, Series
+from run_files.run_history import Series
 
 INK, FAINT_INK, GRID = "#222222", "#6B6B6B", "#E6E6E6"
-MAX_POINTS = 20_000  # games that are drawn; more would look the same and take longer
 PICTURE = matching(r"(?s).*[^/]\.(png|svg|pdf)", "end in one of .png, .svg, .pdf", is_path=True)
 
 
@@ -56,28 +53,6 @@ def short_count(value: float) -> str:
     return f"{value:z.4g}".replace("-", "−")
 
 
-def legend(axes: Axes, size: float = 8) -> Legend | None:
-    """Add the names of the lines above them, three in a row; a single line gets no legend."""
-    handles, names = axes.get_legend_handles_labels()
-    if len(names) <= 1:
-        return None
-    rows = -(-len(names) // 3)
-    _make_room(axes, 2.4 * size * rows / axes.bbox.height)
-    return axes.legend(
-        handles, names, loc="upper left", ncols=3, fontsize=size, frameon=False, borderpad=0, borderaxespad=0.3,
-        handlelength=1.2, handletextpad=0.5, columnspacing=1.2, labelspacing=0.3, labelcolor=INK,
-    )  # fmt: skip
-
-
-def _make_room(axes: Axes, fraction: float) -> None:
-    """Raise the upper limit, so that this fraction of the panel is free above the old limit."""
-    low, high = axes.get_ylim()
-    if axes.get_yscale() == "log":
-        axes.set_ylim(low, high * (high / low) ** (fraction / (1 - fraction)))
-    else:
-        axes.set_ylim(low, high + (high - low) * fraction / (1 - fraction))
-
-
 def smoothed(values: Series, window: int) -> Series:
     """Running mean of the last `window` values; of fewer values at the beginning."""
     if window <= 1 or not len(values):
@@ -88,30 +63,6 @@ def smoothed(values: Series, window: int) -> Series:
     begins = np.maximum(ends - window, 0)
     means: Series = (sums[ends] - sums[begins]) / (ends - begins)
     return means
-
-
-def draw_line(axes: Axes, curve: Curve, colour: str, label: str, means: Series) -> None:
-    """Draw a curve as reported, thin and light, and its running `means` on top."""
-    axes.plot(curve.x, curve.y, color=colour, alpha=0.22, linewidth=0.8)
-    marker = "o" if len(curve.x) == 1 else ""  # a line of one point is invisible
-    axes.plot(curve.x, means, color=colour, linewidth=1.5, label=label, marker=marker, markersize=3)
-
-
-def thinned(curve: Curve, max_points: int = MAX_POINTS) -> Curve:
-    """At most `max_points` of the points, evenly spaced."""
-    if len(curve.x) <= max_points:
-        return curve
-    kept = np.linspace(0, len(curve.x) - 1, max_points).astype(int)
-    return Curve(curve.x[kept], curve.y[kept])
-
-
-def limit_to_quantiles(axes: Axes, values: Sequence[Series]) -> None:
-    """Set the y limits by quantiles, so that a few extreme values do not flatten the rest."""
-    joined = np.concatenate(values)
-    low, high = np.quantile(joined, [0.01, 0.99])
-    margin = 0.12 * (high - low)
-    if margin > 0:
-        axes.set_ylim(low - margin, high + margin)
 
 
 def verbatim(text: str) -> str:

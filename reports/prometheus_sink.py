@@ -1,6 +1,5 @@
 """The newest report at http://<host>:<port>/metrics, for Prometheus."""
 
-import errno
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,11 +79,7 @@ def check_address(host: str, port: int) -> None:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         socket.create_server((host, port), family=family).close()
     except (OSError, UnicodeError) as error:
-        if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno != errno.EADDRNOTAVAIL:
-            raise UsageError(
-                f"--metrics_port={port} at --metrics_host={host} cannot be opened ({error.strerror}); "
-                "choose a free port."
-            ) from None
         raise UsageError(
-            f"--metrics_host={host} is not an address of this machine; use 127.0.0.1, or 0.0.0.0 for all."
+            f"--metrics_port={port} of --metrics_host={host} cannot be opened ({getattr(error, 'strerror', error)}); "
+            "choose a free port, and an address of this machine: 127.0.0.1, or 0.0.0.0 for all."
         ) from None

@@ -1,4 +1,4 @@
-"""curves.png: all curves of one run on one page. The process of `reports/curves_sink.py` redraws it during the run."""
+"""curves.png: all curves of one run on one page. The process of `reports/sinks.py` redraws it during the run."""
 
 import math
 import select
@@ -15,34 +15,33 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from option_flags import OPTIONS
 from options.replay_options import parse_replays
 from options.rules import UsageError
-from reports.configurations import describe_replays
+from reports.compare_runs import describe_replays
 from reports.number_format import duration, score
 from reports.panels import GAMES, MEAN, TESTED, Panel, page_panels
 from reports.plot_style import (
     FAINT_INK,
     INK,
     as_bytes,
-    draw_line,
     format_counts,
-    legend,
-    limit_to_quantiles,
     new_figure,
     short_count,
     smoothed,
     style_axes,
-    thinned,
     verbatim,
 )
-from reports.published_scores import game_name
+from reports.scores import game_name
 from run_files.metrics import EVALUATIONS, METRICS
 from run_files.run_folder import write_atomically
 from run_files.run_history import CHOSEN_NETWORK, Curve, History, Series
 from run_files.run_reader import RunReader
 
 FILE = "curves.png"
+COUNTED = {"agent_steps": "steps", "frames": "frames"}
 COLUMNS = 4
+MOST_POINTS = 20_000  # games that are drawn; more would look the same and take longer
 LOOK_SECONDS = 1.0  # between two looks for new reports
 PAUSE = 30  # drawing times; so drawing takes a thirtieth of a core at most
 
@@ -72,7 +71,7 @@ def redraw(folder: Path, end: int) -> None:
 
 def draw_run(history: History) -> bytes:
     """Draw the page of one run, as a PNG."""
-    panels = page_panels(history, COLUMNS)
+    panels = page_panels(history)
     rows = 2 + math.ceil(max(0, len(panels) - 4) / COLUMNS)
     height = 1.15 + 2.6 * rows
     figure = new_figure(16, height)
@@ -89,7 +88,7 @@ def draw_run(history: History) -> bytes:
     all_axes = [large]
     for (row, column), panel in zip(cells, panels, strict=False):
         all_axes.append(figure.add_subplot(grid[row, column]))
-        draw_panel(all_axes[-1], panel, history)
+        _draw_panel(all_axes[-1], panel, history)
     for axes in all_axes:
         axes.set_xlim(0, 1.01 * steps)
         format_counts(axes, 8 if axes is large else 4)
@@ -105,7 +104,8 @@ def _draw_return(axes: Axes, history: History) -> None:
     if not len(games.x):
         axes.text(0.5, 0.5, "no game has ended yet", transform=axes.transAxes, ha="center", color=FAINT_INK)
         return
-    points = thinned(games)
+    kept = np.linspace(0, len(games.x) - 1, min(MOST_POINTS, len(games.x))).astype(int)
+    points = Curve(games.x[kept], games.y[kept])
     size = float(np.clip(20_000 / len(points.x), 3, 25))
     axes.scatter(points.x, points.y, s=size, color=GAMES, alpha=0.45, linewidths=0, label="each game")
     means = smoothed(games.y, history.return_window)
@@ -122,12 +122,13 @@ def _draw_return(axes: Axes, history: History) -> None:
     axes.margins(y=0.06)
     if np.ptp(points.y) < 1:  # one game, or equal returns
         axes.set_ylim(points.y.min() - 1, points.y.max() + 1)
-    key = legend(axes, 9)
-    assert key is not None
-    cast(PathCollection, key.legend_handles[0]).set_sizes([25])
+    _legend(axes, 9)
+    legend = axes.get_legend()
+    assert legend is not None
+    cast(PathCollection, legend.legend_handles[0]).set_sizes([25])
 
 
-def draw_panel(axes: Axes, panel: Panel, history: History) -> None:
+def _draw_panel(axes: Axes, panel: Panel, history: History) -> None:
     style_axes(axes, panel.title)
     if panel.stacked:
         _draw_shares(axes, panel, history)
@@ -139,23 +140,53 @@ def draw_panel(axes: Axes, panel: Panel, history: History) -> None:
     drawn: list[Curve] = []
     for label, whole, colour in panel.curves(history):
         curve = Curve(whole.x[whole.y > 0], whole.y[whole.y > 0]) if panel.logarithmic else whole
-        if not len(curve.x):
-            continue
-        means = np.exp(_means(Curve(curve.x, np.log(curve.y)))) if panel.logarithmic else _means(curve)
-        draw_line(axes, curve, colour, label, means)
-        drawn.append(curve)
-    if drawn and panel.logarithmic:
-        low, high = min(curve.y.min() for curve in drawn), max(curve.y.max() for curve in drawn)
-        margin = max((high / low) ** 0.06, 1.5)
-        axes.set_ylim(low / margin, high * margin)
-    elif drawn:
-        limit_to_quantiles(axes, [curve.y for curve in drawn])
-        if panel.from_zero:
-            axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        in_words = (lambda value, _: f"{value:.0%}") if panel.percent else (lambda value, _: short_count(value))
-        axes.yaxis.set_major_formatter(FuncFormatter(in_words))
-    legend(axes)
+        if len(curve.x):
+            means = np.exp(_means(Curve(curve.x, np.log(curve.y)))) if panel.logarithmic else _means(curve)
+            _draw_line(axes, curve, means, label, colour)
+            drawn.append(curve)
+    if drawn:
+        _limit(axes, panel, np.concatenate([curve.y for curve in drawn]))
+    _legend(axes, 8)
+
+
+def _draw_line(axes: Axes, curve: Curve, means: Series, label: str, colour: str) -> None:
+    """Draw a curve as reported, thin and light, and its running means on top."""
+    axes.plot(curve.x, curve.y, color=colour, alpha=0.22, linewidth=0.8)
+    marker = "o" if len(curve.x) == 1 else ""  # a line of one point is invisible
+    axes.plot(curve.x, means, color=colour, linewidth=1.5, label=label, marker=marker, markersize=3)
+
+
+def _limit(axes: Axes, panel: Panel, values: Series) -> None:
+    """The range of the y axis, and its labels. A few extreme values do not flatten the rest."""
+    if panel.logarithmic:
+        margin = max((values.max() / values.min()) ** 0.06, 1.5)
+        axes.set_ylim(values.min() / margin, values.max() * margin)
+        return
+    low, high = np.quantile(values, [0.01, 0.99])
+    if high > low:
+        axes.set_ylim(low - 0.12 * (high - low), high + 0.12 * (high - low))
+    if panel.from_zero:
+        axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    in_words = (lambda value, _: f"{value:.0%}") if panel.percent else (lambda value, _: short_count(value))
+    axes.yaxis.set_major_formatter(FuncFormatter(in_words))
+
+
+def _legend(axes: Axes, size: float) -> None:
+    """The names of the lines in room made above them, three in a row; a single line gets no legend."""
+    handles, names = axes.get_legend_handles_labels()
+    if len(names) <= 1:
+        return
+    room = 2.4 * size * -(-len(names) // 3) / axes.bbox.height  # as a fraction of the panel
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "log":
+        axes.set_ylim(low, high * (high / low) ** (room / (1 - room)))
+    else:
+        axes.set_ylim(low, high + (high - low) * room / (1 - room))
+    axes.legend(
+        handles, names, loc="upper left", ncols=3, fontsize=size, frameon=False, borderpad=0, borderaxespad=0.3,
+        handlelength=1.2, handletextpad=0.5, columnspacing=1.2, labelspacing=0.3, labelcolor=INK,
+    )  # fmt: skip
 
 
 def _draw_shares(axes: Axes, panel: Panel, history: History) -> None:
@@ -190,25 +221,17 @@ def _write_title(figure: Figure, history: History, height: float) -> None:
 
 def _facts(history: History) -> list[str]:
     """The configuration and the progress of the run, a few words each."""
-    options = history.options
-    network = options.get(CHOSEN_NETWORK, options.get("network"))
-    facts = [str(network)] if network else []
-    if options.get("use_lstm"):
+    options = {name: item.default for name, item in OPTIONS.items()} | dict(history.options)
+    facts = [str(options.get(CHOSEN_NETWORK, options["network"]))]
+    if options["use_lstm"]:
         facts.append(f"LSTM {options['lstm_size']}")
-    if {"batch_size", "r_f_steps"} <= set(options):
-        facts.append(f"batch {options['batch_size']} × {options['r_f_steps']} steps")
+    facts.append(f"batch {options['batch_size']} × {options['r_f_steps']} steps")
     with suppress(UsageError):  # replay settings of another version
-        facts.append(describe_replays(parse_replays(str(options.get("replay_parameters")))))
-    if {"optimizer", "lr"} <= set(options):
-        facts.append(f"{options['optimizer']} {options['lr']:g}")
-    if options.get("seed") is not None:
-        facts.append(f"seed {options['seed']}")
+        facts.append(describe_replays(parse_replays(str(options["replay_parameters"]))))
+    facts += [f"{options['optimizer']} {options['lr']:g}", f"seed {options['seed']}"]
     if history.reports:
         last = history.reports[-1]
-        facts += [
-            f"{short_count(last.get('agent_steps', 0.0))} steps",
-            f"{short_count(last.get('frames', 0.0))} frames",
-        ]
+        facts += [f"{short_count(last.get(name, 0.0))} {word}" for name, word in COUNTED.items()]
         facts.append(duration(last.get("seconds", 0.0)))
     return [*facts, history.folder.name]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -23,9 +23,8 @@ from reports.number_format import (
 from run_files.metrics import JsonValue, Report
 
 CURVE_HEIGHT = 3  # lines
-NO_NODES = "waiting for other nodes of the cluster…"
 
-Node = Mapping[str, JsonValue]
+Node = Mapping[str, Any]  # its figures, by their names in metrics.jsonl
 
 
 class ReplayFill(NamedTuple):
@@ -86,9 +85,9 @@ class Status:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The other machines of a cluster."""
-        nodes = self.figures.get("nodes")
-        return cast(Sequence[Node], nodes) if isinstance(nodes, Sequence) else ()
+        """The other machines of a cluster that play now."""
+        nodes = cast(Sequence[Node], self.figures.get("nodes") or ())
+        return [node for node in nodes if node["alive"]]
 
     @property
     def trend_value(self) -> float | None:
@@ -97,17 +96,21 @@ class Status:
     def view(self, width: int, trend: Sequence[float]) -> RenderableType:
         """The live display in `width` columns; `trend` is the history of the mean return."""
         if self.starting:
-            running = (f" {self.workers_alive} of {self.worker_count} running", DIM)
-            text = Text.assemble("starting workers…", running) if self.worker_count else Text(NO_NODES)
-            return Group("", progress_line(self.done), text)
+            return Group("", progress_line(self.done), self.line())
         cards = [*_progress(self), _warm_up(self) if self.is_warming_up else _losses(self), *_machine(self)]
+        if self.nodes:
+            cards.append(_nodes(self))
         if not self.in_turns:
             cards += _timing(self)
-        below = [*_curve(trend, width), *_replays(self, width), *_environment(self), *_nodes(self)]
+        below = [*_curve(trend, width), *_replays(self, width), *_environment(self)]
         return Group("", progress_line(self.done), card_grid(cards, width), *below)
 
     def line(self) -> str:
         """The most important figures in one line."""
+        if self.starting and not self.worker_count:
+            return "waiting for other nodes of the cluster"
+        if self.starting:
+            return f"starting workers, {self.workers_alive} of {self.worker_count} running"
         pairs = [
             (f"done {self.done:.1%}", 11),
             (f"steps {count(self.total('agent_steps'))}", 12),
@@ -122,8 +125,8 @@ class Status:
             (f"wait {self.total('learner_wait_fraction'):.0%}", 9),
             (f"workers {self.workers_alive}/{self.worker_count}", 12),
         ]
-        if playing := [node for node in self.nodes if node["alive"]]:
-            pairs.append((f"nodes {len(playing)}: {count(_total(playing, 'steps_per_second'))} steps/s", 24))
+        if self.nodes:
+            pairs.append((f"nodes {len(self.nodes)}", 9))
         if not self.in_turns:
             pairs += [(f"age {decimal(self['action_age_mean'], 1)}", 9), (f"idle {percent(self['idle_share'], 1)}", 10)]
         if "missed_share" in self.figures:
@@ -189,6 +192,16 @@ def _machine(status: Status) -> list[Card]:
     return [Card("learner", learner), Card("workers", workers)]
 
 
+def _nodes(status: Status) -> Card:
+    """What the other machines of a cluster play."""
+    facts = [
+        Fact("playing", count(len(status.nodes))),
+        Fact("workers", count(sum(node["workers"] for node in status.nodes))),
+        Fact("steps/s", count(sum(node["steps_per_second"] or 0 for node in status.nodes))),
+    ]
+    return Card("other nodes", facts)
+
+
 def _timing(status: Status) -> list[Card]:
     """How a game that does not wait is played: by simulated delays or, with more figures, by the clock."""
     actions = [
@@ -225,7 +238,9 @@ def _curve(trend: Sequence[float], width: int) -> list[RenderableType]:
 
 def _replays(status: Status, width: int) -> list[RenderableType]:
     """A line for each replay: how full it is, as a bar and in unrolls, and its share of each batch."""
-    grid = _grid("left", "left", "right", "left", "left")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for justify in ("left", "left", "right", "left", "left"):
+        grid.add_column(no_wrap=True, justify=justify)
     bar_width = max(5, min(32, width - 50))
     for name, fill, capacity, share, _needed in status.replays:
         full = bar(fill / max(1, capacity), bar_width)
@@ -241,36 +256,3 @@ def _environment(status: Status) -> list[RenderableType]:
         return []
     facts = [Text.assemble((f"{name} ", DIM), decimal(status[f"environment/{name}"])) for name in told]
     return [heading("environment"), Text("  ", no_wrap=True, overflow="ellipsis").join(facts)]
-
-
-def _nodes(status: Status) -> list[RenderableType]:
-    """A line for each node; nothing for a run on one machine."""
-    if not status.nodes:
-        return []
-    grid = _grid("left", "right", "right", "right", "right", "right")
-    for node in status.nodes:
-        figures = [
-            f"{node['workers']} workers",
-            f"{count(_total([node], 'steps_per_second'))} steps/s",
-            f"lag {decimal(_number(node, 'policy_lag'), 1)}",
-            f"{_total([node], 'received_bytes_per_second') / 1e6:.1f} MB/s in",
-            f"{_total([node], 'sent_bytes_per_second') / 1e6:.1f} out",
-        ]
-        grid.add_row(Text(str(node["node"]), DIM), *(figures if node["alive"] else [Text("gone", ALERT)]))
-    return [heading("nodes"), grid]
-
-
-def _grid(*justified: Literal["left", "right"]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for justify in justified:
-        grid.add_column(no_wrap=True, justify=justify)
-    return grid
-
-
-def _number(node: Node, name: str) -> float | None:
-    value = node[name]
-    return value if isinstance(value, int | float) else None
-
-
-def _total(nodes: Sequence[Node], name: str) -> float:
-    return sum(_number(node, name) or 0.0 for node in nodes)

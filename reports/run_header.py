@@ -11,7 +11,7 @@ from options.command_line import flag_words
 from options.presets import is_noframeskip, preset
 from options.rules import counted
 from replay.unroll_layout import UnrollLayout
-from reports.unused_options import unused_in_training
+from reports.hints import unused_in_training
 
 HIGH_LAG = 40  # updates; learning is measured with a policy lag of 3 to 15 only
 LOWER_LAG = "a larger --batch_size or fewer --envs_per_worker would lower it"

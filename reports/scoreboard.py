@@ -24,10 +24,6 @@ class TestStatus:
     __test__ = False  # pytest would take it for a collection of tests
 
     @property
-    def starting(self) -> bool:
-        return not self.returns
-
-    @property
     def done(self) -> float:
         return len(self.returns) / self.games
 
@@ -89,14 +85,14 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
         lines[0] = f"stopped after {games:,} of {wanted:,} games, {result['seconds']:,.0f} s"
         lines.append("short games end first, so the mean of all games may differ from this one")
     interval, std, human = result["return_mean_95"], result["return_std"], result["human_normalised"]
-    between = "" if interval is None else f"{interval[0]:,.2f} to {interval[1]:,.2f} with 95% confidence"
+    between = "" if interval is None else f"{score(interval[0])} to {score(interval[1])} with 95% confidence"
     scale = "0% is random play, 100% a human tester"
     rows = [
-        ("return", "mean", f"{result['return_mean']:,.2f}", between),
-        ("", "median", f"{result['return_median']:,.2f}", ""),
-        *([] if std is None else [("", "standard deviation", f"{std:,.2f}", "")]),
-        ("", "lowest", f"{result['return_min']:,.2f}", ""),
-        ("", "highest", f"{result['return_max']:,.2f}", ""),
+        ("return", "mean", score(result["return_mean"]), between),
+        ("", "median", score(result["return_median"]), ""),
+        *([] if std is None else [("", "standard deviation", score(std), "")]),
+        ("", "lowest", score(result["return_min"]), ""),
+        ("", "highest", score(result["return_max"]), ""),
         *([] if human is None else [("", "human-normalised", f"{human:.0%}", scale)]),
         ("length", "mean", f"{result['length_mean']:,.0f}", "agent steps"),
         ("", "cut off", f"{result['cut_off']:,}", "games"),

@@ -1,6 +1,7 @@
 """Reports to TensorBoard and to Weights & Biases, whose packages are optional: imported only with their flags."""
 
 import math
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,10 @@ PALETTE_SAMPLES = 16  # pictures that the palette is chosen from
 
 
 class TensorBoardSink:
-    """Writes all numbers of the reports as scalars, and each new video of the run as an animated picture."""
+    """Writes all numbers of the reports as scalars, and each new video of the run as an animated picture.
+
+    At the end, the options and the mean return go to TensorBoard's page of hyperparameters.
+    """
 
     def __init__(self, folder: Path, options: Mapping[str, Any]) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -44,6 +48,8 @@ class TensorBoardSink:
         self._videos = NewVideos(folder)
         self._conversion: threading.Thread | None = None
         self._steps = 0  # of the newest report
+        self._mean: float | None = None  # likewise
+        self._options = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}
         self._writer = SummaryWriter(str(folder / FOLDER))
         rows = "".join(f"| {name} | {value} |\n" for name, value in options.items())
         self._writer.add_text("options", f"| option | value |\n|---|---|\n{rows}")
@@ -51,6 +57,7 @@ class TensorBoardSink:
     def write(self, report: Report) -> None:
         numbers = flat_numbers(report)
         self._steps, now = int(numbers["agent_steps"]), numbers.get("time")
+        self._mean = numbers.get("return_mean")
         for name, value in numbers.items():
             self._writer.add_scalar(tag_of(name), value, self._steps, now)
         self._writer.flush()
@@ -64,6 +71,8 @@ class TensorBoardSink:
         self._join(deadline)
         self._show_videos()  # videos since the last report
         self._join(deadline)
+        if self._mean is not None:  # beside the curves, not in a run of its own
+            self._writer.add_hparams(self._options, {"hparam/return_mean": self._mean}, None, ".", self._steps)
         self._writer.close()
 
     def _join(self, deadline: float) -> None:
@@ -87,23 +96,43 @@ class TensorBoardSink:
 
 
 class WandbSink:
-    """Logs a run under the name of its folder."""
+    """Logs numbers and videos of a run, by default under the name of its folder.
+
+    W&B reads its own environment variables, such as WANDB_ENTITY, WANDB_RUN_GROUP and WANDB_MODE.
+    """
 
     def __init__(self, folder: Path, project: str, options: Mapping[str, Any]) -> None:
         import wandb
 
+        self._video = wandb.Video
+        self._videos = NewVideos(folder)
+        self._steps = 0  # of the newest report
         # "allow": with WANDB_RUN_ID set, a resumed run continues the existing curves.
-        self._run = wandb.init(project=project, name=folder.name, dir=str(folder), config=dict(options), resume="allow")
+        name = os.environ.get("WANDB_NAME", folder.name)
+        self._run = wandb.init(
+            project=project,
+            name=name,
+            dir=str(folder),
+            config=dict(options),
+            tags=str(options["tags"]).split(",") if options["tags"] else None,
+            resume="allow",
+        )
 
     def write(self, report: Report) -> None:
         numbers = flat_numbers(report)
-        self._run.log(numbers, step=int(numbers["agent_steps"]))
+        self._steps = int(numbers["agent_steps"])
+        self._run.log({**numbers, **self._new_videos()}, step=self._steps)
 
     def episode(self, row: Episode) -> None:
         pass
 
     def close(self) -> None:
+        if videos := self._new_videos():  # since the last report
+            self._run.log(videos, step=self._steps)
         self._run.finish()
+
+    def _new_videos(self) -> dict[str, Any]:
+        return {f"videos/{path.stem}": self._video(str(path)) for path in self._videos.take()}
 
 
 class NewVideos:

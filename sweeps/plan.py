@@ -12,7 +12,7 @@ from option_flags import OPTIONS, Config
 from options.command_line import FlagFile, flags_of_file
 from options.replay_options import refuse_duplicate_keys
 from options.rules import Rule, UsageError, declared, matching, shown
-from reports.configurations import describe_replays, differing_keys
+from reports.compare_runs import describe_replays, differing_keys
 from sweeps.state import SweepRun, SweepState
 from wrappers.make_environment import check_environment
 

@@ -21,7 +21,7 @@ from options.command_line import given_flags
 from options.process_options import SweepOptions
 from options.rules import declared
 from replay.unroll_layout import UnrollLayout
-from reports import curves_sink
+from reports import sinks
 from reports.game_scores import GameScoreOptions
 from reports.plot import PlotOptions
 from run_files.curve_archive import SUFFIX, read_archive
@@ -188,7 +188,7 @@ def test_the_map_of_the_readme_has_the_sentence_of_each_folder() -> None:
 def test_the_tables_name_the_files_and_the_fields_of_a_real_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 1000)  # a busy machine is slow
+    monkeypatch.setattr(sinks, "LAST_DRAWING_SECONDS", 1000)  # a busy machine is slow
     small = {"worker_count": 1, "envs_per_worker": 4, "r_f_steps": 5, "batch_size": 4, "frames_stacked": 1}
     config = Config.from_flags({**small, "environment_max_steps": 100, "results_dir": str(tmp_path), "console": "off"})
     folder = train(config, make_catch)

@@ -15,6 +15,7 @@ from evaluation.score_statistics import score_figures
 from evaluation.show_games import FilmProcesses
 from processes.failures import WorkersFailedError
 from processes.pool import ChildPool
+from reports.number_format import score
 from reports.sinks import RetryingSink
 from run_files.checkpoint import BEST_EVAL, checkpoint_name, kept
 from run_files.metrics import EVALUATIONS, JsonLinesSink
@@ -203,7 +204,7 @@ class PeriodicEvaluation:
             }
         )
         self._run.announce(
-            f"evaluation at {games.agent_steps:,} agent steps: mean return {mean:,.2f} "
+            f"evaluation at {games.agent_steps:,} agent steps: mean return {score(mean)} "
             f"of {len(results)} games{', the best so far' if is_best else ''}"
         )
         if self._run.config.test.render:

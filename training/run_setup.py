@@ -18,8 +18,8 @@ from learners.shares import folder_of, parent_of, part_of, use_own_cores
 from machine.machine_setup import prepare_machine, settle_seed
 from option_flags import Config
 from options.rules import UsageError
+from reports.hints import changed_options
 from reports.sinks import check_sinks
-from reports.unused_options import changed_options
 from run_files.checkpoint import Checkpoint, refusing_foreign_content
 from run_files.inherited_options import check_playable, check_resumable
 from run_files.run_folder import CHECKPOINTS, CONFIG, create_run_folder, write_json

@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from machine.capacity import usable_cores
 from machine.program import command_of
-from reports.bottleneck import name_bottleneck
+from reports.hints import name_bottleneck
+from reports.number_format import score
 from reports.run_header import last_games
 from run_files.checkpoint import checkpoint_to_use
 from run_files.metrics import json_safe
@@ -103,7 +104,7 @@ def last_lines(run: Run, saver: CheckpointSaver, load: MachineLoad) -> list[str]
     """How far a run got and what limited its speed. The very last line is the command that resumes it."""
     progress = run.progress
     mean = progress.return_mean
-    games = "no game ended" if mean is None else f"mean return of the last games {mean:.2f}"
+    games = "no game ended" if mean is None else f"mean return of the last games {score(mean)}"
     speed = progress.agent_steps / max(progress.seconds, 1e-9)
     ended = "stopped with CTRL+C or a signal" if run.status == "stopped" else run.status
     lines = [

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.published_scores import human_normalised
-from reports.score_aggregates import bootstrap, interquartile_mean
+from reports.scores import bootstrap, human_normalised, interquartile_mean
 from reports.tables import table_lines
 
 NOTHING = "-"

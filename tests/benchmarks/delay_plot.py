@@ -29,7 +29,7 @@ from reports.plot_style import (
     verbatim,
     write_picture,
 )
-from reports.published_scores import game_name
+from reports.scores import game_name
 from reports.tables import table_lines
 from run_files.curve_archive import read_histories
 from run_files.run_history import History

@@ -16,12 +16,11 @@ from pathlib import Path
 from options.rules import UsageError
 from run_files.curve_archive import ArchivedRun, read_archive, write_archive
 from run_files.metrics import Report
-from run_files.run_history import CHOSEN_NETWORK
 from run_files.run_reader import read_history
 
 COUNTERS = ("agent_steps", "frames", "seconds", "updates", "episodes")
 FIGURES = "return_mean,steps_per_second,entropy,value_loss,kl_fresh,kl_replayed,policy_lag_mean"
-LEFT_OUT = ("results_dir", "load_model_url", "environment_max_steps", CHOSEN_NETWORK)
+LEFT_OUT = ("results_dir", "load_model_url", "environment_max_steps")
 MACHINE = ("device", "precision", "worker_count", "learner_threads", "cores", "python", "torch")
 
 

@@ -4,8 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from reports.number_format import NOTHING_YET, count, percent, score
-from reports.published_scores import human_normalised
-from reports.score_aggregates import interquartile_mean_of_runs
+from reports.scores import human_normalised, interquartile_mean_of_runs
 from reports.tables import markdown_table, table_lines
 from run_files.metrics import Report
 

@@ -29,8 +29,7 @@ from typing import NamedTuple
 from option_flags import OPTIONS, Config
 from options.command_line import given_flags
 from options.rules import UsageError
-from reports.published_scores import RANDOM_AND_HUMAN
-from reports.score_aggregates import ATARI_5
+from reports.scores import ATARI_5, PUBLISHED
 from run_files.metrics import JsonLinesSink, Report, read_metrics
 from tests.benchmarks.peer_environments import PEERS, Peer, PeerError, make_environment
 from tests.benchmarks.peer_runs import Command, Line, own_reports, peer_reports, run_for, speed
@@ -178,7 +177,7 @@ def checked_flags(words: Sequence[str]) -> list[str]:
 
 
 def check(given: argparse.Namespace) -> None:
-    unknown = [game for game in given.games if game not in RANDOM_AND_HUMAN]
+    unknown = [game for game in given.games if game not in PUBLISHED]
     if unknown:
         raise UsageError(f"--games must name games with published scores, such as Qbert, not {unknown[0]!r}.")
     if not given.minutes > 0:

@@ -56,10 +56,10 @@ def test_each_replay_has_a_line_in_the_charts_of_draws(tmp_path: Path) -> None:
         ("elite (replay 2)", 60),
     ]
     assert ages["yAxis"]["scale"] is False, "it begins at 0"
-    distances = panel_chart(panels["Distance, elite (replay 2)"], history, FRAME)
+    distances = panel_chart(panels["Distance"], history, FRAME)
     assert [(line["name"], line["data"][-1][1]) for line in distances["series"]] == [
-        ("drawn", 1),
-        ("all candidates", 2),
+        ("elite (replay 2), drawn", 1),
+        ("elite (replay 2), all candidates", 2),
     ]
 
 

@@ -131,7 +131,7 @@ def test_a_parent_that_is_longer_or_has_other_options_counts_itself(tmp_path: Pa
     write_run(tmp_path / "short", reports=8, environment_max_steps=50_000, parent=parent)
     write_run(tmp_path / "changed", reports=30, environment_max_steps=50_000, lr=1e-4, parent=parent)
     assert groups_by_rows(tmp_path, ["long", "short", "changed"]) == [
-        ("lr 0.001, 2 runs of 1 seed", ["long", "short"]),
+        ("lr 0.001, 2 runs", ["long", "short"]),
         ("lr 0.0001", ["changed"]),
     ]
 

@@ -9,7 +9,7 @@ pytest.importorskip("nicegui")
 
 from dashboard.results import Results
 from option_flags import Config, defaults_beside
-from reports.unused_options import changed_options
+from reports.hints import changed_options
 from tests.dashboard.some_runs import write_run
 
 CHANGED = {"seed": 1, "environment_max_steps": 20_000, "report_period": 1000}  # of every run that is written here

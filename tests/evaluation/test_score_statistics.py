@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.score_statistics import best_median_worst, bootstrap_interval, summarise
-from reports.published_scores import RANDOM_AND_HUMAN, human_normalised
+from reports.scores import PUBLISHED, human_normalised
 from wrappers.emulator import ID_ENDING, atari_ids
 
 
@@ -58,9 +58,9 @@ def test_best_median_and_worst(returns: list[float], chosen: dict[str, int]) -> 
 
 
 def test_human_scores() -> None:
-    assert len(RANDOM_AND_HUMAN) == 56
-    assert all(human > random for random, human in RANDOM_AND_HUMAN.values())
-    assert {game + ID_ENDING for game in RANDOM_AND_HUMAN} <= set(atari_ids())
+    assert len(PUBLISHED) == 56
+    assert all(scores.human > scores.random for scores in PUBLISHED.values())
+    assert {game + ID_ENDING for game in PUBLISHED} <= set(atari_ids())
     assert human_normalised("PongNoFrameskip-v4", -20.7) == 0
     assert human_normalised("BreakoutNoFrameskip-v4", 30.5) == 1
     assert human_normalised("AdventureNoFrameskip-v4", 1.0) is None

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from option_flags import Config
 from reports.compare_runs import group_runs, seed_band
@@ -22,6 +23,41 @@ MIXED = json.dumps([{"type": "queue", "capacity": 1, "sample_ratio": 0.5}, STAND
 
 def labels(*runs: Path) -> list[str]:
     return [group.label for group in group_runs([read_history(run) for run in runs])]
+
+
+def queue(**more: Any) -> str:
+    return json.dumps([{"type": "queue", "capacity": 1, "sample_ratio": 1.0, **more}])
+
+
+SCHEDULES = [{"batch_size": size, "lr_scheduler_steps": steps} for size, steps in ((8, 100), (8, 200), (16, 200))]
+CLONING = [{"use_policy_cloning_loss": cloning} for cloning in (True, False)]
+PONG, CARTPOLE = {"env": "PongNoFrameskip-v4"}, {"env": "CartPole-v1"}
+
+
+@pytest.mark.parametrize(
+    ("runs", "wanted"),
+    [
+        ([{"seed": seed, "cluster": f"192.0.2.{seed}:6379"} for seed in (1, 2)] + [{}],
+         ["cluster, 2 seeds", "no cluster"]),
+        ([{"loss": "impact", "impact_uses": uses, "lr_scheduler_steps": 100 * uses} for uses in (1, 2)],
+         ["impact_uses 1", "impact_uses 2"]),
+        (SCHEDULES, [", ".join(f"{name} {value}" for name, value in run.items()) for run in SCHEDULES]),
+        ([{"replay_parameters": queue(capacity=capacity)} for capacity in (1, 64)],
+         ["queue (capacity 1)", "queue (capacity 64)"]),
+        ([{"replay_parameters": Config().replay.replay_parameters, **cloning} for cloning in CLONING], ["2 runs"]),
+        ([{"replay_parameters": MIXED, **cloning} for cloning in CLONING],
+         ["use_policy_cloning_loss", "no use_policy_cloning_loss"]),
+        ([{"lr": lr} for lr in (0.001, 0.0012345678)], ["lr 0.001", "lr 0.0012345678"]),
+        ([PONG, CARTPOLE, {**CARTPOLE, "lr": 1e-4}], ["lr 0.001", "lr 0.001", "lr 0.0001"]),
+        ([{**PONG, "lr": 1e-4}, CARTPOLE], ["", ""]),
+        ([{"seed": seed} for seed in (0, 1, 2)], ["3 seeds"]),
+        ([{"seed": seed % 3} for seed in range(6)], ["6 runs"]),
+    ],
+)  # fmt: skip
+def test_a_label_has_what_differs_within_a_game_and_the_number_of_seeds(
+    tmp_path: Path, runs: list[dict[str, Any]], wanted: list[str]
+) -> None:
+    assert labels(*(write_run(tmp_path / str(place), **flags) for place, flags in enumerate(runs))) == wanted
 
 
 def test_runs_that_differ_only_in_their_seeds_form_a_group(tmp_path: Path) -> None:
@@ -60,22 +96,6 @@ def test_labels_describe_replays_and_omit_what_follows_from_them(tmp_path: Path)
     assert draw_run(read_history(b))
 
 
-def test_seeds_of_clusters_at_different_addresses_are_one_configuration(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / str(seed), seed=seed, cluster=f"192.0.2.{seed}:6379") for seed in (1, 2, 3)]
-    alone = write_run(tmp_path / "alone")
-    groups = group_runs([read_history(folder) for folder in (*runs, alone)])
-    assert [group.label for group in groups] == ["cluster, 3 seeds", "no cluster"]
-
-
-def test_the_schedule_that_follows_from_the_uses_of_batches_is_not_named(tmp_path: Path) -> None:
-    runs = [
-        write_run(tmp_path / str(uses), loss="impact", impact_uses=uses, lr_scheduler_steps=100 * uses)
-        for uses in (1, 2)
-    ]
-    groups = group_runs([read_history(folder) for folder in runs])
-    assert [group.label for group in groups] == ["impact_uses 1", "impact_uses 2"]
-
-
 def test_labels_contain_the_replay_keys_that_differ(tmp_path: Path) -> None:
     def elite(**more: Any) -> str:
         entry = {"type": "elite", "capacity": 1000, "sample_ratio": 0.5, **more}
@@ -97,12 +117,6 @@ def test_labels_contain_the_replay_keys_that_differ(tmp_path: Path) -> None:
     ]
 
 
-def test_labels_contain_the_capacities_of_queues_that_differ(tmp_path: Path) -> None:
-    queues = [json.dumps([{"type": "queue", "capacity": capacity, "sample_ratio": 1.0}]) for capacity in (1, 64)]
-    runs = [write_run(tmp_path / str(i), replay_parameters=queue) for i, queue in enumerate(queues)]
-    assert labels(*runs) == ["queue (capacity 1)", "queue (capacity 64)"]
-
-
 def test_a_run_and_the_one_resumed_from_it_are_one(tmp_path: Path) -> None:
     first = write_run(tmp_path / "first")
     parent = {"run": str(first), "agent_steps": 12_500}
@@ -115,17 +129,6 @@ def test_a_run_and_the_one_resumed_from_it_are_one(tmp_path: Path) -> None:
     groups = group_runs([read_history(folder) for folder in (first, second, branch, first, other, second)])
     assert [[run.folder.name for run in group.runs] for group in groups] == [["second", "other"], ["branch"]]
     assert [group.label for group in groups] == ["lr 0.001, 2 seeds", "lr 0.003"]
-
-
-def test_cloning_options_matter_only_with_a_replay(tmp_path: Path) -> None:
-    found: list[list[str]] = []
-    for replays in (Config().replay.replay_parameters, MIXED):
-        runs = [
-            write_run(tmp_path / f"{len(found)}{cloning}", use_policy_cloning_loss=cloning, replay_parameters=replays)
-            for cloning in (True, False)
-        ]
-        found.append(labels(*runs))
-    assert found == [["2 runs of 1 seed"], ["use_policy_cloning_loss", "no use_policy_cloning_loss"]]
 
 
 def test_options_that_an_older_run_lacks_count_as_defaults(tmp_path: Path) -> None:
@@ -144,19 +147,12 @@ def test_a_value_chosen_by_the_run_equals_the_same_value_given_by_flag(tmp_path:
     assert [group.label for group in groups] == ["slots_per_worker 1, 2 seeds", "slots_per_worker 2"]
 
 
-def test_the_network_that_auto_chooses_for_atari_is_the_one_that_older_runs_name(tmp_path: Path) -> None:
-    networks = ["auto", "nature", "conv3"]
-    runs = [read_history(write_run(tmp_path / name, network=name)) for name in networks]
-    assert [len(group.runs) for group in group_runs(runs)] == [2, 1]
-
-
-def test_defaults_of_environments_are_not_named(tmp_path: Path) -> None:
-    runs = [
-        write_run(tmp_path / env, env=env) for env in ("PongNoFrameskip-v4", "CartPole-v1", "BreakoutNoFrameskip-v4")
-    ]
-    runs.append(write_run(tmp_path / "slow", env="CartPole-v1", lr=1e-4))
+def test_the_network_that_auto_has_come_to_is_compared_and_named(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, network=name) for name in ("auto", "nature", "conv3")]
+    config = json.loads((runs[0] / "config.json").read_text())
+    (runs[0] / "config.json").write_text(json.dumps({**config, "network": "nature"}))
     groups = group_runs([read_history(run) for run in runs])
-    assert [group.name for group in groups] == ["lr 0.001", "lr 0.001", "lr 0.001", "lr 0.0001"]
+    assert [(group.name, len(group.runs)) for group in groups] == [("network nature", 2), ("network conv3", 1)]
 
 
 def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
@@ -176,45 +172,6 @@ def test_a_seed_that_ended_before_another_began_is_not_in_the_band() -> None:
     assert (band.x[0], band.x[-1]) == (20, 30)
     np.testing.assert_allclose(band.low, np.linspace(5, 6, len(band.x)))
     np.testing.assert_array_equal(band.low, band.high)
-
-
-# --- Seeds and names --------------------------------------------------------------------------------------------------
-
-
-def test_runs_of_one_seed_are_not_counted_as_seeds(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / str(place), seed=place % 3) for place in range(6)]
-    assert labels(*runs[:3]) == ["3 seeds"]
-    assert labels(*runs[:3], *runs[:3]) == ["3 seeds"], "a run that is given twice"
-    assert labels(*runs) == ["6 runs of 3 seeds"]
-    assert labels(runs[0], runs[3]) == ["2 runs of 1 seed"]
-
-
-def test_a_schedule_that_alone_separates_two_runs_is_named(tmp_path: Path) -> None:
-    runs = [
-        write_run(tmp_path / f"{size}{steps}", batch_size=size, lr_scheduler_steps=steps)
-        for size, steps in ((8, 100), (8, 200), (16, 200))
-    ]
-    assert labels(*runs) == [
-        "batch_size 8, lr_scheduler_steps 100",
-        "batch_size 8, lr_scheduler_steps 200",
-        "batch_size 16, lr_scheduler_steps 200",
-    ]
-
-
-def test_numbers_that_are_equal_in_six_digits_have_different_names(tmp_path: Path) -> None:
-    rates = [0.001, 0.0012345678, 0.0012345679]
-    assert labels(*(write_run(tmp_path / str(lr), lr=lr) for lr in rates[:2])) == ["lr 0.001", "lr 0.00123457"]
-    exact = [f"lr {lr}" for lr in rates[1:]]
-    assert labels(*(write_run(tmp_path / f"{lr} again", lr=lr) for lr in rates[1:])) == exact
-
-    shares = (0.4, 0.4000000001)
-    replays = [
-        [{"type": "queue", "capacity": 1, "sample_ratio": share}, {**STANDARD, "sample_ratio": 1 - share}]
-        for share in shares
-    ]
-    runs = [write_run(tmp_path / f"{place}", replay_parameters=json.dumps(mix)) for place, mix in enumerate(replays)]
-    first, second = labels(*runs)
-    assert first.startswith("0.4 queue + 0.6 ") and second.startswith("0.4000000001 queue + 0.59999")
 
 
 # --- Archives ---------------------------------------------------------------------------------------------------------
@@ -247,7 +204,7 @@ def test_a_run_and_an_archived_one_of_the_same_configuration_are_a_group(tmp_pat
     assert [group.label for group in groups] == [
         "lr_scheduler_steps 12500, 3 seeds",
         "lr_scheduler_steps 6250",
-        "lr_scheduler_steps 0",
+        "lr_scheduler_steps None",
     ]
 
 

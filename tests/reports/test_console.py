@@ -147,20 +147,19 @@ def test_plain_prints_one_line_a_period_and_the_newest_at_the_end() -> None:
     stream = io.StringIO()
     console = make_console("auto", 10.0, stream)
     console.start(["run folder"])
-    for second in range(5):
-        console.show(STARTING, float(second))
-    statuses = [changed(STATUS, episodes=number) for number in range(25)]
-    for second, status in enumerate(statuses, start=5):
+    console.show(STARTING, 0.0)
+    statuses = [changed(STATUS, episodes=number) for number in range(35)]
+    for second, status in enumerate(statuses, start=1):
         console.show(status, float(second))
     console.message("worker 1 was killed\n")
     console.close(["the end"])
     console.close([])
     assert stream.getvalue().splitlines() == [
         "run folder",
-        "starting 2 workers",
-        *[statuses[number].line() for number in (0, 10, 20)],
+        "starting workers, 1 of 2 running",
+        *[statuses[number].line() for number in (9, 19, 29)],
         "worker 1 was killed",
-        statuses[24].line(),
+        statuses[34].line(),
         "the end",
     ]
 

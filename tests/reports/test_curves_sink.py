@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from reports import curves_sink, run_curves
-from reports.curves_sink import CurvesSink
+from reports import run_curves, sinks
+from reports.sinks import CurvesSink
 from tests.reports.some_run import write_run
 
 PNG = b"\x89PNG"
@@ -18,7 +18,7 @@ PNG = b"\x89PNG"
 
 @pytest.fixture(autouse=True)
 def _long_wait_for_the_last_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 1000)
+    monkeypatch.setattr(sinks, "LAST_DRAWING_SECONDS", 1000)
 
 
 def drawers() -> list[psutil.Process]:
@@ -52,7 +52,7 @@ def test_a_process_that_fails_says_why_and_one_that_hangs_is_killed(
     with pytest.raises(RuntimeError, match=r"^.*config\.json is missing or damaged$"):
         write_until_it_fails(sink)
     sink.close()
-    monkeypatch.setattr(curves_sink, "LAST_DRAWING_SECONDS", 0.1)
+    monkeypatch.setattr(sinks, "LAST_DRAWING_SECONDS", 0.1)
     sink = CurvesSink(tmp_path)
     drawers()[0].send_signal(signal.SIGSTOP)
     sink.close()

@@ -9,8 +9,7 @@ import pytest
 from option_flags import Config
 from options.rules import UsageError
 from reports.game_scores import main
-from reports.published_scores import game_name
-from reports.score_aggregates import ATARI_5
+from reports.scores import ATARI_5, game_name
 from run_files.checkpoint import checkpoint_name
 from wrappers.emulator import ID_ENDING
 
@@ -146,9 +145,8 @@ def test_runs_without_a_finished_game_are_named(tmp_path: Path, capsys: pytest.C
         (["{0}/nowhere"], "{0}/nowhere is not the folder of a run: it has no config.json; a folder such as "
                           "results/<env>_<time> would be right."),
         (["{0}/none"], "{0}/none holds no runs; a run folder, or the folder of a sweep, would be right."),
-        (["{0}/empty"], "{0}/empty has no finished game yet, so there are no scores."),
-        (["{0}/run", "--agent_steps=999"], "no game of {0}/run had ended by --agent_steps=999; a larger number would "
-                                           "be right."),
+        (["{0}/empty"], "{0}/empty has no finished game, so there are no scores."),
+        (["{0}/run", "--agent_steps=999"], "{0}/run has no finished game by 999 agent steps, so there are no scores."),
         (["{0}/run", "--agent_steps=1001"], "--agent_steps=1001 is more than {0}/run has, 1,000; a smaller number "
                                             "would be right."),
         (["{0}/run", "--format=html"], '--format must be one of text, markdown, not "html".'),

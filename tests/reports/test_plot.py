@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from options.rules import UsageError
 from reports import plot, plot_style, run_curves
 from reports.panels import COLOURS, dashes, learning_panels, machine_panels, page_panels
+from reports.plot import PlotOptions
 from reports.plot_style import as_bytes, short_count, smoothed
 from reports.run_curves import draw_run
 from run_files.curve_archive import write_archive
@@ -44,10 +45,10 @@ def test_a_share_of_zero_is_drawn_and_a_term_of_the_loss_without_weight_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[str] = []
-    monkeypatch.setattr(run_curves, "draw_line", lambda axes, curve, colour, label, means: drawn.append(label))
+    monkeypatch.setattr(run_curves, "_draw_line", lambda axes, curve, means, label, colour: drawn.append(label))
     figures = {"policy_loss": 0.5, "entropy_loss": 0.0, "idle_share": 0.0, "missed_share": 0.0}
     draw_run(read_history(write_run(tmp_path / "run", more=figures)))
-    assert {"policy", "idle action", "late"} <= set(drawn) and "entropy" not in drawn
+    assert {"policy", "idle", "late"} <= set(drawn) and "entropy" not in drawn
 
 
 @pytest.mark.parametrize(
@@ -57,14 +58,14 @@ def test_the_ages_of_unrolls_are_drawn_where_some_are_replayed(
     tmp_path: Path, replays: str, lines: list[str] | None
 ) -> None:
     figures = {f"{place}_{kind}": {"age_mean": 5.0} for place, kind in enumerate(replays.split())}
-    panels = page_panels(read_history(write_run(tmp_path / "run", more={"replays": figures})), 4)
+    panels = page_panels(read_history(write_run(tmp_path / "run", more={"replays": figures})))
     drawn = {panel.title: [label for _, label in panel.figures] for panel in panels}
     assert drawn.get("Age of drawn unrolls, updates") == lines
 
 
 def test_both_pictures_of_a_run_have_the_same_panels_and_colours(tmp_path: Path) -> None:
     history = read_history(write_run(tmp_path / "run"))
-    drawn = page_panels(history, 4)
+    drawn = page_panels(history)
     shown = {panel.title: panel.curves(history) for panel in learning_panels(history) + machine_panels(history)}
     assert len(drawn) >= 4
     for panel in drawn:
@@ -118,8 +119,8 @@ def test_the_command_draws(
         (["a", "--only="], "--only"),
         (["a", "--only=b,c"], "--only=b,c is in the name of none of the runs"),
         (["young"], "no game has ended in young yet"),
-        (["a", "--metric=entrpy"], "did you mean entropy?"),
-        (["a", "--metric=QQ"], "a field of metrics.jsonl"),
+        (["a", "--metric=entrpy"], 'did you mean "entropy"?'),
+        (["a", "--metric=QQ"], "--metric=QQ has no numbers in a."),
         (["a", "--x=days"], "--x"),
         (["a", "--smooth=0"], "--smooth"),
         (["a", "--output=a.bmp"], "--output"),
@@ -158,7 +159,7 @@ def test_the_axis_names_the_number_of_games_in_a_mean(tmp_path: Path, pages: lis
         read_history(folder) for folder in (write_run(tmp_path / "a"), write_run(tmp_path / "b", avg_buff_size=30))
     )
     for histories in ([usual], [short], [usual, short]):
-        plot.compare(histories, tmp_path / "curves.png")
+        plot.compare(histories, PlotOptions(output=str(tmp_path / "curves.png")))
     names = [page.axes[0].get_ylabel() for page in pages]
     assert names == ["mean return of the last 100 games", "mean return of the last 30 games", "return_mean"]
 
@@ -166,7 +167,7 @@ def test_the_axis_names_the_number_of_games_in_a_mean(tmp_path: Path, pages: lis
 def test_dollar_signs_in_names_are_no_mathematics(tmp_path: Path, pages: list[Figure]) -> None:
     runs = [write_run(tmp_path / f"$\\frac{number}$", env_kwargs=f'{{"a": "$\\\\frac{number}$"}}') for number in (1, 2)]
     histories = [read_history(folder) for folder in runs]
-    plot.compare(histories, tmp_path / "both.png")
+    plot.compare(histories, PlotOptions(output=str(tmp_path / "both.png")))
     (page,) = pages
     assert len(page.legends[0].get_texts()) == 2
     assert draw_run(histories[0]).startswith(PNG)
@@ -183,7 +184,7 @@ def test_long_names_of_configurations_stay_on_the_page(tmp_path: Path, pages: li
         lr_warmup_updates=123_456,
         replay_parameters=MIXED,
     )
-    plot.compare([read_history(plain), read_history(other)], tmp_path / "both.png")
+    plot.compare([read_history(plain), read_history(other)], PlotOptions(output=str(tmp_path / "both.png")))
     (page,) = pages
     names = page.legends[0].get_window_extent()
     panel = page.axes[0].get_tightbbox()
@@ -230,9 +231,9 @@ def test_a_configuration_looks_the_same_in_all_games(tmp_path: Path, pages: list
         for lr, most in of.items()
         for seed in range(most)
     ]
-    plot.compare(runs, tmp_path / "curves.png")
+    plot.compare(runs, PlotOptions(output=str(tmp_path / "curves.png")))
     (page,) = pages
-    assert [text.get_text() for text in page.legends[0].get_texts()] == ["lr 0.001, 2 to 3 seeds", "lr 0.002"]
+    assert [text.get_text() for text in page.legends[0].get_texts()] == ["lr 0.001, 3 seeds", "lr 0.002"]
     for axes in page.axes:
         assert {line.get_color() for line in axes.get_lines()} == set(COLOURS[:2])
 
@@ -240,7 +241,7 @@ def test_a_configuration_looks_the_same_in_all_games(tmp_path: Path, pages: list
 def test_more_configurations_than_colours_have_dashes(tmp_path: Path, pages: list[Figure]) -> None:
     many = 2 * len(COLOURS)
     runs = [read_history(write_run(tmp_path / str(place), lr=1e-4 * (place + 1))) for place in range(many)]
-    plot.compare(runs, tmp_path / "curves.png")
+    plot.compare(runs, PlotOptions(output=str(tmp_path / "curves.png")))
     (page,) = pages
     for lines in (page.axes[0].get_lines(), page.legends[0].get_lines()):
         assert len({(line.get_color(), line.is_dashed()) for line in lines}) == many

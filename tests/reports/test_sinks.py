@@ -67,10 +67,10 @@ def test_a_taken_port_and_a_wrong_host_are_reported_in_one_sentence() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* choose a free port\.$"):
+        with pytest.raises(UsageError, match=rf"--metrics_port={port} .*already in use.* choose a free port, .*\.$"):
             check_sinks(config(metrics_port=port).report)
     for host in ("no.such.host.invalid", "192.0.2.1", "a..b"):  # the second is reserved for documentation
-        with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} is not an address of this machine"):
+        with pytest.raises(UsageError, match=f"--metrics_host={re.escape(host)} cannot be opened .*an address of this"):
             check_sinks(config(metrics_port=free_ports(1)[0], metrics_host=host).report)
 
 
@@ -186,40 +186,44 @@ def test_prometheus_gets_the_figures_of_nodes_until_they_vanish() -> None:
 
 class FakeRun:
     def __init__(self) -> None:
-        self.logged: list[tuple[dict[str, float], int]] = []
+        self.logged: list[tuple[dict[str, Any], int]] = []
         self.finished = False
 
-    def log(self, numbers: dict[str, float], step: int) -> None:
+    def log(self, numbers: dict[str, Any], step: int) -> None:
         self.logged.append((numbers, step))
 
     def finish(self) -> None:
         self.finished = True
 
 
-def test_weights_and_biases_gets_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [None, "a name"])
+def test_weights_and_biases_gets_numbers_and_videos(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    monkeypatch.delenv("WANDB_NAME", raising=False)
+    if name is not None:
+        monkeypatch.setenv("WANDB_NAME", name)
     run = FakeRun()
     given: dict[str, Any] = {}
-    fake = types.ModuleType("wandb")
-
-    def init(project: str, name: str, dir: str, config: dict[str, Any], resume: str) -> FakeRun:
-        given.update(project=project, name=name, dir=dir, config=config, resume=resume)
-        return run
-
-    monkeypatch.setattr(fake, "init", init, raising=False)
+    fake: Any = types.ModuleType("wandb")
+    fake.init = lambda **words: given.update(words) or run
+    fake.Video = lambda path: f"video {Path(path).name}"
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    options = config(wandb=True, wandb_project="mine", seed=3)
+    options = config(wandb=True, wandb_project="mine", seed=3, tags="baseline,paper")
     check_sinks(options.report)
     folder = tmp_path / "Pong_1"
-    folder.mkdir()
+    (folder / "videos").mkdir(parents=True)
     sink = make_sinks(options, folder, print)
     sink.write(report(2000, 1.5))
     sink.episode(EPISODE)
+    (folder / "videos" / "evaluation_2000.mp4").touch()
     sink.close()
-    assert (given["project"], given["name"], given["dir"]) == ("mine", "Pong_1", str(folder))
+    assert (given["project"], given["name"], given["dir"]) == ("mine", name or "Pong_1", str(folder))
     assert given["resume"] == "allow", "with WANDB_RUN_ID, a resumed run extends the curves that exist"
-    assert given["config"]["seed"] == 3
-    ((numbers, step),) = run.logged
+    assert given["config"]["seed"] == 3 and given["tags"] == ["baseline", "paper"]
+    (numbers, step), last = run.logged
     assert step == 2000 and numbers["time_shares/update"] == 0.9 and "kl_replayed" not in numbers
+    assert last == ({"videos/evaluation_2000": "video evaluation_2000.mp4"}, 2000)
     assert run.finished
 
 
@@ -269,7 +273,7 @@ def test_tensorboard_tags_are_grouped() -> None:
     assert tag_of("time_shares/update") == "time_shares/update"
 
 
-def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
+def test_tensorboard_gets_numbers_new_videos_and_hyperparameters(tmp_path: Path) -> None:
     options = config(tensorboard=True)
     check_sinks(options.report)
     messages: list[str] = []
@@ -281,17 +285,18 @@ def test_tensorboard_gets_numbers_and_new_videos(tmp_path: Path) -> None:
     sink.episode(EPISODE)
     sink.close()
     assert not messages
-    (path,) = (tmp_path / "tensorboard").iterdir()
     scalars: dict[str, list[tuple[int, float]]] = {}
-    pictures = []
-    for event in EventFileLoader(str(path)).Load():
-        for value in event.summary.value:
-            if value.metadata.plugin_data.plugin_name == "images":
-                pictures.append((value.tag, event.step, value.tensor.string_val[2]))
-            elif value.metadata.plugin_data.plugin_name == "scalars":
-                scalars.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
+    pictures, plugins = [], set()
+    for path in (tmp_path / "tensorboard").iterdir():
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                plugin = value.metadata.plugin_data.plugin_name
+                plugins.add(plugin)
+                if plugin == "images":
+                    pictures.append((value.tag, event.step, value.tensor.string_val[2][:4]))
+                elif plugin == "scalars":
+                    scalars.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
     assert scalars["games/return_mean"] == [(2000, 2.0), (3000, 3.0)]
     assert [step for step, _ in scalars["time_shares/wait"]] == [1000, 2000, 3000]
-    ((tag, step, content),) = pictures
-    assert (tag, step) == ("videos/best", 2000)
-    assert content.startswith(b"GIF8")
+    assert pictures == [("videos/best", 2000, b"GIF8")]
+    assert "hparams" in plugins and scalars["hparam/return_mean"] == [(3000, 3.0)]

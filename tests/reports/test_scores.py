@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.score_aggregates import (
+from reports.scores import (
     ATARI_5,
     atari5_median,
     atari5_median_of_runs,
