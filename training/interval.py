@@ -33,7 +33,7 @@ class Interval:
         self._first_diverged = torch.tensor(NEVER)  # the first update whose loss was not finite
         self._lag_sum = self._lag_count = self._lag_max = 0  # of fresh unrolls
         self._draws = 0
-        self._draw_sums = np.zeros((0, SUMS))  # one row for each replay
+        self._draw_sums: list[list[float]] = []  # one row for each replay
         # Of entries of the environments' `info`: their sum, and the number of steps that had them.
         self.reported_info = np.zeros((len(self._layout.reported_info), 2))
 
@@ -60,12 +60,17 @@ class Interval:
     def add_draws(self, batch: Batch) -> None:
         """Count what the replays tell of the draws of one batch."""
         if not self._draws:
-            self._draw_sums = np.zeros((len(batch.draws), SUMS))
+            self._draw_sums = [[0.0] * SUMS for _ in batch.draws]
         self._draws += 1
         for row, (drawn, age, seconds) in zip(self._draw_sums, batch.draws, strict=True):
-            row[: SECONDS + 1] += age, drawn.times_drawn, drawn.candidates, seconds
+            row[AGE] += age
+            row[TIMES_DRAWN] += drawn.times_drawn
+            row[CANDIDATES] += drawn.candidates
+            row[SECONDS] += seconds
             if drawn.distance_drawn is not None and drawn.distance_candidates is not None:
-                row[RANKED:] += 1, drawn.distance_drawn, drawn.distance_candidates
+                row[RANKED] += 1
+                row[DISTANCE_DRAWN] += drawn.distance_drawn
+                row[DISTANCE_CANDIDATES] += drawn.distance_candidates
 
     def first_diverged_update(self) -> int | None:
         """The first update of this interval whose loss was NaN or infinite; None without one. Waits for the GPU."""
@@ -99,12 +104,12 @@ class Interval:
                 "distance_drawn": row[DISTANCE_DRAWN] / (row[RANKED] or float("nan")),
                 "distance_candidates": row[DISTANCE_CANDIDATES] / (row[RANKED] or float("nan")),
             }
-            for row in self._draw_sums.tolist()
+            for row in self._draw_sums
         ]
 
     def draw_seconds(self) -> list[float]:
         """The time that the draws took, for each replay."""
-        return [row[SECONDS] for row in self._draw_sums.tolist()]
+        return [row[SECONDS] for row in self._draw_sums]
 
     def state_dict(self, seconds: float) -> dict[str, Any]:
         """For a checkpoint written after `seconds` of training; the resumed run continues the interval."""
@@ -117,7 +122,7 @@ class Interval:
             "updates": self.updates,
             "lags": [self._lag_sum, self._lag_count, self._lag_max],
             "draws": self._draws,
-            "draw_sums": self._draw_sums.tolist(),
+            "draw_sums": [list(row) for row in self._draw_sums],
             "reported_info": dict(zip(self._layout.reported_info, self.reported_info.tolist(), strict=True)),
         }
 
@@ -129,7 +134,7 @@ class Interval:
             self._figure_sums = torch.tensor(list(state["learned"].values()), dtype=torch.float32)
         self.updates, self._draws = int(state["updates"]), int(state["draws"])
         self._lag_sum, self._lag_count, self._lag_max = map(int, state["lags"])
-        self._draw_sums = np.array(state["draw_sums"], np.float64).reshape(-1, SUMS)
+        self._draw_sums = [list(map(float, row)) for row in state["draw_sums"]]
         for name, sums in state["reported_info"].items():  # the environment may report others by now
             if name in self._layout.reported_info:
                 self.reported_info[self._layout.reported_info.index(name)] = sums
