@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 GOAL: dict[str, Any] = {"environment_max_steps": 3_000, "avg_buff_size": 30, "stop_at_return": -1.0, "console": "plain"}
 
 
-@pytest.mark.parametrize("flags", [{}, {"reproducible": True}, {"eval_period": 100, "eval_episode_count": 2}])
+@pytest.mark.parametrize("flags", [{}, {"reproducible": True, "eval_period": 100, "eval_episode_count": 2}])
 def test_a_run_ends_in_good_order_at_its_mean_return(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: dict[str, Any]
 ) -> None:
