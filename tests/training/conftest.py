@@ -33,8 +33,9 @@ def forked_workers(fork_server: ForkServer) -> Iterator[None]:
 
 @pytest.fixture
 def spawned_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that look for the processes of workers: they start as in a real run."""
+    """For tests that look for the processes of workers, or give them variables: they start as in a real run."""
     monkeypatch.setattr("workers.actors.start_child", start_child)
+    monkeypatch.setattr("training.periodic_evaluation.ChildPool", ChildPool)
 
 
 @pytest.fixture(autouse=True)

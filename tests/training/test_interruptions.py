@@ -117,7 +117,7 @@ def make_breaking_catch(options: EnvironmentOptions, seed: int, watch: object = 
 
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_a_run_whose_workers_keep_failing_saves_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproducible: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawned_workers: None, reproducible: bool
 ) -> None:
     monkeypatch.setenv("BREAKING_CATCH", str(tmp_path / "broken"))
     flags = {"reproducible": reproducible, "results_dir": str(tmp_path / "results"), "worker_restart_budget": 0}

@@ -53,7 +53,7 @@ def test_a_run_in_real_time_can_be_resumed_and_tested(tmp_path: Path, spawned_wo
         assert report["dropped_unrolls"] >= 0
         if report["action_age_mean"] is not None:  # on a busy machine, games may end before an action takes effect
             assert 0 <= report["action_age_mean"] <= report["action_age_max"]
-    assert last["frames"] > 0, "200 * 4 only if the machine keeps to the clock; test_clock_timing.py counts them"
+    assert last["frames"] > 0, "200 * 4 only if the machine keeps to the clock; test_action_timing.py counts them"
     evaluations: list[Any] = read_metrics(folder / "evaluations.jsonl")
     assert evaluations[0]["eval_episodes"] == 2
     config = json.loads((folder / "config.json").read_text())
