@@ -20,8 +20,7 @@ from reports.panels import MEAN, XAxis
 from run_files.run_folder import CHECKPOINTS
 
 PICTURE_SECONDS = 1 / 15  # most games make 15 agent steps in a second
-FIGURE_SECONDS = 0.25  # between two updates of bars and curves
-SALIENCY_SECONDS = 0.6
+FIGURES_EVERY, SALIENCY_EVERY = 4, 9  # pictures
 SHOWN_SECONDS = 20.0  # of the value
 UNSEEN_SECONDS = 2.0  # a picture is sent again if the browser has not confirmed the last one for so long
 START_SECONDS = 120.0  # longest wait for the first picture: torch has to be loaded
@@ -37,7 +36,8 @@ class AgentTab:
         self._results = results
         self._folder = folder
         self._game: PageChild | None = None
-        self._sent = self._figures_at = self._salient_at = 0.0  # times
+        self._count = 0  # of pictures
+        self._sent = 0.0
         self._unseen = False
         self._values: deque[tuple[float, float]] = deque()
         with ui.element("div").classes("row"):
@@ -123,7 +123,7 @@ class AgentTab:
         game, now = self._game, time.monotonic()
         if game is None or (self._unseen and now - self._sent < UNSEEN_SECONDS):
             return
-        salient = bool(self._saliency.value) and now - self._salient_at > SALIENCY_SECONDS
+        salient = bool(self._saliency.value) and self._count % SALIENCY_EVERY == 0
         try:
             picture = await to_thread(game.ask, START_SECONDS, int(salient))
         except PageError as error:
@@ -137,20 +137,18 @@ class AgentTab:
         self._unseen = False
 
     def _show(self, picture: LivePicture) -> None:
-        now = time.monotonic()
         self._stage.set_visibility(True)
         self._screen.props["src"] = _as_url(picture.screen)
-        self._sent, self._unseen = now, True
+        self._sent, self._unseen = time.monotonic(), True
         if picture.seen is not None:
             self._seen.props["src"] = _as_url(picture.seen)
         if picture.salient is not None:
             self._salient.props["src"] = _as_url(picture.salient)
-            self._salient_at = now
         self._salient.set_visibility(bool(self._saliency.value) and "src" in self._salient.props)
         self._values.extend(picture.values)
-        if now - self._figures_at > FIGURE_SECONDS:
-            self._figures_at = now
+        if self._count % FIGURES_EVERY == 0:
             self._show_figures(picture)
+        self._count += 1
 
     def _show_figures(self, picture: LivePicture) -> None:
         if picture.stack is not None:

@@ -8,32 +8,37 @@ from nicegui import ui
 
 from dashboard.charts import ChartOptions, Frame, Line, line_chart, scatter_chart
 from dashboard.children import Call, PageChild, ReplayMap
-from dashboard.page_parts import ChartCard, heading, notice
+from dashboard.page_parts import ChartCard, heading, notices, show_notices
 from dashboard.results import PageError, Results
-from reports.panels import GAMES, MEAN, TESTED, X_AXES, Panel, replay_panels, time_axis
+from reports.panels import GAMES, MEAN, TESTED, X_AXES, Panel, colour_of, replay_panels, time_axis
 from run_files.run_folder import CHECKPOINTS
 from run_files.run_history import Curve, History
 from run_files.run_reader import RunReader
 
 RETURNS = "Return of full games"
+MOST_FOUND = 30  # charts of figures that a search finds
+NO_REPORT = "There is no report yet; the first one comes after --report_period agent steps."
 MAP_TITLE = "Unrolls by their features, first two principal components"
 MAP_SECONDS = 300.0  # longest wait: replays can have many gigabytes
 COLOURINGS = ("age in updates", "distance", "sum of rewards", "times drawn")
 
 
 class AxisChoice:
-    """The controls above charts: what x is, and which axes are logarithmic."""
+    """The controls above charts: what x is, which axes are logarithmic, and how smooth lines are."""
 
     def __init__(self, on_change: Callable[[], object]) -> None:
         self._x = ui.toggle(["steps", "frames", "time"], value="steps", on_change=on_change).props("dense unelevated")
         self._log_y = ui.checkbox("log y", on_change=on_change).props("dense")
         self._log_x = ui.checkbox("log x", on_change=on_change).props("dense")
+        smoothing = {1: "none", **{count: f"{count} reports" for count in (3, 10, 30, 100)}}
+        self._smooth = ui.select(smoothing, value=1, label="smoothing", on_change=on_change)
+        self._smooth.props("dense outlined").style("min-width: 130px")
 
     def frame(self, *histories: History) -> Frame:
         """The frame of charts of these runs."""
         longest = max((run.reports[-1].get("seconds", 0.0) for run in histories if run.reports), default=0.0)
         axis = time_axis(longest) if self._x.value == "time" else X_AXES[str(self._x.value)]
-        return Frame(axis, bool(self._log_x.value), bool(self._log_y.value))
+        return Frame(axis, bool(self._log_x.value), bool(self._log_y.value), int(self._smooth.value))
 
 
 class CurveTab:
@@ -48,7 +53,9 @@ class CurveTab:
         self._cards: dict[str, ChartCard] = {}
         with ui.element("div").classes("row"):
             self._axes = AxisChoice(self.update)
-        self._nothing = ui.column()
+            self._search = ui.input(placeholder="search all figures", on_change=self.update)
+            self._search.props('dense outlined clearable debounce=300 aria-label="search all figures"')
+        self._nothing = notices()
         self._top = ui.column().classes("w-full")
         self._grid = ui.element("div").classes("charts w-full")
         self.update()
@@ -56,14 +63,18 @@ class CurveTab:
     def update(self) -> None:
         history = self._data.history
         frame = self._axes.frame(history)
-        if self._with_returns and (len(history.games.x) or history.reports):
+        if self._with_returns:
             self._put(RETURNS, return_chart(history, frame), self._top)
-        for panel in self._panels(history):
+        text, panels = str(self._search.value or "").strip().lower(), list(self._panels(history))
+        if text:
+            panels = [panel for panel in panels if text in panel.title.lower()]
+            panels += [Panel(name, ((name, ""),)) for name in history.names() if text in name.lower()][:MOST_FOUND]
+        for panel in panels:
             self._put(panel.title, panel_chart(panel, history, frame), self._grid)
-        self._nothing.clear()
-        if not self._cards:
-            with self._nothing:
-                notice("There is no report yet; the first one comes after --report_period agent steps.")
+        shown = {panel.title for panel in panels}
+        for title, card in self._cards.items():
+            card.section.set_visibility(title in shown or (title == RETURNS and not text))
+        show_notices(self._nothing, [] if self._cards else [NO_REPORT])
 
     def _put(self, title: str, options: ChartOptions, place: ui.element) -> None:
         if title in self._cards:
@@ -134,21 +145,20 @@ class ReplayTab:
 
 def panel_chart(panel: Panel, history: History, frame: Frame) -> ChartOptions:
     lines = [
-        Line(label, curve.x / frame.axis.unit, curve.y, colour)
-        for label, curve, colour in panel.curves(history, frame.axis.figure)
+        Line(label, *frame.curve(history, figure), colour_of(place))
+        for place, (figure, label) in enumerate(panel.figures)
     ]
+    lines = [line for line in lines if len(line.x) and (line.y.any() or not panel.without_zero)]
     return line_chart(lines, frame, panel)
 
 
 def return_chart(history: History, frame: Frame) -> ChartOptions:
     """Every game as a dot, the moving mean as a line, and the evaluations."""
-    figure, unit = frame.axis.figure, frame.axis.unit
-    games = _games_over(history, figure)
-    means, tested = history.curve("return_mean", figure), history.curve("eval_return_mean", figure)
+    games = _games_over(history, frame.axis.figure)
     lines = [
-        Line("each game", games.x / unit, games.y, GAMES, dots=True),
-        Line(f"mean of the last {history.return_window} games", means.x / unit, means.y, MEAN),
-        Line("test games, mean", tested.x / unit, tested.y, TESTED),
+        Line("each game", games.x / frame.axis.unit, games.y, GAMES, dots=True),
+        Line(f"mean of the last {history.return_window} games", *frame.curve(history, "return_mean"), MEAN),
+        Line("test games, mean", *frame.curve(history, "eval_return_mean"), TESTED),
     ]
     return line_chart([line for line in lines if len(line.x)], frame)
 

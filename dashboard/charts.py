@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reports.panels import COLOURS, Panel, XAxis
+from run_files.run_history import Curve, History
 
 # JavaScript in place of a value: ECharts gets what it evaluates to in the browser.
 INK = "getComputedStyle(document.body).getPropertyValue('--soft')"
@@ -23,7 +24,7 @@ NAME = "(p) => p.name.replace(/&/g, '&amp;').replace(/</g, '&lt;')"  # a tooltip
 GRID = "rgba(128,134,144,0.18)"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 TEXT = {":color": INK, "fontSize": 11}
-COMMON = {"animation": False, "textStyle": {"fontFamily": FONT, **TEXT}}
+COMMON = {"animation": False, "aria": {"enabled": True}, "textStyle": {"fontFamily": FONT, **TEXT}}
 BY_VALUE = {"color": [COLOURS[5], COLOURS[0], COLOURS[1]]}  # from the lowest to the highest
 MOST_POINTS, MOST_DOTS = 1000, 3000  # more than a chart has pixels
 NARROW_CHART = 330  # pixels of the narrowest charts
@@ -55,6 +56,16 @@ class Frame(NamedTuple):
     axis: XAxis
     log_x: bool = False
     log_y: bool = False
+    smooth: int = 1  # lines show means of so many reports
+
+    def curve(self, history: History, figure: str) -> Curve:
+        """A figure of a run over this axis, each value the mean of the last ones; of fewer at the beginning."""
+        found = history.curve(figure, self.axis.figure)
+        order = np.argsort(found.x, kind="stable")
+        x, y = found.x[order] / self.axis.unit, found.y[order]
+        if len(y):
+            y = np.convolve(y, np.ones(self.smooth))[: len(y)] / np.minimum(np.arange(1, len(y) + 1), self.smooth)
+        return Curve(x, y)
 
 
 def line_chart(

@@ -11,7 +11,7 @@ from processes.child import start_child
 from processes.messages import ChildError, Kind, receive
 from processes.printed import reason
 
-MOST_AT_ONCE = 4
+MOST_AT_ONCE = 4  # while one starts, it keeps one of the threads that all pages share
 
 _running: set["PageChild"] = set()
 
@@ -95,10 +95,11 @@ class PageChild:
         return answer
 
     def kill(self) -> None:
-        self._child.kill()
+        """Whoever waits for an answer gets a PageError."""
+        if self._is_open:  # afterwards, another process may have its number
+            self._child.kill()
 
     def close(self) -> None:
-        """End the process. Whoever waits for an answer gets a PageError."""
         self.kill()
         with self._asking:
             if self._is_open:

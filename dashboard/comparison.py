@@ -1,29 +1,173 @@
-"""Several runs compared: groups of seeds with their labels and scores, their curves, and one axis for each option."""
+"""Pages that compare runs, any selection or all of a sweep: curves of groups of seeds, scores, and what differs."""
 
 import math
+import threading
+from asyncio import to_thread
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from nicegui import ui
+from starlette.requests import Request
 
+from dashboard.chart_tabs import AxisChoice
 from dashboard.charts import ChartOptions, Frame, Line, line_chart, parallel_chart
-from dashboard.results import RunRow
+from dashboard.page_parts import ChartCard, heading, link_to, notices, show_notices, show_page, table
+from dashboard.results import UNREADABLE, Results, RunRow, printable
 from options.replay_options import REPLAY_KEYS, parse_replays
 from options.rules import UsageError
 from reports.compare_runs import IGNORED_OPTIONS, Group, all_options, group_runs, seed_band
 from reports.number_format import count_or_nothing, game_return
-from reports.panels import colour_of, dashes
+from reports.panels import X_AXES, colour_of, dashes
 from reports.scores import game_name
 from run_files.job_runs import is_job, run_of_job
 from run_files.metrics import EVALUATIONS, METRICS, flat_numbers, last_report
 from run_files.run_history import EVALUATED, Curve, History
+from run_files.run_reader import ReadLimits, RunReader
 
 RETURN = "return_mean"
 ALIKE = "all runs alike"
+REFRESH_SECONDS = 5.0
+MOST_CURVES = 60  # runs whose curves are read; the others are in the table only
+EACH = ReadLimits(reports=400, report_bytes=4 * 1024 * 1024)
 LONGEST_LABEL = 60
 LEAST_RUNS, MOST_AXES = 3, 10  # of a chart with one axis for each option
+
+
+async def compare_page(results: Results, request: Request) -> None:
+    names = list(dict.fromkeys(request.query_params.getlist("run")))
+    await show_page(request, f"{len(names)} runs compared", ComparisonView(results, names).build)
+
+
+async def sweep_page(results: Results, request: Request, name: str) -> None:
+    await show_page(request, f"sweep {name}", ComparisonView(results, sweep=name).build)
+
+
+class ComparisonView:
+    """Charts and tables of the runs with these `names`, or of all runs of a `sweep`."""
+
+    def __init__(self, results: Results, names: Sequence[str] = (), sweep: str | None = None) -> None:
+        self._results = results
+        self._names = names
+        self._sweep = sweep
+        self._rows: list[RunRow] = []
+        self._groups: list[Group] = []  # of the rows, without curves
+        self._readers: dict[Path, RunReader] = {}  # of one figure: all would take much memory
+        self._read_figure = ""
+        self._reading = threading.Lock()
+        self._cards: dict[str, ChartCard] = {}
+
+    async def build(self) -> None:
+        title = "Comparison"
+        if self._sweep is not None:
+            folder = await to_thread(self._results.sweep, self._sweep)
+            self._sweep, title = self._results.name(folder), printable(Path(folder.name))
+        heading(1, title)
+        self._notices = notices()
+        self._status = ui.label().classes("soft")
+        with ui.element("div").classes("row"):
+            self._metric = ui.select([RETURN], value=RETURN, label="figure", with_input=True, on_change=self._draw)
+            self._metric.props("dense outlined").style("min-width: 260px").on("popup-show", self._offer_figures)
+            self._axes = AxisChoice(self._draw)
+            self._alone = ui.checkbox("each run alone", on_change=self._draw).props("dense")
+        self._grid = ui.element("div").classes("charts broad w-full")
+        self._tables = ui.column().classes("w-full gap-3")
+        await self._refresh()
+        await self._offer_figures()
+        ui.timer(REFRESH_SECONDS, self._refresh, immediate=False)
+
+    async def _refresh(self) -> None:
+        rows, problems, status = await to_thread(self._look)
+        show_notices(self._notices, problems)
+        self._status.set_text(status)
+        if rows != self._rows:
+            self._rows, self._groups = rows, await to_thread(group_rows, rows)
+            self._show_tables()
+        await self._draw(only_if_new=True)
+
+    def _look(self) -> tuple[list[RunRow], list[str], str]:
+        """The runs, what is wrong with the choice of them, and a line about them."""
+        rows, sweeps = self._results.rows()
+        rows = [row for row in rows if row.state != UNREADABLE]
+        if self._sweep is not None:
+            own = runs_of_sweep([row for row in rows if row.sweep == self._sweep])
+            sweep = [each for each in sweeps if each.name == self._sweep]
+            status = [each.counts for each in sweep]
+            if len(own) > MOST_CURVES:
+                status.append(f"the curves are those of the {MOST_CURVES} runs with the highest mean return")
+            return own, [each.problem for each in sweep if each.problem], ", ".join(filter(None, status))
+        known = {row.name: row for row in rows}
+        missing = [name for name in self._names if name not in known]
+        own = [known[name] for name in self._names if name in known]
+        return own, [f"{name} is left out: it is not there, or is not a run." for name in missing], ""
+
+    async def _offer_figures(self) -> None:
+        figures = await to_thread(figures_of, self._rows[:MOST_CURVES])
+        if figures != self._metric.options:
+            self._metric.set_options(figures)
+
+    def _with_curves(self, metric: str) -> tuple[list[Group], bool]:
+        """The groups with their curves of a figure, and whether anything is new."""
+        best = {row.folder: row.return_mean if row.return_mean is not None else float("-inf") for row in self._rows}
+        folders = [run.folder for group in self._groups for run in group.runs]
+        names = {metric, *(axis.figure for axis in X_AXES.values())}
+        with self._reading:
+            changed = metric != self._read_figure
+            if changed:
+                self._read_figure, self._readers = metric, {}
+            for folder in sorted(folders, key=lambda folder: -best[folder])[:MOST_CURVES]:
+                reader = self._readers.setdefault(folder, self._results.reader(folder, names, EACH))
+                changed |= reader.refresh()
+            read = {folder: reader.history for folder, reader in self._readers.items()}
+        groups = [group._replace(runs=tuple(read[run.folder] for run in group.runs if run.folder in read))
+                  for group in self._groups]  # fmt: skip
+        return [group for group in groups if group.runs], changed
+
+    async def _draw(self, *_: object, only_if_new: bool = False) -> None:
+        metric = str(self._metric.value or RETURN)
+        groups, changed = await to_thread(self._with_curves, metric)
+        if metric != str(self._metric.value or RETURN):  # meanwhile; that figure is drawn too
+            return
+        if not changed and only_if_new:
+            return
+        what, alone = "mean return" if metric == RETURN else metric, bool(self._alone.value)
+        frame = self._axes.frame(*(run for group in groups for run in group.runs))
+        charts = {}
+        for env in dict.fromkeys(group.env for group in groups):
+            own = [group for group in groups if group.env == env]
+            title = f"{game_name(env)}, {what}{' of each run' if alone else ''}"
+            charts[title] = comparison_chart(own, metric, frame, alone=alone)
+        if charts.keys() != self._cards.keys() or not charts:
+            self._grid.clear()
+            with self._grid:
+                self._cards = {title: ChartCard(title, options, large=True) for title, options in charts.items()}
+                if not charts:
+                    show_notices(notices(), ["There is nothing to compare yet."])
+            return
+        for title, options in charts.items():
+            self._cards[title].update(options)
+
+    def _show_tables(self) -> None:
+        self._tables.clear()
+        last = {run.folder for group in self._groups for run in group.runs}
+        search = search_chart([row for row in self._rows if row.folder in last])
+        scores = score_rows(self._groups, self._rows)
+        with self._tables:
+            if search is not None:
+                ChartCard("Options and mean return of each run", search, large=True)
+            if scores:
+                heading(2, "Configurations, the best first")
+                wide = ("lowest to highest", "best game", "steps")
+                table(scores, left=("game", "configuration"), wide=wide).props("wrap-cells")
+                heading(2, "Runs")
+                with ui.element("div").classes("card w-full"):
+                    for row in sorted(self._rows, key=lambda row: row.name):
+                        with ui.element("div").classes("option"):
+                            ui.link(row.name, link_to("run", row.name)).classes("plain")
+                            ui.label(f"{row.state}, {game_return(row.return_mean)}").classes("of")
 
 
 def runs_of_sweep(rows: Sequence[RunRow]) -> list[RunRow]:
@@ -80,11 +224,17 @@ def score_rows(groups: Sequence[Group], rows: Sequence[RunRow]) -> list[dict[str
     return [score for _, _, score in sorted(scores, key=lambda each: each[:2])]
 
 
-def comparison_chart(groups: Sequence[Group], metric: str, frame: Frame) -> ChartOptions:
-    """The groups of one game: a line for each, with a band from the lowest to the highest seed."""
+def comparison_chart(groups: Sequence[Group], metric: str, frame: Frame, *, alone: bool = False) -> ChartOptions:
+    """The groups of one game: a line for each, with a band from the lowest to the highest seed; or `alone` each run."""
+    if alone:
+        groups = [
+            Group(", ".join(filter(None, (run.folder.name, group.name))), group.env, (run,))
+            for group in groups
+            for run in group.runs
+        ]
     lines = []
     for index, group in enumerate(groups):
-        curves = [curve for curve in (_curve(run, metric, frame) for run in group.runs) if len(curve.x)]
+        curves = [curve for curve in (frame.curve(run, metric) for run in group.runs) if len(curve.x)]
         if not curves:
             continue
         label, colour, dashed = group.label or ALIKE, colour_of(index), dashes(index)
@@ -94,12 +244,6 @@ def comparison_chart(groups: Sequence[Group], metric: str, frame: Frame) -> Char
             band = seed_band(curves)
             lines.append(Line(label, band.x, band.mean, colour, dashes=dashed, low=band.low, high=band.high))
     return line_chart(lines, frame, labels_below=True)
-
-
-def _curve(run: History, metric: str, frame: Frame) -> Curve:
-    curve = run.curve(metric, frame.axis.figure)
-    order = np.argsort(curve.x, kind="stable")
-    return Curve(curve.x[order] / frame.axis.unit, curve.y[order])
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from nicegui import ui
 from starlette.requests import Request
 
-from dashboard.page_parts import Notices, heading, is_open, link_to, page_frame, state_class
+from dashboard.page_parts import heading, link_to, notices, show_notices, show_page, state_class
 from dashboard.results import AT_WORK, SPEED, STATES, Results, RunRow, SweepRow, printable
 from reports.number_format import age, count_or_nothing, game_return, percent
 
@@ -33,9 +33,7 @@ STATE_CELL = (
 
 
 async def list_page(results: Results, request: Request) -> None:
-    with page_frame(request, f"runs in {printable(results.root)}"):
-        if await is_open():
-            await ListView(results).build()
+    await show_page(request, f"runs in {printable(results.root)}", ListView(results).build)
 
 
 class ListView:
@@ -46,7 +44,7 @@ class ListView:
         self._sweeps: list[SweepRow] = []
 
     async def build(self) -> None:
-        self._notices = Notices()
+        self._notices = notices()
         self._sweep_place = ui.column().classes("w-full gap-2")
         heading(1, "Runs")
         with ui.element("div").classes("row"):
@@ -76,7 +74,7 @@ class ListView:
     async def _refresh(self) -> None:
         self._rows, sweeps = await to_thread(self._results.rows)
         self._show()
-        self._notices.show(sweep.problem for sweep in sweeps if sweep.problem)
+        show_notices(self._notices, [sweep.problem for sweep in sweeps if sweep.problem])
         if sweeps != self._sweeps:
             self._sweeps = sweeps
             self._show_sweeps()

@@ -103,6 +103,7 @@ class GamePlayer:
         # Of an Atari game, which may draw a thing in every other frame, the last two; of others, the last one.
         self._screens: deque[NDArray[np.uint8]] = deque(maxlen=2 if is_noframeskip(self._options.env) else 1)
         self._environment: gymnasium.Env[Any, Any] = make_environment(self._options, 0, self._watch)
+        self._is_real = self._layout.action_kind == "gaussian"
         self._names = bar_names(self._layout, action_labels(self._environment))
         frames_per_second = film_format(self._options.env, self._environment).frames_per_second
         self.seconds_per_step = self._options.frames_per_step / float(frames_per_second)
@@ -151,7 +152,8 @@ class GamePlayer:
         inputs.uniforms[0] = torch.from_numpy(np.asarray(self._rng.random(self._layout.action_shape)))
         decision = self._actor.act(inputs.pictures, self._state, inputs.uniforms, inputs.vectors)
         self._probabilities = tuple(self._actor.distribution.as_bars(decision.logits[0]).tolist())
-        self._chosen = chosen_bars(self._layout, decision.actions[0])
+        encoded = self._actor.distribution.encode(decision.actions[0])  # ones at the choices
+        self._chosen = () if self._is_real else tuple(encoded.flatten().nonzero().flatten().tolist())
         self._action = each_action(decision.actions)[0]
         self._lstm_state = decision.lstm_state
         self._values.append((self._played * self.seconds_per_step, float(decision.values[0])))
@@ -249,12 +251,3 @@ def bar_names(layout: UnrollLayout, names: Sequence[str]) -> tuple[str, ...]:
     if layout.action_kind == "product":
         return tuple(f"{factor}: {choice}" for factor, size in enumerate(layout.action_sizes) for choice in range(size))
     return tuple(names)
-
-
-def chosen_bars(layout: UnrollLayout, action: torch.Tensor) -> tuple[int, ...]:
-    """The bars of an action; none for real numbers."""
-    if layout.action_kind == "gaussian":
-        return ()
-    sizes = layout.action_sizes or (layout.action_count,)
-    starts = [sum(sizes[:index]) for index in range(len(sizes))]
-    return tuple(start + int(choice) for start, choice in zip(starts, action.reshape(-1).tolist(), strict=True))

@@ -46,4 +46,28 @@ async function saveChart(button, kind) {
   Object.assign(document.createElement('a'), { href, download }).click();
 }
 
+// Shows the numbers of a chart below it, or hides them again: also for those who cannot see the chart.
+function showTable(button) {
+  const card = button.closest('section');
+  const before = card.querySelector('.numbers');
+  if (before) return before.remove();
+  const text = value => value == null ? '' : String(value);
+  const options = chartOf(button).getOption();
+  const axes = options.parallelAxis?.map(axis => axis.name) ?? [options.xAxis[0].name, 'value'];
+  const rows = [['', ...axes], ...options.series.flatMap(series => series.data.map(
+    point => [point.name ?? series.name, ...(point.value ?? point)].map(text)))];
+  const table = document.createElement('table');
+  for (const cells of rows) {
+    const row = table.insertRow();
+    for (const cell of cells) {
+      const element = document.createElement(row.rowIndex ? 'td' : 'th');
+      element.textContent = cell;
+      row.append(element);
+    }
+  }
+  const place = Object.assign(document.createElement('div'), { className: 'numbers', tabIndex: 0 });
+  place.append(table);
+  card.append(place);
+}
+
 document.addEventListener('visibilitychange', () => { if (document.hidden) emitEvent('page_hidden'); });

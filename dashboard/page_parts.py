@@ -1,6 +1,6 @@
 """Parts that all pages share: the frame with its theme, facts, states, notices, and cards with a chart."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +10,7 @@ from nicegui.element import Element
 from starlette.requests import Request
 
 from dashboard.charts import ChartOptions, label_height
-from dashboard.results import AT_WORK
+from dashboard.results import AT_WORK, PageError
 from reports.panels import COLOURS
 
 STYLE = Path(__file__).with_name("style.css")
@@ -25,6 +25,7 @@ THEMES: Mapping[str, tuple[bool | None, str, str]] = {  # value, icon, what a cl
 CHART_TOOLS = (  # icon, purpose, what page.js does
     ("zoom_in", "zoom: then drag over the chart", "zoomChart(event.target)"),
     ("zoom_out_map", "show all", "showAll(event.target)"),
+    ("table_rows", "show as a table", "showTable(event.target)"),
     ("image", "save as PNG", "saveChart(event.target, 'png')"),
     ("polyline", "save as SVG", "saveChart(event.target, 'svg')"),
 )
@@ -53,18 +54,21 @@ def page_frame(request: Request, title: str) -> Element:
     return ui.element("main").classes("main")
 
 
-async def is_open() -> bool:
-    """Send the page as it is now, and wait until the browser shows it; what is added later appears at once.
+async def show_page(request: Request, title: str, build: Callable[[], Awaitable[None]]) -> None:
+    """A page with what `build` adds to it, or with the sentence of its PageError.
 
-    So a page opens at once, however long its files take to read. False if the browser has gone.
+    The browser shows its frame before `build` begins, so a page opens at once, however long its files take to read.
     """
-    waiting = ui.label("Reading the files …").classes("soft")
-    try:
-        await ui.context.client.connected(timeout=CONNECT_SECONDS)
-    except TimeoutError:
-        return False
-    waiting.delete()
-    return True
+    with page_frame(request, title):
+        waiting = ui.label("Reading the files …").classes("soft")
+        try:
+            await ui.context.client.connected(timeout=CONNECT_SECONDS)
+            waiting.delete()
+            await build()
+        except TimeoutError:  # the browser has gone
+            pass
+        except PageError as error:
+            show_notices(notices(), [str(error)])
 
 
 def icon_button(icon: str, purpose: str, script: str) -> None:
@@ -90,8 +94,14 @@ def fact(label: str, value: str) -> ui.label:
     return shown
 
 
-def notice(sentence: str) -> None:
-    ui.label(sentence).classes("notice")
+def notices() -> ui.label:
+    """A place for sentences about what is missing or cannot be read."""
+    return ui.label().classes("notice")
+
+
+def show_notices(place: ui.label, sentences: Iterable[str]) -> None:
+    place.set_text("\n".join(dict.fromkeys(sentences)))
+    place.set_visibility(bool(place.text))
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, left: Collection[str], wide: Collection[str] = ()) -> ui.table:
@@ -107,30 +117,12 @@ def table(rows: Sequence[Mapping[str, Any]], *, left: Collection[str], wide: Col
     return ui.table(rows=numbered, columns=columns, row_key="id", pagination=pages).props("flat dense")
 
 
-class Notices:
-    """Sentences about what cannot be read, above the content of a page."""
-
-    def __init__(self) -> None:
-        self._place = ui.column().classes("w-full gap-2")
-        self._shown: list[str] = []
-
-    def show(self, sentences: Iterable[str]) -> None:
-        sentences = list(dict.fromkeys(sentences))
-        if sentences == self._shown:
-            return
-        self._shown = sentences
-        self._place.clear()
-        with self._place:
-            for sentence in sentences:
-                notice(sentence)
-
-
 class ChartCard:
     """A chart with its title and buttons."""
 
     def __init__(self, title: str, options: ChartOptions, *, large: bool = False) -> None:
         self._large = large
-        with ui.element("section").classes("card"):
+        with ui.element("section").classes("card") as self.section:
             with ui.element("div").classes("row").style("gap: 4px"):
                 ui.label(title).classes("card-title")
                 with ui.element("div").classes("tools"):

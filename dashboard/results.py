@@ -181,13 +181,13 @@ class Results:
     def find(self) -> tuple[list[Path], list[Path]]:
         """The folders of all runs and of all sweeps. Symbolic links are not followed, and folders in a run are none."""
         runs, sweeps = [], []
-        for place, folders, files in os.walk(self.root):
-            folder = Path(place)
+        depth_of_root = str(self.root).count(os.sep)
+        for folder, folders, files in os.walk(self.root):
             if CONFIG in files:
-                runs.append(folder)
+                runs.append(Path(folder))
             elif SWEEP_FILE in files:
-                sweeps.append(folder)
-            is_end = CONFIG in files or len(folder.relative_to(self.root).parts) >= MAX_DEPTH
+                sweeps.append(Path(folder))
+            is_end = CONFIG in files or folder.count(os.sep) - depth_of_root >= MAX_DEPTH
             folders[:] = [] if is_end else [name for name in folders if not name.startswith(".")]
         return runs, sweeps
 
@@ -198,7 +198,8 @@ class Results:
         rows = []
         for folder, (_, row) in self._runs.items():
             sweep = next((sweep_rows[place].name for place in folder.parents if place in sweep_rows), "")
-            rows.append(replace(self._with_lineage(_with_silence(row, now)), sweep=sweep))
+            ancestors, weights = self._lineage(row)
+            rows.append(_with_silence(replace(row, sweep=sweep, ancestors=ancestors, weights_from=weights), now))
         return rows, list(sweep_rows.values())
 
     def _up_to_date(self, folder: Path) -> tuple[Stamp, RunRow]:
@@ -207,8 +208,8 @@ class Results:
         known = self._runs.get(folder)
         return known if known is not None and known[0] == stamp else (stamp, _read_row(folder, self.name(folder)))
 
-    def _with_lineage(self, row: RunRow) -> RunRow:
-        """The row with its ancestors and where their first weights came from, as far as the list has them."""
+    def _lineage(self, row: RunRow) -> tuple[frozenset[Path], str | None]:
+        """The ancestors of a run, and where their first weights came from, as far as the list has them."""
         first, ancestors = row, set[Path]()
         while first.parent in self._runs and first.parent not in {row.folder, *ancestors}:
             parent = self._runs[first.parent][1]
@@ -216,7 +217,7 @@ class Results:
                 break
             first = parent
             ancestors.add(parent.folder)
-        return replace(row, ancestors=frozenset(ancestors), weights_from=first.weights_from)
+        return frozenset(ancestors), first.weights_from
 
 
 def _read_sweep(folder: Path, name: str) -> SweepRow:

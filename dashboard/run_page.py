@@ -1,8 +1,9 @@
-"""The page of one run: its state, and tabs with curves, machine, replays, configuration, console, files and agent."""
+"""The page of one run: its state, its charts, and tabs about its files."""
 
+import json
 import time
 from asyncio import to_thread
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,39 +12,43 @@ from starlette.requests import Request
 
 from dashboard.agent_tab import AgentTab
 from dashboard.chart_tabs import CurveTab, ReplayTab
-from dashboard.file_tabs import ConsoleTab, FilesTab, configuration_tab
-from dashboard.page_parts import Notices, fact, heading, is_open, link_to, notice, page_frame, state_class
-from dashboard.results import AT_WORK, SPEED, PageError, Results, RunRow, printable
-from reports.number_format import NOTHING_YET, age, count_or_nothing, duration, game_return, percent
-from reports.panels import learning_panels, machine_panels, replay_panels
+from dashboard.page_parts import fact, heading, link_to, notices, show_notices, show_page, state_class, table
+from dashboard.results import AT_WORK, SPEED, UNREADABLE, Results, RunRow, file_stamp, printable
+from option_flags import OPTIONS, TOPICS, defaults_beside
+from options.command_line import UNSET
+from options.rules import described
+from reports.number_format import NOTHING_YET, age, count_or_nothing, duration, file_size, game_return, percent
+from reports.panels import learning_panels, machine_panels
+from run_files.growing_file import last_lines
+from run_files.job_runs import JOB_LOG, is_job
+from run_files.metrics import EPISODES, EVALUATIONS, METRICS
+from run_files.run_folder import CHECKPOINTS, CONFIG, MESSAGES, SUMMARY, VIDEOS, read_summary
+from run_files.run_reader import RunReader
 
 REFRESH_SECONDS = 2.0
 FACTS = ("mean return", "best game", "agent steps", "done", "steps/s", "training time", "left", "last report")
+LOG_LINES = 400
+MOST_VIDEOS = 24
+NUMBERS = (METRICS, EPISODES, EVALUATIONS, CONFIG, SUMMARY)
+FILE_CELL = '<q-td :props="props"><a :href="props.row.link" download>{{ props.row.file }}</a></q-td>'
 
 
 async def run_page(results: Results, request: Request, name: str) -> None:
-    with page_frame(request, name):
-        if not await is_open():
-            return
-        try:
-            folder = await to_thread(results.run, name)
-        except PageError as error:
-            notice(str(error))
-            return
-        await RunView(results, folder).build()
+    await show_page(request, name, RunView(results, name).build)
 
 
 class RunView:
-    def __init__(self, results: Results, folder: Path) -> None:
+    def __init__(self, results: Results, name: str) -> None:
         self._results = results
-        self._folder = folder
-        self._data = results.reader(folder)
+        self._name = name
         self._row: RunRow | None = None
 
     async def build(self) -> None:
+        self._folder = await to_thread(self._results.run, self._name)
+        self._data = self._results.reader(self._folder)
         await self._read()
         self._build_head()
-        self._notices = Notices()
+        self._notices = notices()
         self._make_tab: dict[str, Callable[[], Any]] = {
             "Curves": lambda: CurveTab(self._data, learning_panels, with_returns=True),
             "Machine": lambda: CurveTab(self._data, machine_panels),
@@ -54,9 +59,14 @@ class RunView:
             "Agent": lambda: AgentTab(self._results, self._folder),
         }
         self._bar = ui.tabs(on_change=self._open_tab).props("dense align=left no-caps outside-arrows mobile-arrows")
-        self._panels = ui.tab_panels(self._bar, animated=False).classes("w-full")
         self._places: dict[str, ui.column] = {}
         self._opened: dict[str, Any] = {}  # the tabs that have been open
+        with ui.tab_panels(self._bar, animated=False).classes("w-full"):
+            for label in self._make_tab:
+                with self._bar:
+                    ui.tab(label)
+                with ui.tab_panel(label):
+                    self._places[label] = ui.column().classes("w-full gap-4")
         self._show()
         self._bar.set_value("Curves")
         ui.timer(REFRESH_SECONDS, self._refresh, immediate=False)
@@ -99,21 +109,14 @@ class RunView:
         self._why = ui.label().classes("soft")
 
     def _show(self) -> None:
-        for place, label in enumerate(self._make_tab):
-            # That of the replays comes with the first report of them.
-            if label not in self._places and (label != "Replays" or replay_panels(self._data.history)):
-                with self._bar:
-                    ui.tab(label).move(target_index=place)
-                with self._panels, ui.tab_panel(label):
-                    self._places[label] = ui.column().classes("w-full gap-4")
-        self._notices.show(self._data.problems)
+        show_notices(self._notices, self._data.problems)
         row = self._row
         if row is None:
             return
         self._state.set_text(row.state)
         self._state.classes(replace=state_class(row.state))
-        self._why.set_text(row.why)
-        self._why.set_visibility(bool(row.why))
+        self._why.set_text("" if row.state == UNREADABLE else row.why)  # a notice says that already
+        self._why.set_visibility(bool(self._why.text))
         figures = row.figures.get
         values = (
             game_return(row.return_mean),
@@ -127,3 +130,139 @@ class RunView:
         )
         for name, value in zip(FACTS, values, strict=True):
             self._facts[name].set_text(value)
+
+
+def may_download(path: Path) -> bool:
+    """Whether this is a file that the page of a run offers."""
+    if path.name in NUMBERS:
+        return (path.parent / CONFIG).is_file()
+    return (path.parent.name, path.suffix) in ((CHECKPOINTS, ".pt"), (VIDEOS, ".mp4"))
+
+
+def configuration_tab(config: Mapping[str, Any]) -> None:
+    """All options by topic; those that differ from their defaults in bold, with the default as a tooltip."""
+    values: dict[str, Any] = dict(config.get("options", {}))
+    defaults = defaults_beside(values)
+    ui.label("Bold: differs from the default.").classes("soft")
+    with ui.element("div").classes("card options w-full"):
+        for topic in TOPICS.values():
+            _group(topic.topic, {name: values[name] for name in topic.__dataclass_fields__ if name in values}, defaults)
+        _group("Of other versions", {name: value for name, value in values.items() if name not in OPTIONS}, {})
+        chosen = {"network": config["network"]} if "network" in config else {}  # what `auto` has come to
+        _group("Machine", {**(config.get("machine") or {}), **chosen}, {})
+
+
+def _group(title: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    if not values:
+        return
+    with ui.element("div").classes("group"):
+        heading(2, title)
+        for name, value in values.items():
+            differs = name in defaults and value != defaults[name] and name not in ("op_mode", "results_dir")
+            with ui.element("div").classes("option differs" if differs else "option"):
+                key = ui.label(name).classes("key")
+                ui.label(_in_words(value)).classes("of mono")
+                if name in defaults:
+                    default = UNSET if defaults[name] is None else _in_words(defaults[name])
+                    key.tooltip(f"{described(OPTIONS[name])} Default: {default}.")
+
+
+def _in_words(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+class ConsoleTab:
+    """The messages of the run, or all that it wrote if a sweep started it, and how it goes on."""
+
+    def __init__(self, results: Results, folder: Path) -> None:
+        self._folder = folder
+        log = folder.parent / JOB_LOG
+        self._log = log if is_job(folder.parent) and log.exists() else folder / MESSAGES
+        self._readable = results.inside(self._log)
+        ui.label("Resume with:").classes("soft")
+        self._go_on = ui.label().classes("card w-full console mono")
+        with ui.element("div").classes("card w-full newest-last"):
+            self._lines = ui.label().classes("console mono")
+        self.update()
+
+    def update(self) -> None:
+        self._go_on.set_text(str(read_summary(self._folder).get("go_on") or NOTHING_YET))
+        try:
+            text = "\n".join(last_lines(self._log, LOG_LINES)) if self._readable else ""
+            self._lines.set_text(text or "There are no messages.")
+        except OSError as error:
+            self._lines.set_text(f"{self._log.name} cannot be read ({error.strerror}).")
+
+
+class FilesTab:
+    """Figures, checkpoints, evaluations and videos, as they come."""
+
+    def __init__(self, results: Results, folder: Path, data: RunReader) -> None:
+        self._results = results
+        self._folder = folder
+        self._data = data
+        self._shown: object = None
+        self._place = ui.column().classes("w-full gap-3")
+        self.update()
+
+    def update(self) -> None:
+        checkpoints, videos = self._files(CHECKPOINTS, "*.pt"), self._files(VIDEOS, "*.mp4")
+        evaluations = self._data.history.evaluations
+        shown = (checkpoints, videos, len(evaluations))
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self._place.clear()
+        with self._place:
+            heading(2, "Figures")
+            with ui.element("div").classes("row"):
+                for name in NUMBERS:
+                    if (self._folder / name).is_file():
+                        self._download(self._folder / name)
+            heading(2, "Checkpoints")
+            if checkpoints:
+                table([self._file_row(*file) for file in checkpoints], left=("file",)).add_slot(
+                    "body-cell-file", FILE_CELL
+                )
+            else:
+                ui.label("None yet.").classes("soft")
+            if evaluations:
+                heading(2, "Evaluations")
+                table([_evaluation_row(row) for row in evaluations][::-1], left=("steps",))
+            heading(2, "Videos")
+            if not videos:
+                ui.label("None yet; --render makes them, with --eval_period during training.").classes("soft")
+            with ui.element("div").classes("videos w-full"):
+                for path, _, _ in videos[:MOST_VIDEOS]:
+                    with ui.element("figure").classes("card").style("margin: 0"):
+                        ui.video(self._link(path)).props("preload=metadata")
+                        self._download(path)
+
+    def _link(self, path: Path) -> str:
+        return link_to("file", self._results.name(path))
+
+    def _download(self, path: Path) -> None:
+        ui.link(printable(Path(path.name)), self._link(path)).classes("plain").props("download")
+
+    def _file_row(self, path: Path, written: float, nbytes: int) -> dict[str, str]:
+        name = printable(Path(path.name))
+        return {"file": name, "size": file_size(nbytes), "age": age(written, time.time()), "link": self._link(path)}
+
+    def _files(self, folder: str, pattern: str) -> list[tuple[Path, float, int]]:
+        """The files in a folder of the run with their time and size, the newest first."""
+        found = []
+        for path in (self._folder / folder).glob(pattern):
+            stamp = file_stamp(path)
+            if stamp is not None and self._results.inside(path):
+                found.append((path, *stamp))
+        return sorted(found, key=lambda item: (-item[1], item[0].name))
+
+
+def _evaluation_row(row: Mapping[str, float]) -> dict[str, str]:
+    return {
+        "steps": count_or_nothing(row.get("agent_steps")),
+        "games": count_or_nothing(row.get("eval_episodes")),
+        "mean return": game_return(row.get("eval_return_mean")),
+        "lowest": game_return(row.get("eval_return_min")),
+        "highest": game_return(row.get("eval_return_max")),
+    }

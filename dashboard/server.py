@@ -15,11 +15,10 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard import children
-from dashboard.compare_page import compare_page, sweep_page
-from dashboard.file_tabs import may_download
+from dashboard.comparison import compare_page, sweep_page
 from dashboard.list_page import list_page
 from dashboard.results import PageError, Results, printable
-from dashboard.run_page import run_page
+from dashboard.run_page import may_download, run_page
 
 NICENESS = 5  # runs go first
 COOKIE = "dashboard_token"

@@ -52,9 +52,9 @@ class Panel:
     from_zero: bool = False  # the axis begins at 0
     without_zero: bool = False  # leave out figures that are always 0, such as switched-off losses
 
-    def curves(self, history: History, x: str = "agent_steps") -> list[tuple[str, Curve, str]]:
+    def curves(self, history: History) -> list[tuple[str, Curve, str]]:
         """The label, the points and the colour of each figure."""
-        found = [(label, history.curve(name, x), colour_of(i)) for i, (name, label) in enumerate(self.figures)]
+        found = [(label, history.curve(name), colour_of(i)) for i, (name, label) in enumerate(self.figures)]
         return [each for each in found if len(each[1].x) and not (self.without_zero and not each[1].y.any())]
 
 

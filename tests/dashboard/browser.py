@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,25 +26,16 @@ WAIT_SECONDS = 60
 CHROMIUM_FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]
 
 
-def missing() -> str | None:
-    """What the browser tests need and this machine does not have."""
-    if CHROMIUM is None:
-        return "the tests of the dashboard's pages need chromium (on Debian: apt-get install chromium)"
-    for package in ("nicegui", "playwright"):
-        try:
-            __import__(package)
-        except ImportError:
-            return f"the tests of the dashboard's pages need pip install {package}"
-    return None
-
-
 def need_browser() -> None:
     """Skip the tests of a module where there is no browser, or fail where there must be one."""
-    reason = missing()
-    if reason is not None and os.environ.get(REQUIRED):
+    packages = [name for name in ("nicegui", "playwright") if find_spec(name) is None]
+    if CHROMIUM is not None and not packages:
+        return
+    needed = f"pip install {' '.join(packages)}" if packages else "chromium (on Debian: apt-get install chromium)"
+    reason = f"the tests of the dashboard's pages need {needed}"
+    if os.environ.get(REQUIRED):
         raise RuntimeError(reason)
-    if reason is not None:
-        pytest.skip(reason, allow_module_level=True)
+    pytest.skip(reason, allow_module_level=True)
 
 
 @contextmanager

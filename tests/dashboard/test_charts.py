@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("nicegui")
@@ -76,3 +77,9 @@ def test_a_run_without_reports_has_empty_charts(tmp_path: Path) -> None:
     for axis in X_AXES.values():
         assert return_chart(history, Frame(axis))["series"] == []
     assert learning_panels(history) == [] == replay_panels(history)
+
+
+def test_lines_can_show_means_of_several_reports(tmp_path: Path) -> None:
+    history = history_of(write_run(tmp_path / "run", final_return=20.0))
+    (_, means) = return_chart(history, Frame(STEPS, smooth=10))["series"]
+    assert [y for _, y in means["data"]] == pytest.approx([*(n / 2 + 0.5 for n in range(1, 11)), *np.arange(6.5, 16)])

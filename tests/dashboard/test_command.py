@@ -27,6 +27,11 @@ ROOT = Path(__file__).resolve().parents[2]
         (["runs"], '"runs" belongs to no option; --results_dir=runs would be right for a folder.'),
         (["--token=short"], '--token must be at least 8 letters, digits, dashes or underscores, not "short".'),
         (["--token=eight ok"], '--token must be at least 8 letters, digits, dashes or underscores, not "eight ok".'),
+        (
+            ["--host=192.0.2.1"],
+            "--host=192.0.2.1 --port=8050 cannot be opened (Cannot assign requested address); another "
+            "--port would be right if it is in use.",
+        ),
         (["--host=a b"], '--host must be an address such as 127.0.0.1, not "a b".'),
     ],
 )
@@ -36,15 +41,6 @@ def test_mistakes_are_said_in_one_sentence(words: list[str], sentence: str, tmp_
     assert str(refused.value) == sentence
 
 
-def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "runs").mkdir()
-    with pytest.raises(UsageError, match=f"--results_dir={tmp_path}/no is not a folder"):
-        main(["--results_dir=~/no"])
-    with pytest.raises(UsageError, match="--port=8050 cannot be opened"):  # so the folder is found
-        main(["--results_dir=~/runs", "--host=192.0.2.1"])
-
-
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -52,11 +48,6 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"--port={port} cannot be opened .Address already in use.; another"):
             main([f"--results_dir={tmp_path}", f"--port={port}"])
-
-
-def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--host=192\.0\.2\.1 --port=8050 cannot be opened"):
-        main([f"--results_dir={tmp_path}", "--host=192.0.2.1"])
 
 
 @pytest.mark.slow
@@ -72,10 +63,10 @@ def test_the_command_shows_its_help_and_ends_with_2_for_a_mistake() -> None:
 
 
 @pytest.mark.slow
-def test_a_missing_nicegui_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", ["nicegui", "starlette"])
+def test_a_missing_nicegui_is_said(tmp_path: Path, missing: str) -> None:
     (port,) = free_ports(1)
-    (tmp_path / "nicegui.py").write_text("raise ModuleNotFoundError(name='nicegui')")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from dashboard.__main__ import main; main(sys.argv[1:])"
+    code = f"import sys; sys.modules[{missing!r}] = None; from dashboard.__main__ import main; main(sys.argv[1:])"
     ended = subprocess.run(
         [sys.executable, "-c", code, f"--results_dir={tmp_path}", f"--port={port}"],
         cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,

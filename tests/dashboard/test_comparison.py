@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from dashboard.charts import Frame
 from dashboard.comparison import (
     comparison_chart,
@@ -13,7 +11,6 @@ from dashboard.comparison import (
     runs_of_sweep,
     score_rows,
     search_chart,
-    settings,
 )
 from dashboard.results import Results, RunRow
 from reports.compare_runs import Group, group_runs
@@ -47,6 +44,10 @@ def test_seeds_are_drawn_as_their_mean_and_range(tmp_path: Path) -> None:
     assert low["stack"] == gap["stack"] and "areaStyle" in gap and "areaStyle" not in low
     assert single["data"][-1] == [20_000, 5]
     assert (mean["name"], single["name"]) == ("lr 0.001, 3 seeds", "lr 0.0001")
+    each = comparison_chart(groups_with_curves(folders), "return_mean", FRAME, alone=True)["series"]
+    assert {line["name"]: line["data"][-1][1] for line in each} == {
+        "s1, lr 0.001": 10, "s2, lr 0.001": 20, "s3, lr 0.001": 30, "other, lr 0.0001": 5,
+    }  # fmt: skip
 
 
 def test_more_configurations_than_colours_have_dashes(tmp_path: Path) -> None:
@@ -64,6 +65,7 @@ def test_configurations_are_ordered_by_their_mean_return(tmp_path: Path) -> None
         write_run(tmp_path / f"high{seed}", seed=seed, final_return=10.0 * seed)
     write_run(tmp_path / "new", lr=1e-2, reports=0, games=0, status=None, environment_max_steps=20_000)
     rows = rows_of(tmp_path)
+    assert search_chart(rows[:2]) is None, "two runs are no picture"
     scores = score_rows(group_rows(rows), rows)
     columns = ("configuration", "mean return", "lowest to highest")
     assert [tuple(score[column] for column in columns) for score in scores] == [
@@ -118,13 +120,6 @@ def test_each_job_of_a_sweep_counts_once(tmp_path: Path) -> None:
     assert kept == {"lr/a/last", "lr/b/Run_1", "others/alone", "others/twice"}
 
 
-def test_a_grandparent_counts_with_its_grandchild_even_if_the_run_between_them_is_not_chosen(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", reports=10, environment_max_steps=30_000)
-    write_run(tmp_path / "b", environment_max_steps=30_000, parent={"run": str(tmp_path / "a"), "agent_steps": 5000})
-    write_run(tmp_path / "c", reports=30, parent={"run": str(tmp_path / "b"), "agent_steps": 15_000})
-    assert groups_by_rows(tmp_path, ["a", "c"]) == groups_by_rows(tmp_path, ["a", "b", "c"]) == [("", ["c"])]
-
-
 def test_a_parent_that_is_longer_or_has_other_options_counts_itself(tmp_path: Path) -> None:
     write_run(tmp_path / "long", environment_max_steps=50_000)
     parent = {"run": str(tmp_path / "long"), "agent_steps": 3000}
@@ -160,13 +155,6 @@ def test_a_search_has_an_axis_for_each_option_that_differs(tmp_path: Path) -> No
     assert lines["run1"] == {"lr": 1e-3, "elite capacity": 1000, "elite dist function": "cos_dist", "mean return": 1}
 
 
-def test_the_address_of_a_cluster_is_no_axis(tmp_path: Path) -> None:
-    for place, lr in enumerate([1e-4, 1e-3, 1e-2]):
-        write_run(tmp_path / f"run{place}", lr=lr, cluster=f"192.0.2.{place}:6379")
-    chart = search_chart(rows_of(tmp_path))
-    assert chart is not None and [axis["name"] for axis in chart["parallelAxis"]] == ["lr", "mean return"]
-
-
 def test_options_that_only_some_runs_have_are_no_axes(tmp_path: Path) -> None:
     for place, lr in enumerate([1e-4, 1e-3, 1e-2]):
         queue = '[{"type": "queue", "capacity": 1, "sample_ratio": 1.0}]'
@@ -176,14 +164,3 @@ def test_options_that_only_some_runs_have_are_no_axes(tmp_path: Path) -> None:
     assert chart is not None
     names = [axis["name"] for axis in chart["parallelAxis"]]
     assert "lr" in names and "queue sample ratio" in names and "elite capacity" not in names
-
-
-def test_runs_that_do_not_differ_have_no_search(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        write_run(tmp_path / f"run{seed}", seed=seed)
-    assert search_chart(rows_of(tmp_path)) is None
-
-
-@pytest.mark.parametrize("value", ["nonsense", "[]", 3, None])
-def test_replays_of_other_versions_are_compared_as_text(value: object) -> None:
-    assert settings({"replay_parameters": value})["replay_parameters"] == value

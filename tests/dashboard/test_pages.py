@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from evaluation.film import HEIGHT, WIDTH, Film
-from tests.dashboard.browser import ROOT, Visitor, need_browser, serving, visiting
+from tests.dashboard.browser import ROOT, Visitor, need_browser, running_browser, serving, visiting
 from tests.dashboard.some_runs import append_report, write_run, write_sweep
 
 need_browser()
@@ -26,6 +26,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # on a busy machine, 
 
 RETURNS, ENTROPY = "Return of full games", "Entropy of the policy, nats"
 ATTACK = """x" onclick="attack()" x="<img src=x onerror=attack()>');attack();//{{ attack() }}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One for all tests. It ends with them: while it runs, no other test of this process can use asyncio."""
+    with running_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +104,10 @@ def test_curves_grow_with_the_files_keep_their_zoom_and_say_what_is_wrong(visito
     page = visitor.open("/run/Growing_1")
     page.get_by_role("tab", name="Machine").click()
     page.get_by_text("There is no report yet").wait_for()
-    tabs = [tab.inner_text() for tab in page.get_by_role("tab").all()]
     for number in range(1, 21):
         append_report(folder, number)
     page.get_by_role("tab", name="Replays").click()
     visitor.wait_for_chart("Unrolls in each replay")
-    assert [tab.inner_text() for tab in page.get_by_role("tab").all()] == [*tabs[:2], "Replays", *tabs[2:]]
     page.get_by_role("tab", name="Curves").click()
     # A chart that was hidden is drawn some time after its tab is shown.
     visitor.wait_until(lambda: len((visitor.chart(RETURNS) or [[], []])[-1]) == 20)
@@ -150,6 +155,12 @@ def test_every_tab_of_a_run_shows_its_files(visitor: Visitor, results: Path) -> 
             film.add(np.full((HEIGHT, WIDTH, 3), shade, np.uint8))
     page = visitor.open("/run/search/run0/Run_0")
     visitor.wait_for_chart(RETURNS)
+    page.get_by_label("search all figures").fill("steps_per")
+    visitor.wait_for_chart("steps_per_second")
+    assert not page.get_by_text("Entropy of the policy").is_visible()
+    card = page.locator("section.card", has_text="steps_per_second")
+    card.get_by_label("show as a table").click()
+    assert card.locator("tr").last.inner_text().split() == ["20000", "1000"]
     page.get_by_role("tab", name="Machine").click()
     assert len(visitor.wait_for_chart("Time of the learner")) == 2
     page.get_by_role("tab", name="Replays").click()
@@ -192,6 +203,11 @@ def test_runs_are_compared_and_charts_are_saved(visitor: Visitor, results: Path)
     page = visitor.open("/sweep/search")
     lines = visitor.wait_for_chart("Pong, mean return")
     assert len(lines) == 4, "a line, and a line with a band of two"
+    page.get_by_text("each run alone").click()
+    lines = visitor.wait_for_chart("Pong, mean return of each run")
+    assert sorted(line[-1][1] for line in lines) == [10, 11, 12]
+    page.get_by_text("each run alone").click()
+    visitor.wait_for_chart("Pong, mean return")
     points = [{"name": f"search/run{i}/Run_{i}", "value": [lr, 10 + i]} for i, lr in enumerate((1e-4, 1e-3, 1e-3))]
     assert visitor.wait_for_chart("Options and mean return of each run") == [points]
     page.get_by_text("3 done").wait_for()
@@ -222,7 +238,7 @@ def test_pages_fit_narrow_and_wide_screens_in_light_and_dark(browser: Any, addre
         with visiting(browser, address, width, scheme) as visitor:
             for path in ("/", "/run/Pong_1", "/sweep/search", "/run/broken", "/run/nothing"):
                 page = visitor.open(path)
-                page.locator(".facts, .q-table, .notice").first.wait_for()
+                page.locator(".facts:visible, .q-table:visible, .notice:visible").first.wait_for()
                 page.wait_for_timeout(300)
                 assert page.evaluate("() => document.scrollingElement.scrollWidth") <= width, path
                 background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
@@ -281,7 +297,7 @@ def look_everywhere(visitor: Visitor) -> None:
         page.wait_for_timeout(300)
         nothing_ran()
     visitor.open(f"/compare?run={run}&run={quote(ATTACK)}")
-    page.locator(".notice").first.wait_for()
+    page.locator(".notice:visible").first.wait_for()
     nothing_ran()
     visitor.open("/sweep/sweep").locator("tbody tr").first.wait_for()
     nothing_ran()

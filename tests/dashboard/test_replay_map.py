@@ -35,20 +35,10 @@ def test_the_components_are_the_directions_of_the_largest_variance() -> None:
     assert abs(np.corrcoef(points[:, 0], expected[:, 0])[0, 1]) > 0.999
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_few_unrolls_have_a_map_too(count: int) -> None:
-    points, explained = principal_components(np.arange(3 * count, dtype=np.float32).reshape(count, 3))
-    assert points.shape == (count, 2) and np.isfinite(points).all()
-    assert explained == ((0, 0) if count == 1 else (pytest.approx(1), pytest.approx(0)))
-
-
-DELAYED = {"interaction": "asynchronous", "action_delay": 1, "skipped_frames": 1}
-
-
 @pytest.fixture(
     scope="module",
-    params=[{}, {"use_replay_compression": True}, DELAYED],
-    ids=["raw", "compressed", "delayed"],
+    params=[{}, {"use_replay_compression": True}],
+    ids=["raw", "compressed"],
 )
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoints of a run that saved its replays."""

@@ -13,14 +13,7 @@ from dashboard.comparison import group_rows, search_chart
 from dashboard.results import AT_WORK, FAILED, FINISHED, STOPPED, UNREADABLE, PageError, Results, RunRow
 from option_flags import OPTIONS
 from reports.compare_runs import group_runs
-from run_files.growing_file import last_lines
 from tests.dashboard.some_runs import NOW, append_report, write_run, write_sweep
-
-pytestmark = pytest.mark.timeout(120)  # a pipe would be waited for without end
-
-# The files of a run that a page reads.
-FILES = ("config.json", "summary.json", "metrics.jsonl", "episodes.csv", "evaluations.jsonl", "messages.txt")
-HUGE_LINE = 10**11  # bytes
 
 
 def rows_of(root: Path) -> dict[str, RunRow]:
@@ -133,15 +126,6 @@ def test_the_numbers_of_a_run(tmp_path: Path) -> None:
     assert row.written == NOW - 60
 
 
-def test_a_run_without_reports_has_the_age_of_its_files(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", reports=0, status=None, environment_max_steps=10)
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "config.json").write_text("{")
-    rows = rows_of(tmp_path)
-    assert rows["run"].state == AT_WORK and rows["foreign"].state == UNREADABLE
-    assert all(abs(row.written - NOW) < 1000 for row in rows.values())
-
-
 def test_files_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "gone"):
         write_run(tmp_path / name, status=None)
@@ -186,7 +170,7 @@ def test_a_foreign_config_is_said(tmp_path: Path, config: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text(config)
     row = rows_of(tmp_path)["run"]
-    assert row.state == UNREADABLE and row.why.endswith(".")
+    assert row.state == UNREADABLE and row.why.endswith(".") and abs(row.written - NOW) < 1000
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "summary.json"])
@@ -218,30 +202,6 @@ def test_a_parent_that_is_nonsense_is_none(tmp_path: Path, parent: Any) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     row = rows_of(tmp_path)["run"]
     assert row.state == FINISHED and not row.ancestors
-
-
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("make", ["pipe", "device", "huge line"])
-def test_a_file_that_cannot_be_read_stops_nobody(tmp_path: Path, name: str, make: str) -> None:
-    write_run(tmp_path / "good")
-    path = write_run(tmp_path / "odd") / name
-    path.unlink(missing_ok=True)
-    if make == "pipe":
-        os.mkfifo(path)
-    elif make == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        path.touch()
-        os.truncate(path, HUGE_LINE)  # takes no place on the disk
-    states = {name: row.state for name, row in rows_of(tmp_path).items()}
-    assert states.pop("good") == FINISHED
-    assert states["odd"] in ((UNREADABLE,) if name == "config.json" else (FINISHED, AT_WORK))
-    Results(tmp_path).reader(tmp_path / "odd").refresh()
-    if make == "huge line":
-        assert len("".join(last_lines(path, 400))) < 10**6
-    else:
-        with pytest.raises(OSError, match="not a regular file"):
-            last_lines(path, 400)
 
 
 @pytest.mark.parametrize("value", [[1], "x", True, None, 10**400], ids=lambda value: str(value)[:9])

@@ -1,4 +1,4 @@
-"""The tabs about the files of a run, without a browser."""
+"""The configuration of a run: which options differ from their defaults."""
 
 from pathlib import Path
 from typing import Any
