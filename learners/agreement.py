@@ -11,42 +11,94 @@ nobody updates, and what the others have told counts from the next update on. So
 change nothing else of a run.
 """
 
+import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
+import torch
+
 from learners.group import Exchange, LearnerGroup, LearnerLostError
 from learners.merged_report import CHECKSUM, WAITS, WaitingTimes, merged_report
-from learners.messages import MAX_GAMES, Game, LearnerMessage
 from run_files.metrics import Report
 
 PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
 NAP_SECONDS = 0.0001
 SIGN_OF_LIFE = 1 / 3  # of the time after which a silent learner is lost
+MAX_GAMES = 128  # in one message; the others are told with the next one
+MESSAGE_BYTES = 8192  # room for as many games, with all digits of their numbers
+
+
+class Game(NamedTuple):
+    """A finished game."""
+
+    game_return: float
+    length: int
+    worker: int
+
+
+class LearnerMessage(NamedTuple):
+    """What one learner tells all; counts are those since its last message. All defaults: a sign of life."""
+
+    ends: bool = False  # it wants the run to end now
+    used_up: bool = False  # it has received its share of the steps, and has no batch any more
+    ready: bool = False  # it has a batch
+    goal_reached: bool = False  # what the first learner says: the mean return has reached --stop_at_return
+    updates: int = 0  # that it has made
+    report: bool = False  # what the first learner says: all report after this update
+    save: int = 0  # likewise: 0 no, 1 a checkpoint, 2 with the replays
+    steps: int = 0  # agent steps
+    frames: int = 0  # game frames, in real time
+    games: Sequence[Game] = ()  # that ended
+
+    def plus(self, steps: int, frames: int, games: Sequence[Game]) -> "LearnerMessage":
+        return self._replace(steps=self.steps + steps, frames=self.frames + frames, games=[*self.games, *games])
+
+    def encoded(self) -> torch.Tensor:
+        """As bytes, of which all messages have as many."""
+        return torch.frombuffer(bytearray(json.dumps(self).encode().ljust(MESSAGE_BYTES)), dtype=torch.uint8)
+
+    @classmethod
+    def decoded(cls, message: torch.Tensor) -> "LearnerMessage":
+        *others, games = json.loads(bytes(message.numpy()))
+        return cls._make([*others, [Game(*game) for game in games]])
 
 
 class Verdict(Enum):
-    """What all learners decide from the same messages."""
-
     WAIT = auto()  # for the learners that have no batch yet
     UPDATE = auto()
     STOP = auto()  # a learner wants the run to end
     FINISH = auto()  # the steps of the run are used up
 
 
-def decide(news: Sequence[LearnerMessage]) -> Verdict:
-    """The verdict on one message of each learner. Raises a LearnerLostError if they have made different updates."""
+class Decision(NamedTuple):
+    """What all learners decide from the same messages."""
+
+    verdict: Verdict
+    report: bool = False  # after the update
+    save: int = 0
+
+
+def decide(heard: Sequence[Sequence[LearnerMessage]]) -> Decision:
+    """The decision on the messages of all learners since the latest update: the last ones, and those that had to wait.
+
+    Raises a LearnerLostError if the learners have made different updates.
+    """
+    news = heard[-1]
     updates = {each.updates for each in news if each.ends or each.used_up or each.ready}
     if len(updates) > 1:
         raise LearnerLostError(f"the learners have made {', '.join(map(str, sorted(updates)))} updates")
     # A learner without steps waits for those that still receive some: all steps of the run are received.
     all_said = all(each.used_up or each.ready for each in news)
     if all_said and any(each.used_up for each in news):
-        return Verdict.FINISH
+        return Decision(Verdict.FINISH)
     if any(each.ends for each in news):
-        return Verdict.STOP
-    return Verdict.UPDATE if all_said else Verdict.WAIT
+        return Decision(Verdict.STOP)
+    if not all_said:
+        return Decision(Verdict.WAIT)
+    return Decision(Verdict.UPDATE, any(said[0].report for said in heard), max(said[0].save for said in heard))
 
 
 class Agreement:
@@ -59,7 +111,7 @@ class Agreement:
         return not (stops or used_up)
 
     def finished(self, used_up: bool) -> bool:
-        """At the end of a run: whether its steps are used up, if those of this learner are or not."""
+        """Called once when the run does not go on: whether its steps are used up, if those of this learner are."""
         return used_up
 
     def reports_at_end(self, wanted: bool) -> bool:
@@ -82,26 +134,12 @@ class Agreement:
         """What to save now, if `due` tells what this learner would save: see `LearnerMessage.save`."""
         return due()
 
-    def merged(self, report: Report, figures_of_batch: Sequence[str]) -> Report:
-        """The report of all learners, from that of this one; `figures_of_batch` are means over its part of batches."""
+    def merged(self, report: Report, figures_of_batch: Sequence[str], checksum: Callable[[], int]) -> Report:
+        """The report of all learners, from that of this one.
+
+        `figures_of_batch` are means over its part of batches; `checksum()` of the weights is compared with the others.
+        """
         return report
-
-
-class _Run(NamedTuple):
-    """What the agreement asks of the run of this learner, and tells it."""
-
-    own_news: Callable[[], LearnerMessage] = LearnerMessage
-    receive: Callable[[Sequence[LearnerMessage]], None] = lambda news: None
-    checksum: Callable[[], int] = int
-    announce: Callable[[str], None] = lambda message: None
-    wants_last_report: Callable[[bool], bool] = bool
-
-
-class _End(NamedTuple):
-    """What all learners know alike of the end of the run."""
-
-    finished: bool
-    last_report: bool
 
 
 class GroupAgreement(Agreement):
@@ -109,152 +147,103 @@ class GroupAgreement(Agreement):
 
     alone = False
 
-    def __init__(self, group: LearnerGroup) -> None:
+    def __init__(self, group: LearnerGroup, announce: Callable[[str], None]) -> None:
         self._group = group
-        self._run = _Run()
+        self._announce = announce
+        self._own_news: Callable[[], LearnerMessage] = LearnerMessage
+        self._receive: Callable[[Sequence[LearnerMessage]], None] = lambda news: None
+        self._games_left: list[Game] = []  # of this learner, which had no room in its messages
         self._exchange: Exchange | None = None  # under way
         self._exchanged_at = time.monotonic()
         self._heard: list[list[LearnerMessage]] = []  # of all learners, since the latest update
-        self._verdict = Verdict.WAIT  # the latest one, which nobody has obeyed yet
-        self._report = False  # what the first learner has said with it
-        self._save = 0
-        self._games_left: list[Game] = []  # of this learner, which had no room in its messages
-        self._without_batch: list[int] = []  # the learners for which the others wait
+        self._decision = Decision(Verdict.WAIT)
         self._waiting = WaitingTimes()
-        self._end: _End | None = None
 
     def connect(
-        self,
-        own_news: Callable[[], LearnerMessage],
-        receive: Callable[[Sequence[LearnerMessage]], None],
-        checksum: Callable[[], int],
-        announce: Callable[[str], None],
-        wants_last_report: Callable[[bool], bool] = bool,
+        self, own_news: Callable[[], LearnerMessage], receive: Callable[[Sequence[LearnerMessage]], None]
     ) -> None:
-        """From now on, tell the others `own_news()`, and pass what they tell to `receive`.
-
-        At each report, the `checksum()` of the weights is compared with theirs, and a learner for which the others
-        wait is announced. `wants_last_report` of the first learner is asked at the end, when it is known whether the
-        steps are used up.
-        """
-        self._run = _Run(own_news, receive, checksum, announce, wants_last_report)
+        """From now on, tell the others `own_news()`, and pass what they tell to `receive`."""
+        self._own_news, self._receive = own_news, receive
 
     def goes_on(self, stops: bool, used_up: bool) -> bool:
-        if (stops or used_up) and self._verdict is Verdict.WAIT:
-            self._begin(LearnerMessage(ends=stops, used_up=used_up))
-            while not self._finish(PATIENCE_SECONDS):
-                pass
-        if self._has_ended and self._end is None:
-            self._end = self._settle(used_up)
-        return not self._has_ended
+        if (stops or used_up) and self._decision.verdict is Verdict.WAIT:
+            self._talk(math.inf, LearnerMessage(ends=stops, used_up=used_up))
+        return self._decision.verdict in (Verdict.WAIT, Verdict.UPDATE)
 
     def finished(self, used_up: bool) -> bool:
-        return used_up if self._end is None else self._end.finished
+        news = self._own_news()
+        with self._group.guarded():
+            told = self._group.of_all((used_up, news._replace(games=[*self._games_left, *news.games])))
+        self._receive([told[rank][1] for rank in self._others])
+        return self._decision.verdict is Verdict.FINISH or all(used_up for used_up, _ in told)
 
     def reports_at_end(self, wanted: bool) -> bool:
-        return wanted if self._end is None else self._end.last_report
+        if self._group.lost:
+            return wanted
+        with self._group.guarded():
+            return bool(self._group.from_first(wanted))
 
     def keep_alive(self) -> bool:
-        if not self._has_ended:
-            self._take_part(LearnerMessage(busy=True))
-        return not self._has_ended
+        self._take_part(ready=False)
+        return self.goes_on(stops=False, used_up=False)
 
     def may_update(self, ready: bool) -> bool:
-        if self._verdict is Verdict.WAIT:
-            self._take_part(LearnerMessage(ready=ready))
-        granted = self._verdict is Verdict.UPDATE
+        self._take_part(ready)
+        granted = self._decision.verdict is Verdict.UPDATE
         if granted:
-            self._verdict = Verdict.WAIT
+            self._decision = self._decision._replace(verdict=Verdict.WAIT)
         return granted
 
     def report_due(self, is_due: bool) -> bool:
-        due, self._report = self._report, False
-        return due
+        return self._decision.report
 
     def save_due(self, due: Callable[[], int]) -> int:
-        save, self._save = self._save, 0
+        save = self._decision.save
+        self._decision = self._decision._replace(save=0)
         return save
 
-    def merged(self, report: Report, figures_of_batch: Sequence[str]) -> Report:
+    def merged(self, report: Report, figures_of_batch: Sequence[str], checksum: Callable[[], int]) -> Report:
         if self._group.lost:
             return report
-        own: Report = {**report, WAITS: self._waiting.fraction(), CHECKSUM: self._run.checksum()}
         with self._group.guarded():
-            reports = self._group.of_all(own)
+            reports = self._group.of_all({**report, WAITS: self._waiting.fraction(), CHECKSUM: checksum()})
             slowest = self._waiting.slowest_learner([each[WAITS] for each in reports])
             if slowest is not None:
-                self._run.announce(f"learner {slowest} is slower than the others, which wait for it")
+                self._announce(f"learner {slowest} is slower than the others, which wait for it")
             return merged_report(reports, figures_of_batch)
 
-    # --- Exchanges ----------------------------------------------------------------------------------------------------
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._verdict in (Verdict.STOP, Verdict.FINISH)
-
-    def _take_part(self, say: LearnerMessage) -> None:
+    def _take_part(self, ready: bool) -> None:
         """Go on with the exchange under way; begin one if this learner is ready, or has been silent for long."""
         silent_for = time.monotonic() - self._exchanged_at
-        if say.ready or silent_for > SIGN_OF_LIFE * self._group.timeout or self._exchange is not None:
-            self._begin(say)
-            self._finish(PATIENCE_SECONDS)
+        is_due = ready or self._exchange is not None or silent_for > SIGN_OF_LIFE * self._group.timeout
+        if is_due and self._decision.verdict is Verdict.WAIT:
+            self._talk(PATIENCE_SECONDS, LearnerMessage(ready=ready))
 
-    def _begin(self, say: LearnerMessage) -> None:
-        """Begin an exchange, unless one is under way, with the flags of `say` and the news of this learner."""
-        if self._exchange is None:
-            if say.ends or say.used_up or say.ready:
-                say = self._run.own_news()._replace(ends=say.ends, used_up=say.used_up, ready=say.ready)
-            self._games_left += say.games[MAX_GAMES:]
-            self._exchange = self._group.send(say.encoded())
-
-    def _finish(self, patience: float) -> bool:
-        """Wait up to `patience` seconds for the messages of all. Returns whether the exchange is over."""
+    def _talk(self, patience: float, say: LearnerMessage) -> None:
+        """Wait up to `patience` seconds for the messages of all, and decide. If none is under way, begin with `say`."""
         begun = time.monotonic()
-        assert self._exchange is not None
+        self._exchange = self._exchange or self._group.send(self._with_news(say).encoded())
         with self._group.guarded():
-            while (messages := self._exchange.messages()) is None:
-                if time.monotonic() - begun > patience:
-                    self._waiting.seconds += time.monotonic() - begun
-                    return False
+            while (messages := self._exchange.messages()) is None and time.monotonic() - begun < patience:
                 time.sleep(NAP_SECONDS)
-        self._exchanged_at = time.monotonic()
-        self._waiting.seconds += self._exchanged_at - begun
-        self._exchange = None
-        self._conclude([LearnerMessage.decoded(message) for message in messages])
-        return True
-
-    def _conclude(self, news: list[LearnerMessage]) -> None:
-        self._heard.append(news)
-        verdict = decide(news)
-        if verdict is Verdict.WAIT:  # what was heard counts from the next update on
-            without = [rank for rank, each in enumerate(news) if not (each.ready or each.used_up or each.busy)]
-            self._name_without_batch(without)
+        self._waiting.seconds += time.monotonic() - begun
+        if messages is None:
             return
-        self._verdict, self._without_batch = verdict, []
-        if verdict is Verdict.UPDATE and any(each.games_left for said in self._heard for each in said):
-            own, self._games_left = self._games_left, []  # short games would otherwise wait longer and longer
-            with self._group.guarded():
-                self._heard.append(self._group.of_all(LearnerMessage(games=own)))
-        heard, self._heard = self._heard, []
-        self._run.receive([said[rank] for rank in self._others() for said in heard])
-        self._report, self._save = any(said[0].report for said in heard), max(said[0].save for said in heard)
+        self._exchange, self._exchanged_at = None, time.monotonic()
+        self._heard.append([LearnerMessage.decoded(message) for message in messages])
+        self._decision = decide(self._heard)
+        if self._decision.verdict is not Verdict.WAIT:
+            heard, self._heard = self._heard, []
+            self._receive([said[rank] for rank in self._others for said in heard])
 
-    def _settle(self, used_up: bool) -> _End:
-        """At the end: tell what is not told yet, and agree on what the end is."""
-        news = self._run.own_news()
-        own = used_up, news._replace(games=[*self._games_left, *news.games])
-        with self._group.guarded():
-            told = self._group.of_all(own)
-            self._run.receive([told[rank][1] for rank in self._others()])
-            finished = self._verdict is Verdict.FINISH or all(used_up for used_up, _ in told)
-            return _End(finished, bool(self._group.from_first(self._run.wants_last_report(finished))))
+    def _with_news(self, say: LearnerMessage) -> LearnerMessage:
+        if not (say.ends or say.used_up or say.ready):
+            return say
+        news = self._own_news()
+        games = [*self._games_left, *news.games]
+        self._games_left = games[MAX_GAMES:]
+        return news._replace(ends=say.ends, used_up=say.used_up, ready=say.ready, games=games[:MAX_GAMES])
 
+    @property
     def _others(self) -> list[int]:
         return [rank for rank in range(self._group.size) if rank != self._group.rank.index]
-
-    def _name_without_batch(self, ranks: list[int]) -> None:
-        if ranks and ranks != self._without_batch:
-            seconds = SIGN_OF_LIFE * self._group.timeout
-            named = " and ".join(map(str, ranks))
-            self._run.announce(f"no batch has come for learner {named} in {seconds:.0f} seconds, so nobody updates")
-        self._without_batch = ranks

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -10,14 +10,21 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
+from torch.nn.parallel import DistributedDataParallel
 
-from agents.gradients import Averaged, Peers
-from agents.network import ActorCritic
+from agents.gradients import Averaged, Gradients, Peers, clear_gradients, trained_parameters
+from agents.network import ActorCritic, NetworkInput, NetworkOutput
 from learners.rank import SILENCE_FACTOR, STORE, LearnerRank
-from learners.shared_gradients import SharedGradients
+from machine.device import choose_device
 from option_flags import Config
 from options.rules import UsageError
 from processes.failures import RunFailedError
+
+# The dense layer after the convolutions, most of the default network, has a bucket of its own: its gradient is on its
+# way to the other learners while those of the convolutions are computed.
+BUCKET_MEGABYTES = 1.0
+
+Given = Sequence[tuple[torch.nn.Parameter, torch.Tensor]]  # parameters with their gradients
 
 
 class LearnerLostError(RunFailedError):
@@ -61,19 +68,13 @@ class LearnerGroup(OneLearner):
         self.timeout = timeout
         self._gradients: dist.ProcessGroup | None = None
         with self.guarded():
-            store = TCPStore("127.0.0.1", int(port)) if (port := os.environ.get(STORE)) else None
+            host, _, port = os.environ.get(STORE, "").rpartition(":")
+            store = TCPStore(host, int(port)) if port else None
             patience = timedelta(seconds=timeout)
             dist.init_process_group("gloo", store=store, rank=rank.index, world_size=rank.size, timeout=patience)
 
     def averaging(self, network: ActorCritic) -> Averaged:
-        device = next(network.parameters()).device
-        types = sorted(set(self.of_all(device.type)))
-        if len(types) > 1:
-            raise UsageError(
-                f"the learners have different devices ({' and '.join(types)}); --device=cpu, or a GPU for each one, "
-                "would be right."
-            )
-        if device.type == "cuda":
+        if next(network.parameters()).device.type == "cuda":
             self._gradients = dist.new_group(backend="nccl", timeout=timedelta(seconds=self.timeout))
         return SharedGradients(network, self._gradients)
 
@@ -125,18 +126,13 @@ class Exchange:
         self._parts = [torch.empty_like(message) for _ in range(size)]
         self._message = message  # must live until the exchange is over
         self._work = dist.all_gather(self._parts, message, async_op=True)
-        self._begun = time.monotonic()
         self._timeout = timeout
-
-    @property
-    def seconds(self) -> float:
-        """Time since the beginning."""
-        return time.monotonic() - self._begun
+        self._deadline = time.monotonic() + timeout
 
     def messages(self) -> list[torch.Tensor] | None:
         """The messages of all learners, in their order; None while some have not sent theirs."""
         if not self._work.is_completed():
-            if self.seconds > self._timeout:
+            if time.monotonic() > self._deadline:
                 raise LearnerLostError(f"another learner has not responded for {self._timeout:g} seconds")
             return None
         self._work.wait()  # raises what went wrong
@@ -157,17 +153,60 @@ def connect(rank: LearnerRank | None, config: Config) -> OneLearner:
 
 
 def agreed(config: Config, learners: OneLearner) -> Config:
-    """The configuration of the first learner, after a check that all learners have the same one."""
-    flags = config.flags()
-    of_all = learners.of_all(flags)
+    """The configuration of the first learner, after a check that all have the same one, and the same kind of device."""
+    own = {**config.flags(), "device": choose_device(config.run.device).type}
+    of_all = learners.of_all(own)
     learners.of_all(None)  # nobody ends before all have these flags
     first = of_all[0]
     for rank, other in enumerate(of_all):
-        differing = [name for name, value in first.items() if other.get(name) != value and name != "seed"]
-        if differing:
-            name = differing[0]
-            raise UsageError(
-                f"--{name} is {first[name]} for learner 0 and {other.get(name)} for learner {rank}; the same command "
-                "for all would be right."
-            )
+        for name, value in first.items():
+            if other.get(name) != value and name != "seed":
+                raise UsageError(
+                    f"--{name} is {value} for learner 0 and {other.get(name)} for learner {rank}; the same for all "
+                    "would be right."
+                )
     return config.replace_flags(seed=first["seed"])
+
+
+class SharedGradients:
+    """A network on DistributedDataParallel (DDP).
+
+    DDP sends the gradients of a backward pass in groups, each as soon as it is complete. In an update, each learner has
+    to send each group exactly once: the others wait for it, and do not know how this learner computes its gradients.
+    """
+
+    def __init__(self, network: ActorCritic, group: dist.ProcessGroup | None) -> None:
+        self._parameters = trained_parameters(network)
+        self._passes = DistributedDataParallel(
+            _Passes(network),
+            process_group=group,
+            forward_sync_buffers=False,  # all learners compute the same statistics
+            bucket_cap_mb=BUCKET_MEGABYTES,
+            # A torso of the user's own may have weights that no output depends on.
+            find_unused_parameters=network.has_own_torso,
+        )
+
+    def __call__(self, inputs: NetworkInput, last_is_bootstrap: bool = False) -> NetworkOutput:
+        output: NetworkOutput = self._passes(inputs, last_is_bootstrap)
+        return output
+
+    def backward(self, loss: torch.Tensor) -> None:
+        clear_gradients(self._parameters)
+        torch.autograd.backward(loss)
+
+    def take(self, gradients: Gradients) -> None:
+        pairs = zip(self._parameters, gradients, strict=True)
+        self.backward(self._passes(given=[(weights, each) for weights, each in pairs if each is not None]))
+
+
+class _Passes(torch.nn.Module):
+    """The passes that DDP prepares for: the network's, or one that only hands over gradients."""
+
+    def __init__(self, network: ActorCritic) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *arguments: Any, given: Given | None = None) -> Any:
+        if given is None:
+            return self.network(*arguments)
+        return torch.stack([(weights * gradient).sum() for weights, gradient in given]).sum()

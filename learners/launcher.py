@@ -79,8 +79,12 @@ class Learners:
     def add(self, program: Sequence[str], learners: int) -> None:
         """Start the next learner."""
         rank = len(self.processes)
-        variables = {"RANK": rank, "WORLD_SIZE": learners, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": learners}
-        variables |= {"MASTER_PORT": self._store.port, STORE: self._store.port, LIFELINE: self._lifeline_read}
+        variables: dict[str, Any] = {"RANK": rank, "WORLD_SIZE": learners, "LOCAL_RANK": rank}
+        variables |= {"LOCAL_WORLD_SIZE": learners, STORE: f"127.0.0.1:{self._store.port}"}
+        variables |= {
+            "MASTER_PORT": self._store.port,
+            LIFELINE: self._lifeline_read,
+        }
         if rank == 0:
             variables[NEWS] = self._news_write
         else:

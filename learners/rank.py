@@ -13,7 +13,7 @@ from options.rules import UsageError
 # Set by our launcher for each learner, and by torchrun.
 NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 LIFELINE = "RL_LEARNERS_LIFELINE"  # a pipe that closes when the launcher ends
-STORE = "RL_LEARNERS_STORE"  # the port at which the launcher of learners on one machine lets them find each other
+STORE = "RL_LEARNERS_STORE"  # host:port of our launcher, where the learners find each other
 NEWS = "RL_LEARNERS_NEWS"  # a pipe to the launcher, for the name of the run's folder
 SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker: it saves replays meanwhile
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from learners.agreement import GroupAgreement
-from learners.messages import LearnerMessage
+from learners.agreement import GroupAgreement, LearnerMessage
 from learners.shares import equal_shares
 from reports.sinks import Sink
 from run_files.metrics import Episode
@@ -26,9 +25,7 @@ class Housekeeping:
         self._has_updated = False  # since the latest tick
         run.actors.answer_commands(run.folder.name, run.stop, self._reporter.line)
         if isinstance(run.agreement, GroupAgreement):
-            run.agreement.connect(
-                self._own_news, self._receive, run.learner.weights_checksum, run.announce, self._wants_last_report
-            )
+            run.agreement.connect(self._own_news, self._receive)
 
     def after_unroll(self, episodes: Sequence[Episode]) -> None:
         """Send the games that ended in an unroll to the sinks. During warm-up, reports are written after unrolls.
@@ -84,7 +81,6 @@ class Housekeeping:
     def _save_and_report(self) -> None:
         """The last checkpoint and, if there is something new, the last report."""
         run, learners = self._run, self._run.learners
-        reports = run.agreement.reports_at_end(self._wants_last_report(run.status == "finished"))
         if learners.another_lost and run.learner.device.type == "cuda":
             return  # the GPU may wait for the gradients of the lost learner for ever, and every copy from it with it
         try:
@@ -92,7 +88,7 @@ class Housekeeping:
             # that the others have saved before.
             self._saver.save(with_replays=run.config.saves_replays and (run.rank.is_first or not learners.lost))
         finally:
-            if reports:
+            if run.agreement.reports_at_end(self._wants_last_report(run.status == "finished")):
                 self._report()
             self._reporter.show()
 

@@ -52,4 +52,5 @@ def training_loop(run: Run, housekeeping: Housekeeping) -> bool:
             progress.count_update(batch, figures, learner.updates)
             housekeeping.after_update()
         housekeeping.tick()
-    return progress.goal_reached or agreement.finished(used_up())
+    finished = agreement.finished(used_up())
+    return progress.goal_reached or finished

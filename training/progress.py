@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from learners.messages import Game, LearnerMessage, Unsent
+from learners.agreement import Game, LearnerMessage
 from learners.rank import LearnerRank
 from option_flags import Config
 from replay.batch_mix import Batch
@@ -46,7 +46,7 @@ class Progress:
         self._own_unrolls = 0  # that this learner has received in this run
         self.own_share: int | None = None  # unrolls that this learner receives in this run; None: an equal share
         self._first_worker = first_worker
-        self._unsent = Unsent()  # what the other learners do not know yet
+        self._unsent = LearnerMessage()  # what the other learners do not know yet
         self.agent_steps = 0  # of all learners, as far as this one knows
         self.episodes = 0
         self.updates = 0  # of the network, as the learner counts them
@@ -193,7 +193,7 @@ class Progress:
         self._own_unrolls += 1
         if self._learners > 1:
             games = [Game(episode.return_, episode.length, episode.worker) for episode in episodes]
-            self._unsent.add(self._layout.unroll_length, frames, games)
+            self._unsent = self._unsent.plus(self._layout.unroll_length, frames, games)
         return episodes
 
     def _count_episodes(self, episodes: Sequence[Episode]) -> None:
@@ -208,7 +208,8 @@ class Progress:
 
     def take_unsent(self) -> LearnerMessage:
         """What this learner has received since the last call, for the others."""
-        return self._unsent.take()
+        news, self._unsent = self._unsent, LearnerMessage()
+        return news
 
     def count_others(self, news: Sequence[LearnerMessage]) -> list[Episode]:
         """Count what the other learners have received; return the games that ended in it."""

@@ -55,7 +55,7 @@ class Reporter:
         self._before = report = self._figures()
         self._run.progress.begin_interval()
         self.load.begin_interval()
-        self._sink.write(self._run.agreement.merged(report, of_batch))
+        self._sink.write(self._run.agreement.merged(report, of_batch, self._run.learner.weights_checksum))
 
     def _figures(self) -> Report:
         """Everything that is reported, by the names in metrics.jsonl: a new figure of any of these parts is, too."""

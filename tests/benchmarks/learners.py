@@ -10,6 +10,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from importlib import import_module
 
 import torch
 import torch.distributed as dist
@@ -82,4 +83,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import_module("tests.benchmarks.learners").main()  # by this name, the learners find `measure`

@@ -1,9 +1,8 @@
 """Several learners of a test, each in a process of its own."""
 
-import multiprocessing
 import os
-import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -12,8 +11,31 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, 
 
 from learners.group import LearnerGroup
 from learners.rank import STORE, LearnerRank
+from processes.child import start_child
+from processes.fork_server import ForkServer
+from processes.messages import Kind, receive, send
 
 TIMEOUT = 120.0
+SERVER = ForkServer(["tests.learners.loaded"])  # of all tests
+
+
+@dataclass
+class LearnerOfTest:
+    """What one of the processes does."""
+
+    rank: LearnerRank
+    store: str
+    timeout: float
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def run(self, connection: Connection) -> None:
+        os.environ |= {STORE: self.store, "GLOO_SOCKET_IFNAME": "lo"}
+        torch.set_num_threads(1)
+        group = LearnerGroup(self.rank, TIMEOUT)  # on a busy machine, one of them may start late
+        group.timeout = self.timeout
+        send(connection, Kind.RESULT, payload=self.function(group, *self.arguments))
+        receive(connection)  # raises EOFError when the parent has all results
 
 
 def run_group(
@@ -23,46 +45,18 @@ def run_group(
 
     `timeout` is that of the group. The last `dying` learners give no answer.
     """
-    context = multiprocessing.get_context("spawn")
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    connections, processes = [], []
-    for rank in range(size):
-        here, there = context.Pipe()
-        process = context.Process(
-            target=_run, args=(there, rank, size, store.port, timeout, function, arguments), daemon=True
-        )
-        process.start()
-        there.close()
-        connections.append(here)
-        processes.append(process)
+    children = []
     try:
-        asked = connections[: size - dying]
-        results: list[Any] = [each.recv() if each.poll(max(TIMEOUT, timeout)) else "no answer" for each in asked]
+        for rank in range(size):
+            place = LearnerRank(rank, size, rank, size)
+            learner = LearnerOfTest(place, f"127.0.0.1:{store.port}", timeout, function, arguments)
+            children.append(start_child(learner, f"learner {rank}", launch=SERVER))
+        answers = []
+        for child in children[: size - dying]:
+            assert child.connection.poll(max(TIMEOUT, timeout)), "no answer"
+            answers.append(receive(child.connection).payload)
+        return answers
     finally:
-        for process in processes:
-            process.kill()
-            process.join()
-    errors = [result for result in results if isinstance(result, str)]
-    assert not errors, "\n".join(errors)
-    return [value for (value,) in results]
-
-
-def _run(
-    connection: Connection,
-    rank: int,
-    size: int,
-    port: int,
-    timeout: float,
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-) -> None:
-    os.environ |= {STORE: str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    torch.set_num_threads(1)
-    multiprocessing.current_process().daemon = False  # it may start workers
-    try:
-        group = LearnerGroup(LearnerRank(rank, size, rank, size), TIMEOUT)  # loading torch may take long in one of them
-        group.timeout = timeout
-        connection.send((function(group, *arguments),))
-    except BaseException:
-        connection.send(traceback.format_exc())
-    connection.poll(None)  # until the parent has all results and ends this process
+        for child in children:
+            child.end()

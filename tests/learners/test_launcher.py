@@ -229,4 +229,4 @@ def test_learners_that_disagree_say_so(tmp_path: Path) -> None:
             run.wait()
     assert [run.returncode for run in runs] == [2, 2]
     for error in errors:
-        assert "--lr is 0.001 for learner 0 and 0.002 for learner 1; the same command for all would be right" in error
+        assert "--lr is 0.001 for learner 0 and 0.002 for learner 1; the same for all would be right" in error

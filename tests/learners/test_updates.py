@@ -12,7 +12,7 @@ from agents.gradients import FIRST_BATCHES, Peers, Record
 from agents.heads import PopArtValueHead
 from agents.learner import Learner
 from agents.network import make_network
-from learners import shared_gradients
+from learners import group as learner_group
 from learners.group import LearnerGroup
 from option_flags import LossOptions, NetworkOptions, OptimizerOptions
 from replay.batch_mix import Batch
@@ -175,7 +175,7 @@ def other_updates(
 
 
 def other_updates_of_one(group: LearnerGroup, *arguments: Any) -> tuple[list[dict[str, float]], Any, int]:
-    shared_gradients.BUCKET_MEGABYTES = 0.001  # so that even a small network's gradients are sent in several groups
+    learner_group.BUCKET_MEGABYTES = 0.001  # so that even a small network's gradients are sent in several groups
     return other_updates(group, group.rank.index, group.size, *arguments)
 
 
