@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from learners.rank import SILENCE_FACTOR, check_launcher, learner_rank
+from learners.rank import SILENCE_FACTOR, learner_rank
 from machine.capacity import usable_cores
 from machine.program import explained, run_program
 from option_flags import OPTIONS, TOPICS, Config
@@ -54,7 +54,6 @@ def run(arguments: Sequence[str]) -> int:
     given = given_flags(arguments, OPTIONS)
     mode = given.get("op_mode")
     rank = None if mode == "test" else learner_rank()
-    check_launcher(given, rank)
     # Options that are not on the command line come from the checkpoint, if there is one; it is read below.
     config = None if mode in ("train_w_load", "test") and given.get("load_model_url") else Config.from_flags(given)
     if rank is None and given.get("console") != "off":
@@ -116,17 +115,17 @@ def first_line(given: Mapping[str, Any], config: Config | None) -> str:
 def launch_learners(config: Config, given: Mapping[str, Any]) -> int:
     """Start several learners on this machine or, with --cluster, on others; returns the exit code."""
     from cluster.check import check_cluster
-    from learners.launcher import Launcher, start_here
+    from learners.launcher import STABLE_SECONDS, Launcher, start_here
 
     learners, restarts, address = config.learners.learners, config.learners.learner_restarts, config.cluster.cluster
-    silence_limit = SILENCE_FACTOR * config.workers.worker_timeout
-    if address is None:
-        return Launcher(start_here(learners), restarts, silence_limit).run(given)
-    address = check_cluster(address)
-    from learners.on_cluster.cluster_start import ClusterStart  # it needs Ray
+    start = start_here(learners)
+    if address is not None:
+        address = check_cluster(address)
+        from learners.on_nodes import NodeStart  # it needs Ray
 
-    with closing(ClusterStart(address, learners, config.run.device)) as start:
-        return Launcher(start, restarts, silence_limit).run(given)
+        start = NodeStart(address, learners, config.run.device)
+    stable_seconds = STABLE_SECONDS + 2 * SILENCE_FACTOR * config.workers.worker_timeout
+    return Launcher(start, restarts, stable_seconds).run(given)
 
 
 if __name__ == "__main__":

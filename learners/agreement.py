@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 
 from learners.group import Exchange, LearnerGroup, LearnerLostError
-from learners.merged_report import CHECKSUM, WAITS, WaitingTimes, merged_report
+from learners.merged_report import CHECKSUM, WAITS, WaitingTimes, merged_report, slowest_learner
 from run_files.metrics import Report
 
 PATIENCE_SECONDS = 0.002  # a learner waits so long for the others before it looks after its workers again
@@ -158,6 +158,7 @@ class GroupAgreement(Agreement):
         self._heard: list[list[LearnerMessage]] = []  # of all learners, since the latest update
         self._decision = Decision(Verdict.WAIT)
         self._waiting = WaitingTimes()
+        self._named = set[int]()  # slow learners, each of which is named once
 
     def connect(
         self, own_news: Callable[[], LearnerMessage], receive: Callable[[Sequence[LearnerMessage]], None]
@@ -207,8 +208,9 @@ class GroupAgreement(Agreement):
             return report
         with self._group.guarded():
             reports = self._group.of_all({**report, WAITS: self._waiting.fraction(), CHECKSUM: checksum()})
-            slowest = self._waiting.slowest_learner([each[WAITS] for each in reports])
-            if slowest is not None:
+            slowest = slowest_learner([each[WAITS] for each in reports])
+            if slowest is not None and slowest not in self._named:
+                self._named.add(slowest)
                 self._announce(f"learner {slowest} is slower than the others, which wait for it")
             return merged_report(reports, figures_of_batch)
 

@@ -1,5 +1,6 @@
 """Starts the learners of a run, on this machine or elsewhere, and starts all of them again when one is lost."""
 
+import math
 import os
 import signal
 import subprocess
@@ -7,10 +8,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but not in its list of names
 
@@ -18,174 +19,130 @@ from learners.group import LearnerLostError
 from learners.rank import LIFELINE, NEWS, STORE
 from machine.start import stopped_at_start
 from machine.stop_signals import STOP_SIGNALS
-from option_flags import Config
 from options.command_line import flag_words
-from options.presets import merged
-from options.rules import UsageError
 from processes.failures import RunFailedError
-from run_files.checkpoint import OWN_FLAGS, find_checkpoint
-from run_files.inherited_options import inherited_options, why_complete
+from run_files.checkpoint import OWN_FLAGS
 from run_files.run_folder import CHECKPOINTS, numbered_checkpoints
 
 FINAL_CODES = (1, 2)  # of learners that have said why the run cannot go on
 KNOWN_CODES = (0, LearnerLostError.exit_code)  # of learners that have ended in good order
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.1
 END_SECONDS = 60.0  # that the others have to save and end after one has ended with an error
+MOST_ERRORS = 1 << 20  # bytes that are kept of what a learner writes to stderr
+LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 STABLE_SECONDS = 600.0  # a start that holds so much longer than it takes to notice a hang is no failed one
 
 
-class Started(Protocol):
-    """The learners of one start."""
+class Learners(Protocol):
+    """The learners of one start: processes of main.py, here or on the nodes of a cluster."""
 
-    begun: float
+    def exit_codes(self) -> list[int | None]:
+        """Of each learner, by rank; None while it runs."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to all learners. Signal handlers call this."""
-
-    def wait(self) -> list[int]:
-        """Wait until all have ended, at most END_SECONDS after the first one that failed; return the exit codes."""
+        """Send a signal to all that run."""
 
     def saved_folder(self) -> Path | None:
         """The run's folder, if there is a checkpoint in it."""
 
-    def print_errors(self) -> None:
-        """Show what a learner other than the first has written: the first one that has written something."""
+    def errors(self) -> bytes:
+        """What a learner other than the first has written to stderr: the first one that has written something."""
 
     def close(self) -> None:
         """Kill those that are left."""
 
 
 # Starts main.py with these flags as all learners. The function says whether the user wants the run to end.
-Start = Callable[[Mapping[str, Any], Callable[[], bool]], Started]
+Start = Callable[[Mapping[str, Any], Callable[[], bool]], Learners]
 
 
 class StartStoppedError(Exception):
     """The user wanted the run to end before its learners were started."""
 
 
-class Learners:
-    """The processes of one start on this machine, each in a process group of its own: signals come from here only."""
+class LearnersHere:
+    """Learners on this machine, each in a process group of its own: signals come from here only."""
 
-    def __init__(self) -> None:
-        self.begun = time.monotonic()
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self._errors: list[IO[bytes]] = []  # what all but the first write to stderr
-        self._lifeline_read, self._lifeline = os.pipe()  # the learners end when the second one is closed
-        self._news, self._news_write = os.pipe()  # for the name of the run's folder
-        os.set_blocking(self._news, False)
+    def __init__(self, program: Sequence[str], learners: int) -> None:
+        """Start the program as all learners, or as none."""
         # This process has the port for as long as the learners run, so no other program can take it before they do.
         self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._news, *errors = (tempfile.TemporaryFile() for _ in range(learners))  # noqa: SIM115  # closed later
+        self._stderr = [None, *errors]  # the first one has that of this process
+        lifeline, self._lifeline = os.pipe()  # the learners end when the second one is closed
+        self._processes: list[subprocess.Popen[bytes]] = []
+        try:
+            for variables, stderr in zip(rank_variables(["here"] * learners, self._store), self._stderr, strict=True):
+                own = {LIFELINE: str(lifeline), NEWS: str(self._news.fileno()), "GLOO_SOCKET_IFNAME": LOOPBACK}
+                process = subprocess.Popen(
+                    program,
+                    env={**os.environ, **variables, **own},
+                    pass_fds=(lifeline, self._news.fileno()),
+                    process_group=0,
+                    stderr=stderr,
+                )
+                self._processes.append(process)
+        except OSError as error:
+            self.close()
+            raise RunFailedError(f"a learner could not be started ({error.strerror})") from None
+        finally:
+            os.close(lifeline)
 
-    def add(self, program: Sequence[str], learners: int) -> None:
-        """Start the next learner."""
-        rank = len(self.processes)
-        variables: dict[str, Any] = {"RANK": rank, "WORLD_SIZE": learners, "LOCAL_RANK": rank}
-        variables |= {"LOCAL_WORLD_SIZE": learners, STORE: f"127.0.0.1:{self._store.port}"}
-        variables |= {
-            "MASTER_PORT": self._store.port,
-            LIFELINE: self._lifeline_read,
-        }
-        if rank == 0:
-            variables[NEWS] = self._news_write
-        else:
-            self._errors.append(tempfile.TemporaryFile())  # noqa: SIM115  # closed later
-        environment = {
-            **os.environ,
-            **{name: str(value) for name, value in variables.items()},
-            "MASTER_ADDR": "127.0.0.1",
-            "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
-        }
-        self.processes.append(
-            subprocess.Popen(
-                program,
-                env=environment,
-                pass_fds=(self._lifeline_read, *((self._news_write,) if rank == 0 else ())),
-                process_group=0,
-                stderr=self._errors[-1] if rank else None,
-            )
-        )
+    def exit_codes(self) -> list[int | None]:
+        return [process.poll() for process in self._processes]
 
     def signal(self, number: int) -> None:
-        for process in self.processes:
+        for process in self._processes:
             process.send_signal(number)
 
-    def wait(self) -> list[int]:
-        failed_at = None
-        while any(process.poll() is None for process in self.processes):
-            if failed_at is None and any(process.poll() for process in self.processes):
-                failed_at = time.monotonic()
-            if failed_at is not None and time.monotonic() - failed_at > END_SECONDS:
-                self.signal(signal.SIGKILL)
-            time.sleep(POLL_SECONDS)
-        return [process.wait() for process in self.processes]
-
     def saved_folder(self) -> Path | None:
-        with suppress(BlockingIOError):
-            if text := os.read(self._news, 4096):
-                folder = Path(os.fsdecode(text.splitlines()[-1]))
-                return folder if numbered_checkpoints(folder / CHECKPOINTS) else None
-        return None
+        folder = os.fsdecode(os.pread(self._news.fileno(), 4096, 0))
+        return Path(folder) if folder and numbered_checkpoints(Path(folder) / CHECKPOINTS) else None
 
-    def print_errors(self) -> None:
-        for file in self._errors:
-            file.seek(0)
-            if text := file.read():
-                sys.stderr.buffer.write(text)
-                return
+    def errors(self) -> bytes:
+        written = (os.pread(file.fileno(), MOST_ERRORS, 0) for file in self._stderr if file is not None)
+        return next((text for text in written if text), b"")
 
     def close(self) -> None:
         self.signal(signal.SIGKILL)
-        for process in self.processes:
+        for process in self._processes:
             process.wait()
-        for descriptor in (self._lifeline_read, self._lifeline, self._news, self._news_write):
-            os.close(descriptor)
-        for file in self._errors:
-            file.close()
+        os.close(self._lifeline)
+        for file in (self._news, *self._stderr):
+            if file is not None:
+                file.close()
 
 
 def start_here(learners: int) -> Start:
     """For learners on this machine."""
-    return lambda flags, is_stopping: start_learners([sys.executable, sys.argv[0], *flag_words(flags)], learners)
+    return lambda flags, is_stopping: LearnersHere([sys.executable, sys.argv[0], *flag_words(flags)], learners)
 
 
-def start_learners(program: Sequence[str], learners: int) -> Learners:
-    """Start the program as all learners, or as none."""
-    started = Learners()
-    try:
-        for _ in range(learners):
-            started.add(program, learners)
-    except OSError as error:
-        started.close()
-        raise RunFailedError(f"a learner could not be started ({error.strerror})") from None
-    return started
-
-
-def resumed(flags: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """The flags that resume the run of a folder."""
-    others = {name: value for name, value in flags.items() if name not in OWN_FLAGS}
-    return {"op_mode": "train_w_load", "load_model_url": str(folder), **others}
-
-
-def why_over(flags: Mapping[str, Any], folder: Path) -> str | None:
-    """A sentence, if the newest checkpoint of a run's folder is that of its end; None if the run can go on from it."""
-    own = resumed(flags, folder)
-    try:
-        checkpoint = find_checkpoint(str(folder))
-        config = Config.from_flags(merged(inherited_options(checkpoint, own), own))
-    except UsageError:  # also where another machine has the folder; who resumes the run will say so
-        return None
-    return why_complete(config, checkpoint)
+def rank_variables(nodes: Sequence[str], store: TCPStore) -> list[dict[str, str]]:
+    """The environment variables of each learner, given their nodes by rank: those of torchrun, and our own."""
+    return [
+        {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(nodes)),
+            "LOCAL_RANK": str(nodes[:rank].count(node)),
+            "LOCAL_WORLD_SIZE": str(nodes.count(node)),
+            "MASTER_ADDR": store.host,
+            "MASTER_PORT": str(store.port),
+            STORE: f"{store.host}:{store.port}",
+        }
+        for rank, node in enumerate(nodes)
+    ]
 
 
 class Launcher:
     """Starts the learners, passes signals on to them, and starts them again when one is lost."""
 
-    def __init__(self, start: Start, restarts: int, silence_limit: float = 0.0) -> None:
-        """`silence_limit` is how long a learner may be silent: a hang is noticed no earlier."""
+    def __init__(self, start: Start, restarts: int, stable_seconds: float) -> None:
+        """There are at most so many restarts in a row; a start that holds for `stable_seconds` ends the row."""
         self._start = start
-        self._stable_seconds = STABLE_SECONDS + 2 * silence_limit
-        self._restarts = self._restarts_left = restarts
-        self._running: Started | None = None
+        self._restarts = restarts
+        self._stable_seconds = stable_seconds
+        self._signals: list[int] = []  # for the learners
         self._asked_to_stop = False
         for number in (*STOP_SIGNALS, signal.SIGUSR1):
             ignored = signal.getsignal(number) == signal.SIG_IGN  # SIGHUP, in a run that was started under nohup
@@ -194,67 +151,78 @@ class Launcher:
 
     def run(self, flags: Mapping[str, Any]) -> int:
         """Run main.py with these flags as all learners; return its exit code."""
+        restarts_left = self._restarts
         while True:
             try:
-                codes, folder = self._run_once(flags)
+                learners = self._start(flags, lambda: self._asked_to_stop)
             except StartStoppedError:
                 return stopped_at_start()
-            if not any(codes):
-                return 0
-            said = next((code for code in codes if code in FINAL_CODES), None)
-            if said is not None or self._asked_to_stop:
-                return said or code_of_stop(codes)
-            complete = None if folder is None else why_over(flags, folder)
+            begun = time.monotonic()
+            with closing(learners):
+                codes = self._wait(learners)
+                said = next((code for code in codes if code in FINAL_CODES), None)
+                if said is not None and codes[0] not in FINAL_CODES:
+                    write(sys.stderr, learners.errors())
+                if said is not None or self._asked_to_stop or not any(codes):
+                    return said or _code_of_end(codes[0])
+                folder = learners.saved_folder()
             lost = ", ".join(str(rank) for rank, code in enumerate(codes) if code not in KNOWN_CODES) or "one"
-            if complete is not None:
-                text = f"learner {lost} was lost at the end of the run, which does not start again: {complete}"
-                if codes[0]:  # what the first learner does at the end may be missing: a report, an evaluation
-                    print(f"main.py: {text}", file=sys.stderr)
-                    return 1
-                with suppress(OSError):  # nobody reads the output any more
-                    print(text, flush=True)
-                return 0
-            if not self._restarts_left:
-                print(
-                    f"main.py: learner {lost} was lost, and --learner_restarts={self._restarts} are used up; a larger "
-                    "number would go on longer.",
-                    file=sys.stderr,
+            if time.monotonic() - begun > self._stable_seconds:
+                restarts_left = self._restarts
+            if not restarts_left:
+                raise RunFailedError(
+                    f"learner {lost} was lost, and --learner_restarts={self._restarts} are used up; a larger number "
+                    "would go on longer."
                 )
-                return 1
-            self._restarts_left -= 1
+            restarts_left -= 1
             if folder is not None:
                 flags = resumed(flags, folder)
             has_saved = flags.get("load_model_url") is not None
             place = "from the last checkpoint" if has_saved else "from the beginning, because nothing was saved yet"
-            with suppress(OSError):  # nobody reads the output any more
-                print(f"learner {lost} was lost: all learners start again {place}", flush=True)
+            say(f"learner {lost} was lost: all learners start again {place}")
 
-    def _run_once(self, flags: Mapping[str, Any]) -> tuple[list[int], Path | None]:
-        """Run the learners until all have ended; return their exit codes, and what can be resumed after an error."""
-        learners = self._start(flags, lambda: self._asked_to_stop)
-        self._running = learners
-        try:
-            if self._asked_to_stop:  # while they were starting
-                learners.signal(signal.SIGTERM)
-            codes = learners.wait()
-            if any(code in FINAL_CODES for code in codes) and codes[0] not in FINAL_CODES:
-                learners.print_errors()
-            if time.monotonic() - learners.begun > self._stable_seconds:
-                self._restarts_left = self._restarts
-            return codes, learners.saved_folder() if any(codes) else None
-        finally:
-            self._running = None
-            learners.close()
+    def _wait(self, learners: Learners) -> list[int]:
+        """Wait until all have ended, at most END_SECONDS after the first one that failed; return the exit codes."""
+        self._signals.clear()  # those that came before there was anybody to obey them
+        if self._asked_to_stop:
+            self._signals.append(signal.SIGTERM)
+        failed_at = math.inf
+        while None in (codes := learners.exit_codes()):
+            if any(codes):
+                failed_at = min(failed_at, time.monotonic())
+            if time.monotonic() - failed_at > END_SECONDS:
+                self._signals.append(signal.SIGKILL)
+            while self._signals:
+                learners.signal(self._signals.pop(0))
+            time.sleep(POLL_SECONDS)
+        return [code for code in codes if code is not None]
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._asked_to_stop = self._asked_to_stop or number in STOP_SIGNALS
-        if self._running is not None:
-            # A Python that has only begun to start answers SIGINT with a traceback.
-            self._running.signal(signal.SIGTERM if number == signal.SIGINT else number)
+        # A Python that has only begun to start answers SIGINT with a traceback.
+        self._signals.append(signal.SIGTERM if number == signal.SIGINT else number)
 
 
-def code_of_stop(codes: Sequence[int]) -> int:
-    """The exit code after a stop signal: 0, unless it came before the first learner began its work."""
-    if codes[0] == -signal.SIGTERM:  # it had not come to its first line
+def resumed(flags: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """The flags that resume the run of a folder."""
+    others = {name: value for name, value in flags.items() if name not in OWN_FLAGS}
+    return {"op_mode": "train_w_load", "load_model_url": str(folder), **others}
+
+
+def _code_of_end(code: int) -> int:
+    """0, unless a stop signal came before the first learner, with this exit code, began its work."""
+    if code == -signal.SIGTERM:  # it had not come to its first line
         return stopped_at_start()
-    return 128 + signal.SIGINT if codes[0] == 128 + signal.SIGTERM else 0
+    return 128 + signal.SIGINT if code == 128 + signal.SIGTERM else 0
+
+
+def say(text: str) -> None:
+    write(sys.stdout, f"{text}\n".encode())
+
+
+def write(stream: TextIO, content: bytes) -> None:
+    """Pass on what a learner has written, as long as somebody reads it."""
+    with suppress(OSError):
+        stream.flush()
+        stream.buffer.write(content)
+        stream.buffer.flush()

@@ -1,8 +1,7 @@
 """One report of a run from the reports of its learners."""
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from learners.group import LearnerLostError
@@ -11,7 +10,6 @@ from run_files.metrics import JsonValue, Report
 CHECKSUM = "weights_checksum"
 WAITS = "wait_for_learners_fraction"
 MUCH = 0.2  # of a learner's time
-NAMED_SECONDS = 300.0  # after which a slow learner may be named again
 
 # Learners play and learn at the same time, so what each one uses or has adds up.
 SUMS = (
@@ -45,7 +43,10 @@ def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) ->
     What all learners know alike, such as the agent steps, is that of the first one. So is what has no sum or mean that
     would tell more: figures of each replay, and of the timing of games.
     """
-    check_weights(reports)
+    checksums = [report.get(CHECKSUM) for report in reports]
+    others = [str(rank) for rank, checksum in enumerate(checksums) if checksum != checksums[0]]
+    if others:  # all make the same updates, so their weights must be equal, bit for bit
+        raise LearnerLostError(f"the weights of learner {', '.join(others)} are not those of learner 0")
     merged = {name: value for name, value in reports[0].items() if name != CHECKSUM}
     for names, combine in ((SUMS, sum), ((*MEANS, *figures_of_batch), mean), (LARGEST, max)):
         for name in names:
@@ -65,41 +66,26 @@ def _mean_of(values: Sequence[JsonValue]) -> float | None:
     return mean(numbers) if numbers else None
 
 
-def check_weights(reports: Sequence[Report]) -> None:
-    """All learners make the same updates, so their weights must be equal, bit for bit."""
-    checksums = [report.get(CHECKSUM) for report in reports]
-    others = [str(rank) for rank, checksum in enumerate(checksums) if checksum != checksums[0]]
-    if others:
-        raise LearnerLostError(f"the weights of learner {', '.join(others)} are not those of learner 0")
-
-
 class WaitingTimes:
-    """How much of its time this learner waits for the others, and for which learner all of them wait."""
+    """How much of its time this learner waits for the others."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self.seconds = 0.0  # of waiting, since the latest fraction
-        self._clock = clock
-        self._since = clock()
-        self._named_at = -math.inf
+        self._since = time.monotonic()
 
     def fraction(self) -> float:
         """Since the last call."""
-        now = self._clock()
+        now = time.monotonic()
         fraction = self.seconds / max(now - self._since, 1e-9)
         self.seconds, self._since = 0.0, now
         return fraction
 
-    def slowest_learner(self, fractions: Sequence[float]) -> int | None:
-        """The learner for which all others wait at least a fifth of their time, while it hardly waits itself.
 
-        `fractions` are those of all learners. None if there is no such learner, or if one was named a moment ago: where
-        learners are slow in turns, one message says as much as many.
-        """
-        slowest = min(range(len(fractions)), key=fractions.__getitem__)
-        others = [each for learner, each in enumerate(fractions) if learner != slowest]
-        if not others or min(others) <= MUCH or fractions[slowest] >= MUCH / 4:
-            return None
-        if self._clock() - self._named_at < NAMED_SECONDS:
-            return None
-        self._named_at = self._clock()
-        return slowest
+def slowest_learner(fractions: Sequence[float]) -> int | None:
+    """The learner for which all others wait at least a fifth of their time, while it hardly waits itself.
+
+    `fractions` are those of all learners. None if there is no such learner.
+    """
+    slowest = min(range(len(fractions)), key=fractions.__getitem__)
+    others = [each for learner, each in enumerate(fractions) if learner != slowest]
+    return slowest if others and min(others) > MUCH and fractions[slowest] < MUCH / 4 else None

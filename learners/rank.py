@@ -6,15 +6,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from options.rules import UsageError
 
 # Set by our launcher for each learner, and by torchrun.
 NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 LIFELINE = "RL_LEARNERS_LIFELINE"  # a pipe that closes when the launcher ends
 STORE = "RL_LEARNERS_STORE"  # host:port of our launcher, where the learners find each other
-NEWS = "RL_LEARNERS_NEWS"  # a pipe to the launcher, for the name of the run's folder
+NEWS = "RL_LEARNERS_NEWS"  # a file that the launcher reads, for the name of the run's folder
 SILENCE_FACTOR = 5  # a learner may be silent so many times as long as a worker: it saves replays meanwhile
 
 
@@ -36,26 +33,7 @@ def learner_rank(environment: Mapping[str, str] = os.environ) -> LearnerRank | N
     """The rank that a launcher gave this process; None for a process that was started by hand."""
     if any(name not in environment for name in NEEDED):
         return None
-    try:
-        rank, size, local_rank, local_size = (int(environment[name]) for name in NEEDED[:4])
-    except ValueError:
-        raise UsageError(
-            f"{', '.join(NEEDED[:4])} must be whole numbers, as torchrun sets them; without these variables, "
-            "--learners starts the learners itself."
-        ) from None
-    return LearnerRank(rank, size, local_rank, local_size)
-
-
-def check_launcher(
-    given: Mapping[str, Any], rank: LearnerRank | None, environment: Mapping[str, str] = os.environ
-) -> None:
-    """Raise a UsageError if another launcher than ours has placed several learners, and the cluster shall do it too."""
-    by_another = rank is not None and rank.size > 1 and LIFELINE not in environment
-    if by_another and given.get("cluster") is not None:
-        raise UsageError(
-            f"--cluster={given['cluster']} would let Ray place the learners that torchrun has placed; one of them "
-            "alone would be right."
-        )
+    return LearnerRank(*(int(environment[name]) for name in NEEDED[:4]))
 
 
 def end_with_launcher() -> None:
@@ -73,4 +51,4 @@ def end_with_launcher() -> None:
 def tell_folder(folder: Path) -> None:
     """Tell the launcher the run's folder."""
     if (descriptor := os.environ.get(NEWS)) is not None:
-        os.write(int(descriptor), os.fsencode(folder) + b"\n")
+        os.write(int(descriptor), os.fsencode(folder))

@@ -138,14 +138,12 @@ def folder_of(rank: LearnerRank, run_folder: Path) -> Path:
 def parent_of(rank: LearnerRank, parent: Checkpoint) -> Checkpoint:
     """The checkpoint that a learner resumes: the run's, with its own games and replays where they were saved.
 
-    The weights are always the run's: `best.pt` of this learner may be of another update.
+    The weights are always the run's.
     """
     if rank.is_first:
         return parent
-    folder = folder_of(rank, parent.run_folder) / CHECKPOINTS
-    for name in (parent.path.name, checkpoint_name(parent.updates)):
-        if (folder / name).exists():
-            own = find_checkpoint(str(folder / name))
-            if own.updates == parent.updates:
-                return replace(own, content={**own.content, "learner": parent.content["learner"]})
-    return replace(parent, path=folder / parent.path.name, content={**parent.content, "in_flight": None})
+    path = folder_of(rank, parent.run_folder) / CHECKPOINTS / checkpoint_name(parent.updates)
+    if not path.exists():
+        return replace(parent, path=path, content={**parent.content, "in_flight": None})
+    own = find_checkpoint(str(path))
+    return replace(own, content={**own.content, "learner": parent.content["learner"]})

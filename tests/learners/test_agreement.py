@@ -136,14 +136,14 @@ def test_a_learner_that_waits_for_an_evaluation_is_not_lost() -> None:
     assert run_threads(waits_for_an_evaluation, timeout=SILENCE) == [True, True]
 
 
-def test_a_slow_learner_is_announced_with_a_report() -> None:
+def test_a_slow_learner_is_announced_once_with_a_report() -> None:
     waits, said = iter([[0.5, 0.0], [0.0, 0.0], [0.0, 0.5], [0.5, 0.0]]), list[str]()
     of_all = lambda own: [{**own, WAITS: each} for each in next(waits)]  # noqa: E731
     group: Any = SimpleNamespace(lost=False, guarded=nullcontext, of_all=of_all)
     agreement = GroupAgreement(group, said.append)
     merged = [agreement.merged({"agent_steps": 8}, [], lambda: 4)[WAITS] for _ in range(4)]
     assert merged == [0.25, 0.0, 0.25, 0.25]
-    assert said == ["learner 1 is slower than the others, which wait for it"]
+    assert said == [f"learner {rank} is slower than the others, which wait for it" for rank in (1, 0)]
 
 
 def connected(group: LearnerGroup, progress: Progress) -> GroupAgreement:

@@ -11,7 +11,7 @@ import pytest
 
 from learners.agreement import GroupAgreement
 from learners.group import LearnerGroup, LearnerLostError, agreed
-from learners.merged_report import CHECKSUM, NAMED_SECONDS, WaitingTimes, merged_report
+from learners.merged_report import CHECKSUM, merged_report, slowest_learner
 from option_flags import Config
 from options.rules import UsageError
 from run_files.metrics import Report
@@ -58,18 +58,7 @@ def test_weights_that_differ_are_an_error() -> None:
     [([0.5, 0.01], 1), ([0.01, 0.3, 0.4], 0), ([0.1, 0.1], None), ([0.5, 0.4], None), ([0.4, 0.01, 0.02], None)],
 )
 def test_the_learner_that_the_others_wait_for_is_found(waits: list[float], slowest: int | None) -> None:
-    assert WaitingTimes().slowest_learner(waits) == slowest
-
-
-def test_slow_learners_are_named_once_in_some_minutes() -> None:
-    """Two learners that wait for each other in turns have said so eleven times in eighteen seconds."""
-    seconds = [0.0]
-    waiting = WaitingTimes(lambda: seconds[0])
-    named = []
-    for turn in range(int(2.5 * NAMED_SECONDS)):
-        seconds[0] = float(turn)
-        named += [turn] if waiting.slowest_learner([[0.5, 0.0], [0.1, 0.1], [0.0, 0.5]][turn % 3]) is not None else []
-    assert named == [0, NAMED_SECONDS, 2 * NAMED_SECONDS]
+    assert slowest_learner(waits) == slowest
 
 
 @pytest.mark.parametrize(

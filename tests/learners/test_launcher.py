@@ -1,178 +1,77 @@
-"""`main.py --learners=2`: learners that are killed, that hang, or that cannot start; and their launcher's end."""
+"""Learners that are lost, that hang or that cannot start, with a small program in place of main.py; and refusals."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from learners.launcher import start_learners
+import main
+from learners import launcher
+from learners.group import LearnerLostError
+from learners.launcher import Launcher, LearnersHere, start_here
+from machine.stop_signals import STOP_SIGNALS
 from processes.failures import RunFailedError
-from run_files.checkpoint import find_checkpoint
-from tests.ports import free_ports
-from tests.training.catch_runs import reports
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-ROOT = Path(__file__).resolve().parents[2]
-FLAGS = (
-    *("--env=CartPole-v1", "--learners=2", "--worker_count=2", "--envs_per_worker=8", "--seed=1", "--nocurves"),
-    "--device=cpu",  # a machine with one GPU has none for the second learner
-    *("--console=plain", "--console_period=0.2", "--report_period=640", "--save_model_period=10"),
-)
-Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts main.py; after the test, none of its processes may be left."""
-    runs: list[subprocess.Popen[str]] = []
-
-    def start_run(*flags: str, program: str = "main.py") -> subprocess.Popen[str]:
-        command = [sys.executable, program, *FLAGS, f"--results_dir={tmp_path}", *flags]
-        pipe = subprocess.PIPE
-        runs.append(subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True))
-        return runs[-1]
-
-    yield start_run
-    for run in runs:
-        with suppress(psutil.NoSuchProcess):
-            for process in psutil.Process(run.pid).children(recursive=True):
-                process.kill()
-        run.kill()
-        with run:
-            run.communicate(timeout=60)
+# The first learner prints its flags and has a checkpoint. A run that is resumed ends at once, in good order.
+PROGRAM = """
+import os, pathlib, sys, time
+rank = int(os.environ["RANK"])
+if rank == 0:
+    print(*sys.argv[1:], flush=True)
+    saved = pathlib.Path(__file__).parent / "run" / "checkpoints"
+    saved.mkdir(parents=True, exist_ok=True)
+    (saved / "checkpoint_0000000007.pt").touch()
+    os.write(int(os.environ["RL_LEARNERS_NEWS"]), os.fsencode(saved.parent))
+if "--op_mode=train_w_load" not in sys.argv:
+    exec({does}[rank])
+"""
+IS_LOST, HANGS = f"sys.exit({LearnerLostError.exit_code})", "time.sleep(1000)"
+DIES, REFUSES = "os.kill(os.getpid(), 9)", "sys.exit('main.py: no.')"
 
 
-def learners_of(run: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The learner processes, by rank."""
-    children = [child for child in psutil.Process(run.pid).children() if "main.py" in " ".join(child.cmdline())]
-    return sorted(children, key=lambda child: int(child.environ()["RANK"]))
+@pytest.fixture(autouse=True)
+def handlers_stay() -> Iterator[None]:
+    """A launcher handles signals."""
+    before = {number: signal.getsignal(number) for number in (*STOP_SIGNALS, signal.SIGUSR1)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-def lines_until(run: subprocess.Popen[str], text: str) -> list[str]:
-    """Read the output until a line contains the text."""
-    assert run.stdout is not None
-    lines = []
-    for line in run.stdout:
-        lines.append(line)
-        if text in line:
-            return lines
-    raise AssertionError(f"no {text!r} in {''.join(lines)}\n{run.stderr.read() if run.stderr else ''}")
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *does: str, restarts: int = 3) -> int:
+    program = folder / "main.py"
+    program.write_text(PROGRAM.format(does=does))
+    monkeypatch.setattr("sys.argv", [str(program)])
+    monkeypatch.setattr(launcher, "END_SECONDS", 0.3)
+    return Launcher(start_here(len(does)), restarts, 600.0).run({"op_mode": "train", "lr": 0.5})
 
 
-def wait_for_update(run: subprocess.Popen[str]) -> None:
-    lines_until(run, "entropy 0.")
+@pytest.mark.parametrize(("does", "lost"), [((IS_LOST, DIES), "1"), ((DIES, IS_LOST), "0"), ((IS_LOST, HANGS), "1")])
+def test_lost_learners_start_again_from_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], does: tuple[str, ...], lost: str
+) -> None:
+    assert run(monkeypatch, tmp_path, *does) == 0
+    assert capfd.readouterr().out == (
+        "--op_mode=train --lr=0.5\n"
+        f"learner {lost} was lost: all learners start again from the last checkpoint\n"
+        f"--op_mode=train_w_load --load_model_url={tmp_path / 'run'} --lr=0.5\n"
+    )
 
 
-def wait_for_checkpoint(results: Path) -> None:
-    while not list(results.glob("*/checkpoints/checkpoint_*.pt")):
-        time.sleep(0.05)
+def test_lost_learners_end_the_run_when_no_restart_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RunFailedError, match="^learner 1 was lost, and --learner_restarts=0 are used up; a larger"):
+        run(monkeypatch, tmp_path, IS_LOST, DIES, restarts=0)
 
 
-def ended(processes: list[psutil.Process]) -> bool:
-    """Whether all processes end soon."""
-    _, alive = psutil.wait_procs(processes, timeout=60)
-    return not alive
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_learner_brings_all_back_from_the_last_checkpoint(start: Start, tmp_path: Path, rank: int) -> None:
-    run = start("--environment_max_steps=1000000")
-    wait_for_update(run)
-    wait_for_checkpoint(tmp_path)
-    learners_of(run)[rank].kill()
-    lines_until(run, f"learner {rank} was lost: all learners start again from the last checkpoint")
-    lines = lines_until(run, "entropy 0.")
-    assert any("resuming from" in line for line in lines)
-    processes = psutil.Process(run.pid).children(recursive=True)
-    run.send_signal(signal.SIGINT)
-    out, errors = run.communicate(timeout=100)
-    assert run.returncode == 0, errors
-    assert "resume with: python main.py --op_mode=train_w_load" in out
-    assert ended(processes)
-    first, second = sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime)
-    assert find_checkpoint(str(second)).agent_steps > find_checkpoint(str(first)).agent_steps
-
-
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.by_hand), 1])
-def test_a_learner_that_hangs_is_killed_and_all_come_back(start: Start, tmp_path: Path, rank: int) -> None:
-    steps, timeout = "--environment_max_steps=1000000", "--worker_timeout=20"
-    run = start(steps, timeout, program="tests/learners/hasty_main.py")
-    wait_for_update(run)
-    wait_for_checkpoint(tmp_path)
-    hanging = learners_of(run)[rank]
-    before = psutil.Process(run.pid).children(recursive=True)
-    hanging.suspend()
-    lines_until(run, f"learner {rank} was lost: all learners start again from the last checkpoint")
-    assert ended(before), "a stopped process is killed like any other, and its workers end with it"
-    lines = lines_until(run, "entropy 0.")
-    assert any("resuming from" in line for line in lines)
-    run.send_signal(signal.SIGINT)
-    _, errors = run.communicate(timeout=100)
-    assert run.returncode == 0, errors
-    first, second = sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime)
-    assert find_checkpoint(str(second)).agent_steps > find_checkpoint(str(first)).agent_steps
-
-
-def test_all_processes_end_with_their_launcher(start: Start) -> None:
-    run = start("--environment_max_steps=1000000")
-    wait_for_update(run)
-    processes = psutil.Process(run.pid).children(recursive=True)
-    assert len(processes) >= 4  # learners and workers
-    run.kill()
-    assert ended(processes)
-
-
-def test_a_signal_to_the_launcher_stops_all_after_the_same_update(start: Start, tmp_path: Path) -> None:
-    run = start("--environment_max_steps=1000000")
-    wait_for_update(run)
-    run.terminate()
-    _, errors = run.communicate(timeout=100)
-    assert (run.returncode, errors) == (0, "")
-    (folder,) = tmp_path.iterdir()
-    first, other = find_checkpoint(str(folder)), find_checkpoint(str(folder / "learner_1"))
-    assert first.updates == other.updates == reports(folder)[-1]["updates"]
-
-
-def test_lost_learners_end_the_run_when_no_restart_is_left(start: Start) -> None:
-    run = start("--environment_max_steps=1000000", "--learner_restarts=0")
-    wait_for_update(run)
-    learners_of(run)[1].kill()
-    _, errors = run.communicate(timeout=100)
-    assert run.returncode == 1
-    assert "main.py: learner 1 was lost" in errors.splitlines()[-1]
-
-
-def shared_variables() -> dict[str, str]:
-    """Those that torchrun gives to all learners alike."""
-    return {
-        **os.environ,
-        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0]), "GLOO_SOCKET_IFNAME": "lo"},
-    }
-
-
-def test_torchrun_may_place_the_learners(tmp_path: Path) -> None:
-    """As torchrun does it: all learners get the same command, and their places by variables."""
-    command = [sys.executable, "main.py", *FLAGS, f"--results_dir={tmp_path}", "--environment_max_steps=4000"]
-    shared = shared_variables()
-    places = [{"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} for rank in ("0", "1")]
-    runs = [subprocess.Popen(command, cwd=ROOT, env={**shared, **place}) for place in places]
-    try:
-        assert [run.wait(timeout=200) for run in runs] == [0, 0]
-    finally:
-        for run in runs:
-            run.kill()
-            run.wait()
-    (folder,) = tmp_path.iterdir()
-    assert find_checkpoint(str(folder)).agent_steps >= 4000
+def test_what_another_learner_says_of_its_end_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, tmp_path, IS_LOST, REFUSES) == 1
+    assert capfd.readouterr().err == "main.py: no.\n"
 
 
 def test_no_learner_goes_on_where_another_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +86,58 @@ def test_no_learner_goes_on_where_another_cannot_start(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(subprocess, "Popen", start_once)
     with pytest.raises(RunFailedError, match="a learner could not be started .Resource temporarily unavailable."):
-        start_learners([sys.executable, "-c", "import time; time.sleep(100)"], 2)
+        LearnersHere([sys.executable, "-c", HANGS], 2)
     assert started[0].poll() == -signal.SIGKILL
+
+
+class FakeLearners:
+    """Two learners that end after so many looks at them, or after a signal."""
+
+    def __init__(self, looks: int, *codes: int) -> None:
+        self.signals: list[int] = []
+        self._looks, self._codes = looks, codes
+
+    def exit_codes(self) -> list[int | None]:
+        self._looks -= 1
+        return [None, None] if self._looks > 0 and not self.signals else list(self._codes)
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
+
+    def saved_folder(self) -> Path | None:
+        return None
+
+    def errors(self) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("looks", "starts"), [([1] * 9, 3), ([1, 8, 1, 1, 1, 1], 4)])
+def test_a_start_that_held_gives_all_restarts_back(looks: list[int], starts: int) -> None:
+    left = list(looks)
+    lost = LearnerLostError.exit_code
+    launcher = Launcher(lambda flags, is_stopping: FakeLearners(left.pop(0), lost, lost), 2, 0.4)
+    with pytest.raises(RunFailedError):
+        launcher.run({})
+    assert len(looks) - len(left) == starts
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [((0, 0), 0), ((143, 143), 130), ((-15, 143), 130), ((0, 143), 0), ((3, 3), 0), ((2, 143), 2)],
+)
+def test_a_stop_signal_while_the_learners_start_is_no_finished_run(codes: tuple[int, int], expected: int) -> None:
+    learners = FakeLearners(100, *codes)
+
+    def start(flags: Any, is_stopping: Any) -> FakeLearners:
+        signal.raise_signal(signal.SIGINT)
+        assert is_stopping()
+        return learners
+
+    assert Launcher(start, 3, 600.0).run({}) == expected
+    assert learners.signals == [signal.SIGTERM], "to SIGINT, a Python that has only begun to start says a traceback"
 
 
 @pytest.mark.parametrize(
@@ -203,30 +152,11 @@ def test_no_learner_goes_on_where_another_cannot_start(monkeypatch: pytest.Monke
         (["--device=cuda:0"], "--learners=2 needs a device for each learner, and --device=cuda:0 is a single one"),
     ],
 )
-def test_bad_input_gives_one_sentence(tmp_path: Path, flags: list[str], sentence: str) -> None:
-    names = {flag.split("=")[0] for flag in flags}
-    others = [flag for flag in FLAGS if flag.split("=")[0] not in names]
-    command = [sys.executable, "main.py", *others, *flags, f"--results_dir={tmp_path}"]
-    ran = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert ran.returncode == 2
-    assert ran.stderr.startswith(f"main.py: {sentence}"), ran.stderr
-    assert ran.stderr.count("\n") == 1
+def test_bad_input_gives_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], sentence: str
+) -> None:
+    own = [] if flags == ["--learners=-1"] else ["--learners=2"]
+    assert main.main(["--env=CartPole-v1", *own, *flags, f"--results_dir={tmp_path}"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"main.py: {sentence}") and error.count("\n") == 1
     assert not list(tmp_path.iterdir())
-
-
-def test_learners_that_disagree_say_so(tmp_path: Path) -> None:
-    shared = shared_variables()
-    runs = []
-    for rank, lr in enumerate(("0.001", "0.002")):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-        command = [sys.executable, "main.py", *FLAGS, f"--results_dir={tmp_path}", f"--lr={lr}"]
-        runs.append(subprocess.Popen(command, cwd=ROOT, env={**shared, **place}, stderr=subprocess.PIPE, text=True))
-    try:
-        errors = [run.communicate(timeout=200)[1] for run in runs]
-    finally:
-        for run in runs:
-            run.kill()
-            run.wait()
-    assert [run.returncode for run in runs] == [2, 2]
-    for error in errors:
-        assert "--lr is 0.001 for learner 0 and 0.002 for learner 1; the same for all would be right" in error

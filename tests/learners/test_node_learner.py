@@ -10,15 +10,15 @@ import pytest
 
 pytest.importorskip("ray")
 
-from learners.on_cluster.node_learner import NodeLearner, State
+from learners.node_learner import NodeLearner, State
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 MAIN = """
 import os, pathlib, sys, time
 print("rank", os.environ["RANK"], flush=True)
-os.write(int(os.environ["TELL"]), b"results/run\\n")
+os.write(int(os.environ["TELL"]), b"results/run")
 os.read(int(os.environ["LIFELINE"]), 1)
 pathlib.Path("saved").touch()
 if sys.argv[1] == "hangs":
@@ -137,5 +137,5 @@ def test_a_signal_and_the_exit_code_reach_the_other_side(node: NodeLearner) -> N
 def test_a_node_without_the_folder_of_the_user_uses_its_checkout(tmp_path: Path) -> None:
     learner = NodeLearner(str(ROOT), False, str(tmp_path / "elsewhere"))
     assert learner._cwd == ROOT
-    assert learner.address().port > 0 and learner._folder.exists()
+    assert learner._folder.exists()
     end(learner)

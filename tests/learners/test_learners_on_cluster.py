@@ -1,6 +1,5 @@
 """`main.py --cluster=… --learners=2`: two nodes of a real Ray cluster, one learner on each."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -240,15 +239,3 @@ def test_too_many_learners_are_refused_in_one_sentence(nodes: SomeNodes, tmp_pat
         "or fewer would be right.\n"
     )
     assert not ran.stdout and not list(tmp_path.iterdir())
-
-
-def test_torchrun_and_ray_do_not_both_place_learners(tmp_path: Path) -> None:
-    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    environment = {**os.environ, **place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    command = [sys.executable, "main.py", "--cluster=auto", f"--results_dir={tmp_path}"]
-    ran = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 2
-    assert ran.stderr == (
-        "main.py: --cluster=auto would let Ray place the learners that torchrun has placed; one of them alone would be "
-        "right.\n"
-    )
