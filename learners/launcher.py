@@ -52,12 +52,9 @@ class Learners(Protocol):
         """Kill those that are left."""
 
 
-# Starts main.py with these flags as all learners. The function says whether the user wants the run to end.
-Start = Callable[[Mapping[str, Any], Callable[[], bool]], Learners]
-
-
-class StartStoppedError(Exception):
-    """The user wanted the run to end before its learners were started."""
+# Starts main.py with these flags as all learners. The function says whether the user wants the run to end: then it may
+# start none, and return None.
+Start = Callable[[Mapping[str, Any], Callable[[], bool]], Learners | None]
 
 
 class LearnersHere:
@@ -153,9 +150,8 @@ class Launcher:
         """Run main.py with these flags as all learners; return its exit code."""
         restarts_left = self._restarts
         while True:
-            try:
-                learners = self._start(flags, lambda: self._asked_to_stop)
-            except StartStoppedError:
+            learners = self._start(flags, lambda: self._asked_to_stop)
+            if learners is None:
                 return stopped_at_start()
             begun = time.monotonic()
             with closing(learners):

@@ -1,7 +1,7 @@
 """One report of a run from the reports of its learners."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from learners.group import LearnerLostError
@@ -31,9 +31,8 @@ MEANS = (
     "publish_ms",
     WAITS,
     "gpu_utilization",
+    *("time_shares", "worker_time_shares", "replay_time_shares", "environment"),  # by name
 )
-TABLES = ("time_shares", "worker_time_shares", "replay_time_shares", "environment")  # by name: means
-LARGEST = ("policy_lag_max",)
 OF_EACH = ("update_ms", "learner_wait_fraction", WAITS, "policy_lag_mean", "worker_restarts")
 
 
@@ -48,22 +47,20 @@ def merged_report(reports: Sequence[Report], figures_of_batch: Sequence[str]) ->
     if others:  # all make the same updates, so their weights must be equal, bit for bit
         raise LearnerLostError(f"the weights of learner {', '.join(others)} are not those of learner 0")
     merged = {name: value for name, value in reports[0].items() if name != CHECKSUM}
-    for names, combine in ((SUMS, sum), ((*MEANS, *figures_of_batch), mean), (LARGEST, max)):
+    for names, combine in ((SUMS, sum), ((*MEANS, *figures_of_batch), mean), (("policy_lag_max",), max)):
         for name in names:
-            numbers = [value for report in reports if isinstance(value := report.get(name), int | float)]
-            if numbers:
-                merged[name] = combine(numbers)
-    for name in TABLES:
-        if isinstance(own := merged.get(name), Mapping):
-            tables = [table for report in reports if isinstance(table := report.get(name), Mapping)]
-            merged[name] = {key: _mean_of([table.get(key) for table in tables]) for key in own}
+            if name in merged:
+                merged[name] = _combined([report.get(name) for report in reports], combine)
     merged["learners"] = [{name: report.get(name) for name in OF_EACH} for report in reports]
     return merged
 
 
-def _mean_of(values: Sequence[JsonValue]) -> float | None:
-    numbers = [value for value in values if isinstance(value, int | float)]
-    return mean(numbers) if numbers else None
+def _combined(values: Sequence[JsonValue], combine: Callable[[Sequence[float]], float]) -> JsonValue:
+    if isinstance(values[0], Mapping):
+        tables = [each for each in values if isinstance(each, Mapping)]
+        return {key: _combined([each.get(key) for each in tables], combine) for key in values[0]}
+    numbers = [each for each in values if isinstance(each, int | float)]
+    return combine(numbers) if numbers else None
 
 
 class WaitingTimes:

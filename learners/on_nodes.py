@@ -24,7 +24,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, 
 from cluster.nodes import ClusterNodes, call_actor, is_reserved, why_lost
 from cluster.run_state import COMMAND_SECONDS, RunState
 from learners import node_learner
-from learners.launcher import END_SECONDS, MOST_ERRORS, POLL_SECONDS, StartStoppedError, rank_variables, say, write
+from learners.launcher import END_SECONDS, MOST_ERRORS, POLL_SECONDS, rank_variables, say, write
 from learners.node_learner import State, newest_checkpoint
 from learners.rank import LIFELINE, NEWS
 from options.command_line import flag_words
@@ -184,9 +184,12 @@ class NodeStart:
         self._need_gpus = False
         self._is_first = True
 
-    def __call__(self, flags: Mapping[str, Any], is_stopping: Callable[[], bool]) -> LearnersOnNodes:
+    def __call__(self, flags: Mapping[str, Any], is_stopping: Callable[[], bool]) -> LearnersOnNodes | None:
         """Raises a UsageError at the first start, and later a RunFailedError, if there is no room for all learners."""
-        seats, group = self._reserve_seats(is_stopping)
+        reserved = self._reserve_seats(is_stopping)
+        if reserved is None:
+            return None
+        seats, group = reserved
         self._is_first = False
         own_address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         store = TCPStore(own_address, 0, is_master=True, wait_for_workers=False)
@@ -203,7 +206,7 @@ class NodeStart:
             raise
         return started
 
-    def _reserve_seats(self, is_stopping: Callable[[], bool]) -> tuple[list[Seat], PlacementGroup]:
+    def _reserve_seats(self, is_stopping: Callable[[], bool]) -> tuple[list[Seat], PlacementGroup] | None:
         begun, has_said = time.monotonic(), False
         while not is_stopping():
             self._nodes.look()
@@ -222,7 +225,7 @@ class NodeStart:
                     has_said = True
                     say(f"waiting for nodes with room for {self._learners} learners; there is room for {most}")
             time.sleep(LOOK_SECONDS)
-        raise StartStoppedError
+        return None
 
     def _free_rooms(self) -> list[Room]:
         """The usable nodes that nothing else uses: those that could be reserved whole, which is tried and undone."""
