@@ -89,7 +89,7 @@ def test_killed_learners_bring_all_back_and_a_signal_ends_all_after_the_same_upd
     assert "resume with: python main.py --op_mode=train_w_load" in out
     assert ended(processes)
     steps = [find_checkpoint(str(folder)).agent_steps for folder in by_age(tmp_path)]
-    assert len(steps) == 3 and steps == sorted(set(steps))
+    assert len(steps) == 3 and steps[0] <= steps[1] < steps[2]
     folder = newest(tmp_path)
     first, other = find_checkpoint(str(folder)), find_checkpoint(str(folder / "learner_1"))
     assert first.updates == other.updates == reports(folder)[-1]["updates"]
