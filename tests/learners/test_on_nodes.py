@@ -129,7 +129,7 @@ def test_a_learner_whose_node_is_gone_is_lost(
         return states.pop(0)
 
     monkeypatch.setattr(on_nodes, "call_actor", lambda actor, method: answer(actor.node, method))
-    monkeypatch.setattr(on_nodes, "RunState", lambda begun: SimpleNamespace(remove=lambda: None))
+    monkeypatch.setattr(on_nodes, "RunState", lambda begun: SimpleNamespace(exchange=lambda details: []))
     monkeypatch.setattr(on_nodes, "remove_placement_group", lambda group: None)
     monkeypatch.setattr(ray, "wait", lambda *signals, **_: None)
     monkeypatch.setattr(ray, "kill", lambda actor: killed.append(actor.node))
