@@ -125,6 +125,8 @@ class FilmProcesses:
         Raises WorkersFailedError if the code of a process raises an exception or hangs.
         """
         for film, event in self._children.poll(timeout):
+            if film not in self._films:  # the end of a process whose result was heard in the same poll
+                continue
             if isinstance(event, Ended):
                 failed = f"{self._films.pop(film)} could not be made: its process {event.in_words()}"
                 if event.in_code:

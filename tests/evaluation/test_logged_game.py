@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -17,7 +18,8 @@ from evaluation.parallel_games import GameLog, GameResult, GameSeries, evaluatio
 from evaluation.show_games import FilmProcesses
 from option_flags import EnvironmentOptions
 from processes.handover import Packed, unpack
-from processes.pool import ChildPool
+from processes.messages import Kind, Message
+from processes.pool import ChildPool, Ended, Member
 from tests.wrappers.hand_written import CATCH, Catch, options_of
 from wrappers.any_environment.adapter import AnyEnvironment
 from wrappers.environment import Watch
@@ -100,6 +102,21 @@ def test_a_long_game_does_not_wait_for_its_film_to_begin(tmp_path: Path) -> None
     assert len(unpack(os.dup(content), others).game.result.log.actions) == 1_000_000
     begun[0].close()
     assert not films.under_way and "no process today" in announced[0]
+
+
+def test_a_result_and_the_end_of_its_process_may_be_heard_at_once(tmp_path: Path) -> None:
+    announced: list[str] = []
+    added: list[Member] = []
+
+    def poll(timeout: float) -> list[Any]:
+        return [(added[0], Message(Kind.RESULT, 0, WrittenFilm(11, ""))), (added[0], Ended())]
+
+    children: Any = SimpleNamespace(announce=announced.append, add=added.append, end=lambda film: None, poll=poll)
+    films = FilmProcesses(tmp_path, children)
+    films.begin(logged(0.96, 10), "best")
+    films.wait(1.0)
+    assert not films.under_way
+    assert announced == [f"video     {tmp_path}/best_game3_return0.96.mp4, 11 frames"]
 
 
 @pytest.mark.slow
