@@ -242,7 +242,7 @@ def comparison_chart(groups: Sequence[Group], metric: str, frame: Frame, *, alon
             lines.append(Line(label, *curves[0], colour, dashes=dashed))
         else:
             band = seed_band(curves)
-            lines.append(Line(label, band.x, band.mean, colour, dashes=dashed, low=band.low, high=band.high))
+            lines.append(Line(label, band.x, band.middle, colour, dashes=dashed, low=band.low, high=band.high))
     return line_chart(lines, frame, labels_below=True)
 
 

@@ -205,21 +205,25 @@ def _optional_keys(kind: str) -> list[str]:
 
 
 class Band(NamedTuple):
-    """Several seeds as one curve: mean, lowest and highest value, in the range that all seeds cover."""
+    """Several seeds as one curve: mean or median, lowest and highest value."""
 
     x: Series
-    mean: Series
+    middle: Series
     low: Series
     high: Series
 
 
-def seed_band(curves: Sequence[Curve]) -> Band:
-    """Interpolate all curves at the same points, in the range that all of them cover.
+def seed_band(curves: Sequence[Curve], *, to_end: bool = False) -> Band:
+    """Interpolate all curves at the same points: their mean, in the range that all of them cover.
 
-    A curve that ends before another begins has no such range with it, and is left out.
+    A curve that ends before another begins has no such range with it, and is left out. With `to_end` it is their median
+    to the end of the longest, where a curve that has ended counts with its last value.
     """
     begin = max(curve.x[0] for curve in curves)
-    curves = [curve for curve in curves if curve.x[-1] >= begin]
-    x = np.linspace(begin, min(curve.x[-1] for curve in curves), GRID_POINTS)
+    if not to_end:
+        curves = [curve for curve in curves if curve.x[-1] >= begin]
+    ends = [curve.x[-1] for curve in curves]
+    x = np.linspace(begin, max(ends) if to_end else min(ends), GRID_POINTS)
     values = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
-    return Band(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+    middle = np.median(values, axis=0) if to_end else values.mean(axis=0)
+    return Band(x, middle, values.min(axis=0), values.max(axis=0))

@@ -1,7 +1,8 @@
 """Draws the curves of several runs: `python -m reports.plot results/A results/B`."""
 
+import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,8 @@ from run_files.run_history import Curve, History
 
 METRIC = "return_mean"
 CHARACTER_WIDTH = 0.071  # inches, in a label
+GREYS = ("0.45", "0.6", "0.7")
+GREY_DASHES: Sequence[tuple[float, ...]] = ((), (4, 1.5), (1, 1.2), (6, 1.5, 1, 1.5))  # with GREYS, twelve looks
 USAGE = "usage: python -m reports.plot RUN [RUN ...] [--name=value ...]"
 
 
@@ -48,6 +51,16 @@ class PlotOptions(Options):
         None, Rule(str, "be texts such as seed1,seed2", bool, optional=True),
         "Draw only the runs whose folder, or name in an archive, contains this text, or one of several with commas "
         "between them."
+    )  # fmt: skip
+    seeds: str = option(
+        "mean", one_of("mean", "median"),
+        "Line of several seeds: their mean, up to the end of the shortest, or their median, up to the end of the "
+        "longest. For the median, a seed that has ended counts with its last value."
+    )  # fmt: skip
+    names: str | None = option(
+        None, Rule(str, "be a file", bool, optional=True, is_path=True),
+        'JSON file with names for the labels, {"coloured": {"a name": "<begin of the names of its runs>"}, "grey": '
+        "{...}}."
     )  # fmt: skip
     output: str = output_option("curves.png")
 
@@ -86,15 +99,16 @@ def compare(histories: Sequence[History], options: PlotOptions) -> tuple[list[Gr
     left_out = [_without_values(history, options.metric) for history in given if history not in with_values]
     if not with_values:
         raise UsageError(left_out[0] + did_you_mean(options.metric, given[0].names()))
-    groups = group_runs(with_values)
-    looks = _looks(groups)
+    groups, grey = named_groups(with_values, options.names)
+    looks = _looks(groups, grey)
     games = list(dict.fromkeys(group.env for group in groups))
     figure, panels = _page(len(games), [look for look in looks.values() if look.label])
     for axes, game in zip(panels, games, strict=True):
         style_axes(axes, game_name(game))
         for group in groups:
             if group.env == game:
-                _draw_group(axes, [_curve(run, axis, options) for run in group.runs], looks[group.name])
+                curves = [_curve(run, axis, options) for run in group.runs]
+                _draw_group(axes, curves, looks[group.name], to_end=options.seeds == "median")
         axes.margins(x=0.01)
         format_counts(axes, 6)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(float(f"{value:.6g}"))))
@@ -113,21 +127,47 @@ def _without_values(history: History, metric: str) -> str:
     return f"--metric={metric} has no numbers in {history.folder}"
 
 
+def named_groups(histories: Sequence[History], names: str | None = None) -> tuple[list[Group], set[str]]:
+    """The groups of the runs, with the names of the file `names`, and which of these names are drawn in grey.
+
+    A group of whose first run the file says nothing keeps the options in which it differs as its name.
+    """
+    if names is None:
+        return group_runs(histories), set()
+    try:
+        content = json.loads(Path(names).read_text(encoding="utf-8"))
+        begins = {begin: name for section in ("coloured", "grey") for name, begin in content.get(section, {}).items()}
+        grey = set(content.get("grey", {}))
+    except (OSError, ValueError, AttributeError, TypeError):
+        raise UsageError(f"--names={names} is not a JSON file of names, as --help describes it.") from None
+    groups = [
+        group._replace(name=next((name for begin, name in begins.items() if run.startswith(begin)), group.name))
+        for group in group_runs(histories)
+        for run in [group.runs[0].folder.name]
+    ]
+    return groups, grey
+
+
 class _Look(NamedTuple):
     """How the lines of one configuration look in all panels, and their label below."""
 
     colour: str
     dashes: tuple[float, ...]
     label: str
+    is_grey: bool  # in the background, and without a band
 
 
-def _looks(groups: Sequence[Group]) -> Mapping[str, _Look]:
+def _looks(groups: Sequence[Group], grey: Collection[str]) -> Mapping[str, _Look]:
     """By name. A configuration may have another number of seeds in each game; the largest is told."""
     labels: dict[str, str] = {}
     for group in sorted(groups, key=lambda group: len(group.runs)):
         labels[group.name] = group.label
     names = dict.fromkeys(group.name for group in groups)
-    return {name: _Look(colour_of(place), dashes(place), labels[name]) for place, name in enumerate(names)}
+    coloured = [name for name in names if name not in grey]
+    looks = {name: _Look(colour_of(i), dashes(i), labels[name], False) for i, name in enumerate(coloured)}
+    for i, name in enumerate(name for name in names if name in grey):
+        looks[name] = _Look(GREYS[i % len(GREYS)], GREY_DASHES[i % len(GREY_DASHES)], labels[name], True)
+    return looks
 
 
 def _metric_name(metric: str, histories: Sequence[History]) -> str:
@@ -160,17 +200,21 @@ def _line_style(look: _Look) -> dict[str, Any]:
     return {"color": look.colour, "linestyle": (0, look.dashes) if look.dashes else "solid"}
 
 
-def _draw_group(axes: Axes, curves: Sequence[Curve], look: _Look) -> None:
+def _draw_group(axes: Axes, curves: Sequence[Curve], look: _Look, *, to_end: bool) -> None:
     style = _line_style(look)
+    if look.is_grey:
+        band = seed_band(curves, to_end=to_end)
+        axes.plot(band.x, band.middle, linewidth=1.4, zorder=1.5, **style)
+        return
     if len(curves) == 1:
         marker = "o" if len(curves[0].x) == 1 else ""  # a line of one point is invisible
         axes.plot(*curves[0], linewidth=2, marker=marker, **style)
         return
     for curve in curves:
         axes.plot(*curve, linewidth=0.7, alpha=0.35, **style)
-    band = seed_band(curves)
+    band = seed_band(curves, to_end=to_end)
     axes.fill_between(band.x, band.low, band.high, color=look.colour, alpha=0.16, linewidth=0)
-    axes.plot(band.x, band.mean, linewidth=2.2, **style)
+    axes.plot(band.x, band.middle, linewidth=2.2, **style)
 
 
 def _curve(history: History, axis: XAxis, options: PlotOptions) -> Curve:

@@ -1,55 +1,136 @@
-"""Make the pictures of the README: the curves of a run, a game of its agent, and the live display.
+"""Make the pictures of the documents from the runs in docs/data.
 
-    python -m tests.benchmarks.pictures results/<run> docs/pictures [--seconds=45]
+    python -m tests.benchmarks.pictures [NAME ...] [--game=results/<run>]
 
-The curves and the game are those of the run. The display is that of a new training of the same game with seed 1, ended
-by CTRL+C after `--seconds`. On one machine, the curves and the game are the same each time.
+Without names, all of them. curves.png, dashboard.png (which needs Chromium) and console.svg show the run in
+pong_h100.tar.gz, the others archives of curves. game.gif is made only with `--game`, from a run with a checkpoint. A
+PNG has in its text `panels` what it shows, which a test compares with what the program shows today.
 """
 
 import argparse
+import json
 import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from options.rules import UsageError
+from options.command_line import split_words
+from options.rules import UsageError, declared
+from reports import plot
+from reports.panels import learning_panels, page_panels
 from reports.run_curves import draw_run
+from reports.scores import game_name
 from run_files.run_folder import write_atomically
-from run_files.run_history import History
 from run_files.run_reader import read_history
 from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif
+from tests.dashboard.browser import running_browser, serving, visiting
 
-MAX_BYTES = 1_400_000  # of the animation
-CURVES_COLOURS = 256
+ROOT = Path(__file__).resolve().parents[2]
+DATA, PICTURES = ROOT / "docs" / "data", ROOT / "docs" / "pictures"
+PANELS = "panels"  # the text of a PNG
+RETURNS = "Return of full games"
+MAX_GIF_BYTES = 1_400_000
+COLOURS = 256  # fewer make smaller files
+DASHBOARD_WIDTH = 1200
+DISPLAY_STEPS = 530_000  # agent steps at which the display is shown
+PLOTS = {  # the flags of reports.plot
+    "pong": ["--seeds=median"],
+    "breakout": [],
+    "networks": ["--x=minutes"],
+    "replays_seeds": [],
+    "realtime_pong": ["--x=minutes"],
+}
 
 
-def curves_png(history: History) -> bytes:
-    """The run's curves.png with fewer colours, so that the file is smaller."""
-    with Image.open(BytesIO(draw_run(history))) as picture:
-        buffer = BytesIO()
-        few = picture.convert("RGB").quantize(CURVES_COLOURS, dither=Image.Dither.NONE)
-        few.save(buffer, "PNG", optimize=True)
+def kept_run(place: Path) -> Path:
+    """The run of the README's pictures, as a folder in `place`/results."""
+    with tarfile.open(DATA / "pong_h100.tar.gz") as archive:
+        archive.extractall(place / "results", filter="data")
+    return next((place / "results").iterdir())
+
+
+def plot_words(name: str) -> list[str]:
+    """The arguments of reports.plot that draw the picture, but for --output."""
+    return [str(DATA / f"{name}.jsonl.gz"), f"--names={DATA / f'{name}.names.json'}", *PLOTS[name]]
+
+
+def panels_today(name: str, run: Path) -> list[str]:
+    """What a new PNG would show: titles of panels, and the labels of lines that are compared."""
+    if name == "curves":
+        return [RETURNS, *(panel.title for panel in page_panels(read_history(run)))]
+    if name == "dashboard":
+        return [RETURNS, *(panel.title for panel in learning_panels(read_history(run)))]
+    flags, (archive,) = split_words(plot_words(name), declared(plot.PlotOptions))
+    groups, _ = plot.named_groups(plot.chosen(Path(archive), None), str(flags["names"]))
+    return [*dict.fromkeys(game_name(group.env) for group in groups), *(group.label for group in groups)]
+
+
+def panels_of(picture: Path) -> list[str]:
+    """What a PNG shows by its own text."""
+    with Image.open(picture) as image:
+        return list(json.loads(image.info.get(PANELS, "[]")))
+
+
+def dashboard_page(run: Path) -> tuple[bytes, list[str]]:
+    """A screenshot of the run's page, and the titles of its charts."""
+    with (
+        running_browser() as browser,
+        serving(run.parent) as address,
+        visiting(browser, address, DASHBOARD_WIDTH) as page,
+    ):
+        shown = page.open(f"/run/{run.name}")
+        for panel in learning_panels(read_history(run)):
+            page.wait_for_chart(panel.title)
+        shown.wait_for_timeout(2000)  # charts grow in an animation
+        return shown.screenshot(), shown.locator("section.card .card-title").all_inner_texts()
+
+
+def draw(name: str, run: Path, place: Path) -> bytes:
+    """The content of one picture."""
+    if name == "console":
+        return console_svg(run, DISPLAY_STEPS)
+    panels = panels_today(name, run)
+    if name == "curves":
+        picture = draw_run(read_history(run))
+    elif name == "dashboard":
+        picture, panels = dashboard_page(run)
+    else:
+        output = place / f"{name}.png"
+        plot.main([*plot_words(name), f"--output={output}"])
+        picture = output.read_bytes()
+    text = PngInfo()
+    text.add_itxt(PANELS, json.dumps(panels, ensure_ascii=False))
+    buffer = BytesIO()
+    with Image.open(BytesIO(picture)) as image:
+        few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few.save(buffer, "PNG", optimize=True, pnginfo=text)
     return buffer.getvalue()
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
+    known = ["curves", "dashboard", "console", *PLOTS]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("folder", type=Path, help="the folder for the pictures")
-    parser.add_argument("--seconds", type=float, default=45.0, help="length of the training that the display shows")
-    arguments = parser.parse_args()
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}")
+    parser.add_argument("--game", type=Path, help="the run whose agent plays in game.gif")
+    arguments = parser.parse_args(words)
+    if unknown := set(arguments.names) - set(known):
+        parser.error(f"{', '.join(unknown)}: no such picture; one of {', '.join(known)} would be right")
+    names = arguments.names or ([] if arguments.game else known)
     try:
-        history = read_history(arguments.run)
-        arguments.folder.mkdir(parents=True, exist_ok=True)
-        for name, content in (
-            ("curves.png", curves_png(history)),
-            ("game.gif", game_gif(arguments.run, MAX_BYTES)),
-            ("console.svg", console_svg(str(history.options["env"]), arguments.seconds)),
-        ):
-            write_atomically(arguments.folder / name, content)
-            print(f"{arguments.folder / name}: {len(content):,} bytes")
+        with tempfile.TemporaryDirectory() as folder:
+            run = kept_run(Path(folder))
+            for name in names:
+                file = PICTURES / f"{name}.{'svg' if name == 'console' else 'png'}"
+                write_atomically(file, draw(name, run, Path(folder)))
+                print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
+        if arguments.game:
+            write_atomically(PICTURES / "game.gif", game_gif(arguments.game, MAX_GIF_BYTES))
     except UsageError as error:
         print(f"pictures: {error}", file=sys.stderr)
         return 2

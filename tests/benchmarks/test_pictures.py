@@ -2,6 +2,7 @@
 
 import io
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,9 +11,21 @@ from PIL import Image
 
 from reports.console import LiveConsole
 from reports.trackers import as_gif
-from tests.benchmarks.console_picture import draw
+from tests.benchmarks.console_picture import console_svg, draw, words_of
 from tests.benchmarks.game_film import best_part
+from tests.benchmarks.pictures import DISPLAY_STEPS, PICTURES, PLOTS, kept_run, panels_of, panels_today
 from tests.reports.statuses import STATUS, changed
+
+
+@pytest.mark.parametrize("name", ["curves", "dashboard", *PLOTS])
+def test_a_picture_shows_what_the_program_shows_today(name: str, tmp_path: Path) -> None:
+    """If not, `python -m tests.benchmarks.pictures` draws it anew."""
+    assert panels_of(PICTURES / f"{name}.png") == panels_today(name, kept_run(tmp_path))
+
+
+def test_the_picture_of_the_display_is_what_the_program_shows_today(tmp_path: Path) -> None:
+    today = console_svg(kept_run(tmp_path), DISPLAY_STEPS).decode()
+    assert words_of((PICTURES / "console.svg").read_text(encoding="utf-8")) == words_of(today)
 
 
 def test_the_picture_of_the_console_has_the_header_and_the_last_display(monkeypatch: pytest.MonkeyPatch) -> None:

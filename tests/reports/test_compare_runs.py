@@ -160,7 +160,7 @@ def test_the_band_of_seeds_covers_the_range_that_all_of_them_have() -> None:
     short = Curve(np.array([5.0, 15.0]), np.array([7.0, 17.0]))
     band = seed_band([long, short])
     assert (band.x[0], band.x[-1]) == (5, 15)
-    np.testing.assert_allclose(band.mean, band.x + 1)
+    np.testing.assert_allclose(band.middle, band.x + 1)
     np.testing.assert_allclose(band.low, band.x)
     np.testing.assert_allclose(band.high, band.x + 2)
 
@@ -172,6 +172,16 @@ def test_a_seed_that_ended_before_another_began_is_not_in_the_band() -> None:
     assert (band.x[0], band.x[-1]) == (20, 30)
     np.testing.assert_allclose(band.low, np.linspace(5, 6, len(band.x)))
     np.testing.assert_array_equal(band.low, band.high)
+
+
+def test_the_median_goes_to_the_end_of_the_longest_seed() -> None:
+    """The seeds that have ended count with their last values."""
+    curves = [Curve(np.array([0.0, end]), np.array([0.0, end])) for end in (10.0, 20.0, 40.0)]
+    band = seed_band(curves, to_end=True)
+    assert (band.x[0], band.x[-1]) == (0, 40)
+    np.testing.assert_allclose(band.middle, np.minimum(band.x, 20))
+    np.testing.assert_allclose(band.low, np.minimum(band.x, 10))
+    np.testing.assert_allclose(band.high, band.x)
 
 
 # --- Archives ---------------------------------------------------------------------------------------------------------

@@ -208,6 +208,30 @@ def test_a_run_without_a_finished_game_does_not_hide_the_others(
     ]
 
 
+def test_a_file_names_the_configurations_and_those_in_grey(tmp_path: Path, pages: list[Figure]) -> None:
+    names = tmp_path / "names.json"
+    names.write_text('{"coloured": {"defaults": "new"}, "grey": {"slow learning": "old"}}')
+    runs = [write_run(tmp_path / "old", lr=1e-5), *(write_run(tmp_path / f"new{seed}", seed=seed) for seed in (1, 2))]
+    histories = [read_history(run) for run in [*runs, write_run(tmp_path / "other", lr=2e-3)]]
+    plot.compare(histories, PlotOptions(output=str(tmp_path / "curves.png"), names=str(names)))
+    (page,) = pages
+    labels = {
+        text.get_text(): line.get_color()
+        for text, line in zip(page.legends[0].get_texts(), page.legends[0].get_lines(), strict=True)
+    }
+    assert list(labels) == ["defaults, 2 seeds", "lr 0.002", "slow learning"]
+    assert list(labels.values()) == [*COLOURS[:2], "0.45"]
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"grey": ["old"]}'])
+def test_a_file_of_names_that_is_none_is_refused(tmp_path: Path, content: str | None) -> None:
+    names = tmp_path / "names.json"
+    if content is not None:
+        names.write_text(content)
+    with pytest.raises(UsageError, match="--names=.* is not a JSON file of names"):
+        plot.main([str(write_run(tmp_path / "a")), f"--names={names}"])
+
+
 def test_runs_are_chosen_by_parts_of_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a run in an archive, the name of the archive does not count."""
     names = ["fast_seed1", "fast_seed2", "slow_seed1", "fast"]
