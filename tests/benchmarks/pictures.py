@@ -25,7 +25,9 @@ from reports import plot
 from reports.panels import learning_panels, page_panels
 from reports.run_curves import draw_run
 from reports.scores import game_name
+from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically
+from run_files.run_history import History
 from run_files.run_reader import read_history
 from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif
@@ -55,9 +57,11 @@ def kept_run(place: Path) -> Path:
     return next((place / "results").iterdir())
 
 
-def plot_words(name: str) -> list[str]:
-    """The arguments of reports.plot that draw the picture, but for --output."""
-    return [str(DATA / f"{name}.jsonl.gz"), f"--names={DATA / f'{name}.names.json'}", *PLOTS[name]]
+def plotted(name: str, place: Path = ROOT) -> tuple[list[History], plot.PlotOptions]:
+    """The runs in a picture of reports.plot, and the options that draw it in `place`."""
+    words = [f"--names={DATA / f'{name}.names.json'}", f"--output={place / name}.png", *PLOTS[name]]
+    flags, _ = split_words(words, declared(plot.PlotOptions))
+    return read_histories(DATA / f"{name}.jsonl.gz"), plot.PlotOptions(**flags)
 
 
 def panels_today(name: str, run: Path) -> list[str]:
@@ -66,8 +70,8 @@ def panels_today(name: str, run: Path) -> list[str]:
         return [RETURNS, *(panel.title for panel in page_panels(read_history(run)))]
     if name == "dashboard":
         return [RETURNS, *(panel.title for panel in learning_panels(read_history(run)))]
-    flags, (archive,) = split_words(plot_words(name), declared(plot.PlotOptions))
-    groups, _ = plot.named_groups(plot.chosen(Path(archive), None), str(flags["names"]))
+    histories, options = plotted(name)
+    groups, _ = plot.named_groups(histories, options.names)
     return [*dict.fromkeys(game_name(group.env) for group in groups), *(group.label for group in groups)]
 
 
@@ -101,9 +105,9 @@ def draw(name: str, run: Path, place: Path) -> bytes:
     elif name == "dashboard":
         picture, panels = dashboard_page(run)
     else:
-        output = place / f"{name}.png"
-        plot.main([*plot_words(name), f"--output={output}"])
-        picture = output.read_bytes()
+        histories, options = plotted(name, place)
+        plot.compare(histories, options)
+        picture = Path(options.output).read_bytes()
     text = PngInfo()
     text.add_itxt(PANELS, json.dumps(panels, ensure_ascii=False))
     buffer = BytesIO()
