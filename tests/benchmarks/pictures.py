@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
+from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -23,12 +24,14 @@ from options.command_line import split_words
 from options.rules import UsageError, declared
 from reports import plot
 from reports.panels import learning_panels, page_panels
+from reports.plot_style import as_bytes
 from reports.run_curves import draw_run
 from reports.scores import game_name
 from run_files.curve_archive import read_histories
 from run_files.run_folder import write_atomically
 from run_files.run_history import History
 from run_files.run_reader import read_history
+from tests.benchmarks import delay_plot
 from tests.benchmarks.console_picture import console_svg
 from tests.benchmarks.game_film import game_gif
 from tests.dashboard.browser import running_browser, serving, visiting
@@ -41,13 +44,14 @@ MAX_GIF_BYTES = 1_400_000
 COLOURS = 256  # fewer make smaller files
 DASHBOARD_WIDTH = 1200
 DISPLAY_STEPS = 530_000  # agent steps at which the display is shown
-PLOTS = {  # the flags of reports.plot
+PLOTS: dict[str, list[str]] = {  # the flags of reports.plot
     "pong": ["--seeds=median"],
     "breakout": [],
     "networks": ["--x=minutes"],
     "replays_seeds": [],
     "realtime_pong": ["--x=minutes"],
 }
+IN_PNG = ["curves", "dashboard", "delays", *PLOTS]
 
 
 def kept_run(place: Path) -> Path:
@@ -70,9 +74,16 @@ def panels_today(name: str, run: Path) -> list[str]:
         return [RETURNS, *(panel.title for panel in page_panels(read_history(run)))]
     if name == "dashboard":
         return [RETURNS, *(panel.title for panel in learning_panels(read_history(run)))]
+    if name == "delays":
+        return [axes.get_title(loc="left") for axes in delay_figure().axes]
     histories, options = plotted(name)
     groups, _ = plot.named_groups(histories, options.names)
     return [*dict.fromkeys(game_name(group.env) for group in groups), *(group.label for group in groups)]
+
+
+def delay_figure() -> Figure:
+    outcomes, _ = delay_plot.usable(read_histories(DATA / "delays.jsonl.gz"))
+    return delay_plot.draw(delay_plot.by_game(outcomes), json.loads((DATA / "floors.json").read_text()))
 
 
 def panels_of(picture: Path) -> list[str]:
@@ -104,6 +115,8 @@ def draw(name: str, run: Path, place: Path) -> bytes:
         picture = draw_run(read_history(run))
     elif name == "dashboard":
         picture, panels = dashboard_page(run)
+    elif name == "delays":
+        picture = as_bytes(delay_figure())
     else:
         histories, options = plotted(name, place)
         plot.compare(histories, options)
@@ -118,7 +131,7 @@ def draw(name: str, run: Path, place: Path) -> bytes:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    known = ["curves", "dashboard", "console", *PLOTS]
+    known = ["console", *IN_PNG]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}")
     parser.add_argument("--game", type=Path, help="the run whose agent plays in game.gif")
